@@ -31,7 +31,8 @@ func (b *Buffer) Reserve(n int64) error {
 		return nil
 	}
 	b.Close()
-	mem, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	mem, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return fmt.Errorf("no memory for a buffer of %d bytes: %w", size, err)
 	}

@@ -152,7 +152,8 @@ func readAll(dir string) error {
 }
 
 func TestSettleKeepsTheFirstError(t *testing.T) {
-	path := weightstest.WriteFile(t, t.TempDir(), "x.safetensors", weightstest.Encode(nil, weightstest.Float32("a", []int64{1}, 1)))
+	path := weightstest.WriteFile(t, t.TempDir(), "x.safetensors",
+		weightstest.Encode(nil, weightstest.Float32("a", []int64{1}, 1)))
 	c, err := weights.OpenFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -175,9 +176,15 @@ func TestBuffer(t *testing.T) {
 	sizes := []int64{100, 3 << 20, 80 << 20, 1}
 	var tensors []weightstest.Tensor
 	for i, n := range sizes {
-		tensors = append(tensors, weightstest.Tensor{Name: fmt.Sprint(i), DType: weights.U8, Shape: []int64{n}, Data: bytes.Repeat([]byte{byte(i + 1)}, int(n))})
+		tensors = append(tensors, weightstest.Tensor{
+			Name:  fmt.Sprint(i),
+			DType: weights.U8,
+			Shape: []int64{n},
+			Data:  bytes.Repeat([]byte{byte(i + 1)}, int(n)),
+		})
 	}
-	c, err := weights.OpenFile(weightstest.WriteFile(t, t.TempDir(), "x.safetensors", weightstest.Encode(nil, tensors...)))
+	c, err := weights.OpenFile(
+		weightstest.WriteFile(t, t.TempDir(), "x.safetensors", weightstest.Encode(nil, tensors...)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,8 +223,8 @@ func TestBuffer(t *testing.T) {
 }
 
 func TestReadAtBounds(t *testing.T) {
-	c, err := weights.OpenFile(weightstest.WriteFile(t, t.TempDir(), "x.safetensors",
-		weightstest.Encode(nil, weightstest.Float32("a", []int64{2}, 1, 2), weightstest.Float32("b", []int64{1}, 3))))
+	c, err := weights.OpenFile(weightstest.WriteFile(t, t.TempDir(), "x.safetensors", weightstest.Encode(nil,
+		weightstest.Float32("a", []int64{2}, 1, 2), weightstest.Float32("b", []int64{1}, 3))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +238,8 @@ func TestReadAtBounds(t *testing.T) {
 			t.Errorf("%d bytes at %d of 8 were read", x.n, x.offset)
 		}
 	}
-	if got := make([]byte, 4); a.ReadAt(got, 4) != nil || !bytes.Equal(got, weightstest.Float32("", nil, 2).Data) {
+	if got := make([]byte, 4); a.ReadAt(got, 4) != nil ||
+		!bytes.Equal(got, weightstest.Float32("", nil, 2).Data) {
 		t.Errorf("the second element is %x", got)
 	}
 }

@@ -176,7 +176,10 @@ func (c *Checkpoint) addTorch(m *source, path string, keep func(name string) boo
 	}
 	for _, e := range entries {
 		if keep == nil || keep(e.name) {
-			c.tensors[e.name] = Tensor{Name: e.name, DType: e.dtype, Shape: e.shape, file: m, begin: e.begin, end: e.end, own: e.data}
+			c.tensors[e.name] = Tensor{
+				Name: e.name, DType: e.dtype, Shape: e.shape, file: m, begin: e.begin, end: e.end,
+				own: e.data,
+			}
 		}
 	}
 	return nil

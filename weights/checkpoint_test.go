@@ -33,9 +33,9 @@ func float32s(t *testing.T, c *weights.Checkpoint, name string) []float32 {
 
 func TestSharded(t *testing.T) {
 	dir := t.TempDir()
-	weightstest.WriteSharded(t, dir,
-		[]weightstest.Tensor{weightstest.Float32("b", []int64{2}, 1, 2), weightstest.Float32("a", []int64{1}, 3)},
-		[]weightstest.Tensor{weightstest.Float32("c", []int64{3}, 4, 5, 6)})
+	weightstest.WriteSharded(t, dir, []weightstest.Tensor{
+		weightstest.Float32("b", []int64{2}, 1, 2), weightstest.Float32("a", []int64{1}, 3),
+	}, []weightstest.Tensor{weightstest.Float32("c", []int64{3}, 4, 5, 6)})
 	c, err := weights.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,8 @@ func TestSharded(t *testing.T) {
 	}
 
 	// A single file wins over an index beside it, as in the Python libraries.
-	weightstest.WriteFile(t, dir, weights.SingleFile, weightstest.Encode(nil, weightstest.Float32("single", []int64{1}, 9)))
+	weightstest.WriteFile(t, dir, weights.SingleFile,
+		weightstest.Encode(nil, weightstest.Float32("single", []int64{1}, 9)))
 	single, err := weights.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -68,9 +69,12 @@ func TestSharded(t *testing.T) {
 
 func TestIndexDecidesBetweenShards(t *testing.T) {
 	dir := t.TempDir()
-	weightstest.WriteFile(t, dir, "1.safetensors", weightstest.Encode(nil, weightstest.Float32("a", []int64{1}, 1), weightstest.Float32("x", []int64{1}, 0)))
-	weightstest.WriteFile(t, dir, "2.safetensors", weightstest.Encode(nil, weightstest.Float32("a", []int64{1}, 2), weightstest.Float32("b", []int64{1}, 3)))
-	weightstest.WriteFile(t, dir, weights.IndexFile, []byte(`{"weight_map":{"a":"2.safetensors","b":"2.safetensors","x":"1.safetensors"}}`))
+	weightstest.WriteFile(t, dir, "1.safetensors", weightstest.Encode(nil,
+		weightstest.Float32("a", []int64{1}, 1), weightstest.Float32("x", []int64{1}, 0)))
+	weightstest.WriteFile(t, dir, "2.safetensors", weightstest.Encode(nil,
+		weightstest.Float32("a", []int64{1}, 2), weightstest.Float32("b", []int64{1}, 3)))
+	weightstest.WriteFile(t, dir, weights.IndexFile,
+		[]byte(`{"weight_map":{"a":"2.safetensors","b":"2.safetensors","x":"1.safetensors"}}`))
 	c, err := weights.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -84,30 +88,34 @@ func TestIndexDecidesBetweenShards(t *testing.T) {
 func TestHostileIndexes(t *testing.T) {
 	secret := weightstest.Encode(nil, weightstest.Float32("a", []int64{1}, 1))
 	for name, c := range map[string]struct{ index, want string }{
-		"empty":                {``, "want {"},
-		"cut":                  {`{"weight_map":{"a":"s.safetensors"`, "want }"},
-		"array":                {`[]`, "want {"},
-		"not UTF-8":            {"{\"\xff\":1}", "UTF-8"},
-		"no weight_map":        {`{"metadata":{"total_size":4}}`, "weight_map: missing"},
-		"weight_map twice":     {`{"weight_map":{},"weight_map":{}}`, "occurs twice"},
-		"weight_map array":     {`{"weight_map":["s.safetensors"]}`, "want {"},
-		"name twice":           {`{"weight_map":{"a":"s.safetensors","\u0061":"s.safetensors"}}`, "occurs twice"},
-		"shard number":         {`{"weight_map":{"a":1}}`, "want a string"},
-		"shard null":           {`{"weight_map":{"a":null}}`, "want a string"},
-		"parent":               {`{"weight_map":{"a":"../s.safetensors"}}`, "plain name"},
-		"absolute":             {`{"weight_map":{"a":"/s.safetensors"}}`, "plain name"},
-		"subdirectory":         {`{"weight_map":{"a":"sub/s.safetensors"}}`, "plain name"},
-		"same directory":       {`{"weight_map":{"a":"./s.safetensors"}}`, "plain name"},
-		"backslash":            {`{"weight_map":{"a":"..\\s.safetensors"}}`, "plain name"},
-		"NUL":                  {`{"weight_map":{"a":"s.bin\u0000.safetensors"}}`, "plain name"},
-		"empty shard name":     {`{"weight_map":{"a":""}}`, "plain name"},
-		"only the suffix":      {`{"weight_map":{"a":".safetensors"}}`, "plain name"},
-		"hidden":               {`{"weight_map":{"a":".s.safetensors"}}`, "plain name"},
-		"other type":           {`{"weight_map":{"a":"s.bin"}}`, "plain name"},
-		"name of 300 bytes":    {`{"weight_map":{"a":"` + strings.Repeat("s", 300) + `.safetensors"}}`, "plain name"},
-		"missing shard":        {`{"weight_map":{"a":"s.safetensors","b":"t.safetensors"}}`, "t.safetensors, which is missing"},
-		"tensor not in shard":  {`{"weight_map":{"a":"s.safetensors","z":"s.safetensors"}}`, `tensor "z": weight_map: the shard s.safetensors does not hold it`},
-		"metadata too deep":    {`{"metadata":` + strings.Repeat("[", 100_000) + `,"weight_map":{}}`, "nested deeper"},
+		"empty":            {``, "want {"},
+		"cut":              {`{"weight_map":{"a":"s.safetensors"`, "want }"},
+		"array":            {`[]`, "want {"},
+		"not UTF-8":        {"{\"\xff\":1}", "UTF-8"},
+		"no weight_map":    {`{"metadata":{"total_size":4}}`, "weight_map: missing"},
+		"weight_map twice": {`{"weight_map":{},"weight_map":{}}`, "occurs twice"},
+		"weight_map array": {`{"weight_map":["s.safetensors"]}`, "want {"},
+		"name twice":       {`{"weight_map":{"a":"s.safetensors","\u0061":"s.safetensors"}}`, "occurs twice"},
+		"shard number":     {`{"weight_map":{"a":1}}`, "want a string"},
+		"shard null":       {`{"weight_map":{"a":null}}`, "want a string"},
+		"parent":           {`{"weight_map":{"a":"../s.safetensors"}}`, "plain name"},
+		"absolute":         {`{"weight_map":{"a":"/s.safetensors"}}`, "plain name"},
+		"subdirectory":     {`{"weight_map":{"a":"sub/s.safetensors"}}`, "plain name"},
+		"same directory":   {`{"weight_map":{"a":"./s.safetensors"}}`, "plain name"},
+		"backslash":        {`{"weight_map":{"a":"..\\s.safetensors"}}`, "plain name"},
+		"NUL":              {`{"weight_map":{"a":"s.bin\u0000.safetensors"}}`, "plain name"},
+		"empty shard name": {`{"weight_map":{"a":""}}`, "plain name"},
+		"only the suffix":  {`{"weight_map":{"a":".safetensors"}}`, "plain name"},
+		"hidden":           {`{"weight_map":{"a":".s.safetensors"}}`, "plain name"},
+		"other type":       {`{"weight_map":{"a":"s.bin"}}`, "plain name"},
+		"name of 300 bytes": {`{"weight_map":{"a":"` + strings.Repeat("s", 300) + `.safetensors"}}`,
+			"plain name"},
+		"missing shard": {`{"weight_map":{"a":"s.safetensors","b":"t.safetensors"}}`,
+			"t.safetensors, which is missing"},
+		"tensor not in shard": {`{"weight_map":{"a":"s.safetensors","z":"s.safetensors"}}`,
+			`tensor "z": weight_map: the shard s.safetensors does not hold it`},
+		"metadata too deep": {`{"metadata":` + strings.Repeat("[", 100_000) + `,"weight_map":{}}`,
+			"nested deeper"},
 		"metadata bad number":  {`{"metadata":-,"weight_map":{}}`, "bad number"},
 		"metadata bare word":   {`{"metadata":nul,"weight_map":{}}`, "want a value"},
 		"bytes after the end":  {`{"weight_map":{}}{}`, "want the end"},
@@ -146,7 +154,8 @@ func manyShards(n int) string {
 
 func TestFreeFormIndexMetadata(t *testing.T) {
 	dir := t.TempDir()
-	weightstest.WriteFile(t, dir, "s.safetensors", weightstest.Encode(nil, weightstest.Float32("a", []int64{1}, 1)))
+	weightstest.WriteFile(t, dir, "s.safetensors",
+		weightstest.Encode(nil, weightstest.Float32("a", []int64{1}, 1)))
 	weightstest.WriteFile(t, dir, weights.IndexFile, []byte(
 		`{"metadata":{"total_size":-1.5e3,"x":[true,false,null,{"y":["z",[]]},{}]},"weight_map":{"a":"s.safetensors"},"more":"\n"}`))
 	c, err := weights.Open(dir)
@@ -159,7 +168,8 @@ func TestFreeFormIndexMetadata(t *testing.T) {
 func TestNoWeights(t *testing.T) {
 	dir := t.TempDir()
 	_, err := weights.Open(dir)
-	if !errors.Is(err, weights.ErrNoWeights) || !strings.Contains(err.Error(), weights.IndexFile) || !strings.Contains(err.Error(), dir) {
+	if !errors.Is(err, weights.ErrNoWeights) || !strings.Contains(err.Error(), weights.IndexFile) ||
+		!strings.Contains(err.Error(), dir) {
 		t.Errorf("empty directory: %v", err)
 	}
 	weightstest.WriteFile(t, dir, "tf_model.h5", nil)
@@ -171,7 +181,8 @@ func TestNoWeights(t *testing.T) {
 	if !errors.Is(err, weights.ErrNoWeights) || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
-	if _, err = weights.OpenFile(filepath.Join(dir, "2_Dense", "model.safetensors")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err = weights.OpenFile(filepath.Join(dir, "2_Dense", "model.safetensors")); !errors.Is(err,
+		fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 }
@@ -201,7 +212,8 @@ func TestCheckUnchanged(t *testing.T) {
 		"rewritten": func(path string) error { return os.Chtimes(path, time.Time{}, time.Unix(1, 0)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := weightstest.WriteFile(t, t.TempDir(), "x.safetensors", weightstest.Encode(nil, weightstest.Float32("a", []int64{1}, 1)))
+			path := weightstest.WriteFile(t, t.TempDir(), "x.safetensors",
+				weightstest.Encode(nil, weightstest.Float32("a", []int64{1}, 1)))
 			c, err := weights.OpenFile(path)
 			if err != nil {
 				t.Fatal(err)
@@ -220,7 +232,8 @@ func TestCheckUnchanged(t *testing.T) {
 	}
 	// A file may be replaced by a rename, as caches do, without harm to the open checkpoint.
 	dir := t.TempDir()
-	path := weightstest.WriteFile(t, dir, "x.safetensors", weightstest.Encode(nil, weightstest.Float32("a", []int64{1}, 1)))
+	path := weightstest.WriteFile(t, dir, "x.safetensors",
+		weightstest.Encode(nil, weightstest.Float32("a", []int64{1}, 1)))
 	c, err := weights.OpenFile(path)
 	if err != nil {
 		t.Fatal(err)

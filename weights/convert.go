@@ -36,9 +36,13 @@ func (t Tensor) AppendFloat32(dst []float32) ([]float32, error) {
 	case F32:
 		element = func(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
 	case F64:
-		element = func(b []byte) float32 { return float32(math.Float64frombits(binary.LittleEndian.Uint64(b))) }
+		element = func(b []byte) float32 {
+			return float32(math.Float64frombits(binary.LittleEndian.Uint64(b)))
+		}
 	case BF16:
-		element = func(b []byte) float32 { return math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16) }
+		element = func(b []byte) float32 {
+			return math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16)
+		}
 	case F16:
 		element = func(b []byte) float32 { return half.ToFloat32(binary.LittleEndian.Uint16(b)) }
 	default:

@@ -19,7 +19,8 @@ func FuzzParse(f *testing.F) {
 	seeds := [][]byte{
 		golden,
 		append([]byte{2, 0, 0, 0, 0, 0, 0, 0}, "{}"...),
-		append([]byte{59, 0, 0, 0, 0, 0, 0, 0}, `{"\u00e9":{"dtype":"U8","shape":[2,1],"data_offsets":[0,2]}}xy`...),
+		append([]byte{59, 0, 0, 0, 0, 0, 0, 0},
+			`{"\u00e9":{"dtype":"U8","shape":[2,1],"data_offsets":[0,2]}}xy`...),
 		append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, "{}"...),
 	}
 	for _, seed := range seeds {
@@ -64,7 +65,8 @@ func FuzzParse(f *testing.F) {
 func FuzzParseIndex(f *testing.F) {
 	for _, seed := range []string{
 		`{"metadata":{"total_size":4},"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}}`,
-		`{"weight_map":{}}`, `{"weight_map":{"a":"../x.safetensors"}}`, `{"x":[1,{"y":null}],"weight_map":{"\ud83d\ude00":"s.safetensors"}}`,
+		`{"weight_map":{}}`, `{"weight_map":{"a":"../x.safetensors"}}`,
+		`{"x":[1,{"y":null}],"weight_map":{"\ud83d\ude00":"s.safetensors"}}`,
 	} {
 		f.Add([]byte(seed))
 	}

@@ -33,12 +33,15 @@ func TestGolden(t *testing.T) {
 		values []float32
 	}{
 		"embeddings.word_embeddings.weight": {weights.F32, []int64{4, 6}, table},
-		"half":                              {weights.F16, []int64{8}, []float32{0, float32(math.Copysign(0, -1)), 1, -2.5, 65504, 1.0 / (1 << 24), 1023.0 / (1 << 24), inf}},
-		"brain":                             {weights.BF16, []int64{2, 2}, []float32{1, -3.140625, math.Float32frombits(0x7f62 << 16), math.Float32frombits(0x6d << 16)}},
-		"double":                            {weights.F64, []int64{2}, []float32{1.0 / 3, float32(math.Copysign(0, -1))}},
-		"scalar":                            {weights.F32, []int64{}, []float32{42.5}},
-		"empty":                             {weights.F32, []int64{0, 7}, nil},
-		"größe\"\\\n名":                      {weights.F32, []int64{1}, []float32{9}},
+		"half": {weights.F16, []int64{8}, []float32{
+			0, float32(math.Copysign(0, -1)), 1, -2.5, 65504, 1.0 / (1 << 24), 1023.0 / (1 << 24), inf,
+		}},
+		"brain": {weights.BF16, []int64{2, 2},
+			[]float32{1, -3.140625, math.Float32frombits(0x7f62 << 16), math.Float32frombits(0x6d << 16)}},
+		"double":       {weights.F64, []int64{2}, []float32{1.0 / 3, float32(math.Copysign(0, -1))}},
+		"scalar":       {weights.F32, []int64{}, []float32{42.5}},
+		"empty":        {weights.F32, []int64{0, 7}, nil},
+		"größe\"\\\n名": {weights.F32, []int64{1}, []float32{9}},
 	}
 	ints := map[string]struct {
 		dtype  weights.DType
@@ -67,7 +70,8 @@ func TestGolden(t *testing.T) {
 	}
 	check := func(name string, dtype weights.DType, shape []int64, elements int) weights.Tensor {
 		tensor, ok := c.Tensor(name)
-		if !ok || tensor.Name != name || tensor.DType != dtype || !slices.Equal(tensor.Shape, shape) || tensor.Elements() != int64(elements) {
+		if !ok || tensor.Name != name || tensor.DType != dtype || !slices.Equal(tensor.Shape, shape) ||
+			tensor.Elements() != int64(elements) {
 			t.Errorf("tensor %q: %v %+v, want %s %v", name, ok, tensor, dtype, shape)
 		}
 		return tensor
@@ -122,7 +126,9 @@ func all(c *weights.Checkpoint) []weightstest.Tensor {
 	var tensors []weightstest.Tensor
 	for _, name := range c.Names() {
 		tensor, _ := c.Tensor(name)
-		tensors = append(tensors, weightstest.Tensor{Name: name, DType: tensor.DType, Shape: tensor.Shape, Data: weightstest.Bytes(tensor)})
+		tensors = append(tensors, weightstest.Tensor{
+			Name: name, DType: tensor.DType, Shape: tensor.Shape, Data: weightstest.Bytes(tensor),
+		})
 	}
 	return tensors
 }

@@ -58,10 +58,12 @@ func readHeader(r io.ReaderAt, size int64, file string) (*header, error) {
 	}
 	n := binary.LittleEndian.Uint64(length[:])
 	if n > maxHeaderBytes {
-		return fail("header length", "%d is above the limit of %d bytes; this is not a safetensors file", n, maxHeaderBytes)
+		return fail("header length", "%d is above the limit of %d bytes; this is not a safetensors file",
+			n, maxHeaderBytes)
 	}
 	if int64(n) > size-lengthBytes {
-		return fail("header length", "%d bytes, but only %d follow; the file is cut short, download it again", n, size-lengthBytes)
+		return fail("header length", "%d bytes, but only %d follow; the file is cut short, download it again",
+			n, size-lengthBytes)
 	}
 	raw := make([]byte, n)
 	if err := readFull(r, raw, lengthBytes); err != nil {
@@ -219,7 +221,8 @@ func (s *scanner) entry(name string) (entry, error) {
 		return e, fail("shape", "%v of %s is too large, or does not fill whole bytes", e.shape, e.dtype)
 	}
 	if size != e.end-e.begin {
-		return e, fail("data_offsets", "span %d bytes, but shape %v of %s needs %d", e.end-e.begin, e.shape, e.dtype, size)
+		return e, fail("data_offsets", "span %d bytes, but shape %v of %s needs %d",
+			e.end-e.begin, e.shape, e.dtype, size)
 	}
 	return e, nil
 }
@@ -255,13 +258,16 @@ func (h *header) checkCover(dataBytes int64) error {
 		case e.begin > next:
 			return fail("[%d, %d) leaves a hole after byte %d", e.begin, e.end, next)
 		case e.end > dataBytes:
-			return fail("[%d, %d) ends outside the file, which holds %d bytes of data; it is cut short, download it again",
+			return fail(
+				"[%d, %d) ends outside the file, which holds %d bytes of data; it is cut short, download it again",
 				e.begin, e.end, dataBytes)
 		}
 		next = e.end
 	}
 	if next != dataBytes {
-		return &FormatError{Field: "file", Reason: fmt.Sprintf("%d bytes of data after the last tensor", dataBytes-next)}
+		return &FormatError{
+			Field: "file", Reason: fmt.Sprintf("%d bytes of data after the last tensor", dataBytes-next),
+		}
 	}
 	return nil
 }

@@ -87,7 +87,8 @@ func parseIndex(raw []byte, extension string) (*shardIndex, error) {
 			at, known := position[shard]
 			if !known {
 				if !plainShardName(shard, extension) {
-					return fail("%s is not the plain name of a %s file in the same directory", quoted(shard), extension)
+					return fail("%s is not the plain name of a %s file in the same directory",
+						quoted(shard), extension)
 				}
 				if len(ix.shards) == maxShards {
 					return fail("more than %d shards", maxShards)

@@ -45,15 +45,17 @@ type (
 
 // storageTypes maps torch's storage classes to element types.
 var storageTypes = map[string]DType{
-	"FloatStorage": F32, "HalfStorage": F16, "BFloat16Storage": BF16, "DoubleStorage": F64, "LongStorage": I64,
-	"IntStorage": I32, "ShortStorage": I16, "CharStorage": I8, "ByteStorage": U8, "BoolStorage": Bool,
+	"FloatStorage": F32, "HalfStorage": F16, "BFloat16Storage": BF16, "DoubleStorage": F64,
+	"LongStorage": I64, "IntStorage": I32, "ShortStorage": I16, "CharStorage": I8, "ByteStorage": U8,
+	"BoolStorage": Bool,
 }
 
 // global accepts the functions and classes that a pickle of tensors may name, and no others.
 func global(module, name string) (symbol, error) {
 	s := symbol{module, name}
 	switch s {
-	case symbol{"collections", "OrderedDict"}, symbol{"torch._utils", "_rebuild_tensor_v2"}, symbol{"torch._utils", "_rebuild_parameter"}:
+	case symbol{"collections", "OrderedDict"}, symbol{"torch._utils", "_rebuild_tensor_v2"},
+		symbol{"torch._utils", "_rebuild_parameter"}:
 		return s, nil
 	}
 	if _, ok := storageTypes[name]; ok && (module == "torch" || module == "torch.storage") {

@@ -26,25 +26,33 @@ func TestPicklesThatAreRefused(t *testing.T) {
 		"call of a storage type": {"\x80\x02ctorch\nFloatStorage\n)R.", "not a function of tensors"},
 		"ordered with arguments": {"\x80\x02ccollections\nOrderedDict\n(Nt\x85R.", "with arguments"},
 		"long string":            {"\x80\x02X\xff\xff\xff\xffx.", "ends in the middle"},
-		"long integer":           {"\x80\x02\x8a\xff" + strings.Repeat("x", 255) + ".", "integer of 255 bytes"},
-		"empty memo":             {"\x80\x02h\x07.", "memo 7 is empty"},
-		"memo of nothing":        {"\x80\x02q\x00.", "more values than there are"},
-		"mark missing":           {"\x80\x02NNt.", "mark that was not set"},
-		"below a mark":           {"\x80\x02N(\x85.", "more values than there are"},
-		"append to a number":     {"\x80\x02K\x01(Ne.", "not a list"},
-		"items of a number":      {"\x80\x02K\x01NNs.", "not a dictionary"},
-		"odd items":              {"\x80\x02}(Nu.", "not a dictionary"},
-		"too many marks":         {"\x80\x02" + strings.Repeat("(", 300) + ".", "nests more than 256"},
-		"too many opcodes":       {"\x80\x02" + strings.Repeat("]0", maxPickleOps), "opcode 0x30"},
-		"endless":                {"\x80\x02" + strings.Repeat("N", maxPickleOps+1) + ".", "more than 2097152 opcodes"},
-		"persistent id":          {"\x80\x02X\x01\x00\x00\x00xQ.", "not a storage"},
-		"storage of no type":     {"\x80\x02(X\x07\x00\x00\x00storageNX\x01\x00\x00\x000NK\x04tQ.", "without element type"},
-		"storage of -1":          {strings.Replace(storage, "K\x04", "J\xff\xff\xff\xff", 1) + ".", "without element type"},
-		"tensor without storage": {"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(NK\x00K\x01\x85K\x01\x85tR.", "is not what it should be"},
-		"tensor of nothing":      {"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n)R.", "too few arguments"},
-		"tensor of -1":           {"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(" + storage[2:] + "K\x00J\xff\xff\xff\xff\x85K\x01\x85tR.", "is not what it should be"},
-		"tensor of two strides":  {"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(" + storage[2:] + "K\x00K\x01\x85K\x01K\x01\x86tR.", "1 dimensions with 2 strides"},
-		"parameter of a number":  {"\x80\x02ctorch._utils\n_rebuild_parameter\nK\x01\x85R.", "parameter without a tensor"},
+		"long integer": {"\x80\x02\x8a\xff" + strings.Repeat("x", 255) + ".",
+			"integer of 255 bytes"},
+		"empty memo":         {"\x80\x02h\x07.", "memo 7 is empty"},
+		"memo of nothing":    {"\x80\x02q\x00.", "more values than there are"},
+		"mark missing":       {"\x80\x02NNt.", "mark that was not set"},
+		"below a mark":       {"\x80\x02N(\x85.", "more values than there are"},
+		"append to a number": {"\x80\x02K\x01(Ne.", "not a list"},
+		"items of a number":  {"\x80\x02K\x01NNs.", "not a dictionary"},
+		"odd items":          {"\x80\x02}(Nu.", "not a dictionary"},
+		"too many marks":     {"\x80\x02" + strings.Repeat("(", 300) + ".", "nests more than 256"},
+		"too many opcodes":   {"\x80\x02" + strings.Repeat("]0", maxPickleOps), "opcode 0x30"},
+		"endless": {"\x80\x02" + strings.Repeat("N", maxPickleOps+1) + ".",
+			"more than 2097152 opcodes"},
+		"persistent id": {"\x80\x02X\x01\x00\x00\x00xQ.", "not a storage"},
+		"storage of no type": {"\x80\x02(X\x07\x00\x00\x00storageNX\x01\x00\x00\x000NK\x04tQ.",
+			"without element type"},
+		"storage of -1": {strings.Replace(storage, "K\x04", "J\xff\xff\xff\xff", 1) + ".",
+			"without element type"},
+		"tensor without storage": {"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(NK\x00K\x01\x85K\x01\x85tR.",
+			"is not what it should be"},
+		"tensor of nothing": {"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n)R.", "too few arguments"},
+		"tensor of -1": {"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(" + storage[2:] +
+			"K\x00J\xff\xff\xff\xff\x85K\x01\x85tR.", "is not what it should be"},
+		"tensor of two strides": {"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(" + storage[2:] +
+			"K\x00K\x01\x85K\x01K\x01\x86tR.", "1 dimensions with 2 strides"},
+		"parameter of a number": {"\x80\x02ctorch._utils\n_rebuild_parameter\nK\x01\x85R.",
+			"parameter without a tensor"},
 	} {
 		v, err := unpickle([]byte(c.pickle))
 		if err == nil || !strings.Contains(err.Error(), c.want) || v != nil {
@@ -56,9 +64,10 @@ func TestPicklesThatAreRefused(t *testing.T) {
 // Reading ends for a dictionary that contains itself, and for one whose paths double at each level.
 func TestEndlessDictionaries(t *testing.T) {
 	for name, c := range map[string]struct{ pickle, want string }{
-		"itself":    {"\x80\x02}q\x00X\x01\x00\x00\x00xh\x00s.", "more than 8 deep"},
-		"no dict":   {"\x80\x02]q\x00h\x00a.", "not a dictionary"},
-		"long name": {"\x80\x02}X\x00\x20\x00\x00" + strings.Repeat("x", 8192) + "}s.", "name of more than 4096"},
+		"itself":  {"\x80\x02}q\x00X\x01\x00\x00\x00xh\x00s.", "more than 8 deep"},
+		"no dict": {"\x80\x02]q\x00h\x00a.", "not a dictionary"},
+		"long name": {"\x80\x02}X\x00\x20\x00\x00" + strings.Repeat("x", 8192) + "}s.",
+			"name of more than 4096"},
 	} {
 		v, err := unpickle([]byte(c.pickle))
 		if err != nil {
@@ -79,7 +88,8 @@ func TestEndlessDictionaries(t *testing.T) {
 		}
 		inner = outer
 	}
-	if _, err := tensorViews(inner); err == nil || !strings.Contains(err.Error(), "more than 1048576 entries") {
+	if _, err := tensorViews(inner); err == nil ||
+		!strings.Contains(err.Error(), "more than 1048576 entries") {
 		t.Errorf("64⁸ paths: %v", err)
 	}
 }
@@ -95,13 +105,15 @@ func TestViewsStayInTheirStorage(t *testing.T) {
 		v    tensorView
 		want string
 	}{
-		"offset past the end": {tensorView{offset: 6, shape: []int64{1}, stride: []int64{1}}, "leaves the storage"},
-		"one too long":        {tensorView{shape: []int64{7}, stride: []int64{1}}, "leaves the storage"},
-		"stride too wide":     {tensorView{shape: []int64{2, 2}, stride: []int64{5, 1}}, "leaves the storage"},
-		"overflow":            {tensorView{shape: []int64{3, 3}, stride: []int64{1 << 62, 1 << 62}}, "leaves the storage"},
-		"too large":           {tensorView{shape: []int64{1 << 40, 1 << 40}, stride: []int64{0, 0}}, "too large"},
-		"repeated":            {tensorView{shape: []int64{1 << 20}, stride: []int64{0}}, "repeats elements"},
-		"repeated rows":       {tensorView{shape: []int64{4, 6}, stride: []int64{0, 1}}, "repeats elements"},
+		"offset past the end": {tensorView{offset: 6, shape: []int64{1}, stride: []int64{1}},
+			"leaves the storage"},
+		"one too long":    {tensorView{shape: []int64{7}, stride: []int64{1}}, "leaves the storage"},
+		"stride too wide": {tensorView{shape: []int64{2, 2}, stride: []int64{5, 1}}, "leaves the storage"},
+		"overflow": {tensorView{shape: []int64{3, 3}, stride: []int64{1 << 62, 1 << 62}},
+			"leaves the storage"},
+		"too large":     {tensorView{shape: []int64{1 << 40, 1 << 40}, stride: []int64{0, 0}}, "too large"},
+		"repeated":      {tensorView{shape: []int64{1 << 20}, stride: []int64{0}}, "repeats elements"},
+		"repeated rows": {tensorView{shape: []int64{4, 6}, stride: []int64{0, 1}}, "repeats elements"},
 	} {
 		c.v.storage = storageRef{F32, "0", 6}
 		copies := int64(1000)
@@ -189,7 +201,8 @@ func FuzzTorch(f *testing.F) {
 // FuzzPickle: every pickle ends, with either a value or an error.
 func FuzzPickle(f *testing.F) {
 	for _, seed := range []string{
-		"\x80\x02}q\x00X\x01\x00\x00\x00xh\x00s.", "\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00}\x94\x8c\x01a\x94K\x01s.",
+		"\x80\x02}q\x00X\x01\x00\x00\x00xh\x00s.",
+		"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00}\x94\x8c\x01a\x94K\x01s.",
 		"\x80\x02ccollections\nOrderedDict\nq\x00)Rq\x01(X\x01\x00\x00\x00aK\x01X\x01\x00\x00\x00b\x8a\x01\xffu}b.",
 	} {
 		f.Add([]byte(seed))

@@ -72,7 +72,8 @@ func rebuild(args tuple) (tensorView, error) {
 	stride, hasStride := naturals(args[3])
 	switch {
 	case !ok || !isInt || offset < 0 || !hasShape || !hasStride:
-		return tensorView{}, errors.New("a tensor whose storage, offset, shape or stride is not what it should be")
+		return tensorView{}, errors.New(
+			"a tensor whose storage, offset, shape or stride is not what it should be")
 	case len(shape) != len(stride):
 		return tensorView{}, fmt.Errorf("a tensor of %d dimensions with %d strides", len(shape), len(stride))
 	}

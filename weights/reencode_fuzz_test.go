@@ -19,7 +19,9 @@ func FuzzReencode(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(seed)
-	f.Add(weightstest.File(`{"b":{"shape":[1],"dtype":"U8","data_offsets":[1,2]},"a":{"dtype":"I8","shape":[],"data_offsets":[0,1]}}`, []byte{1, 2}))
+	f.Add(weightstest.File(
+		`{"b":{"shape":[1],"dtype":"U8","data_offsets":[1,2]},"a":{"dtype":"I8","shape":[],"data_offsets":[0,1]}}`,
+		[]byte{1, 2}))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		dir := t.TempDir()
 		first, err := weights.OpenFile(weightstest.WriteFile(t, dir, "1", file))
@@ -33,7 +35,8 @@ func FuzzReencode(f *testing.F) {
 			t.Fatalf("the re-encoded file does not open: %v", err)
 		}
 		defer second.Close()
-		if !maps.Equal(first.Metadata(), second.Metadata()) || !bytes.Equal(weightstest.Encode(second.Metadata(), all(second)...), again) {
+		if !maps.Equal(first.Metadata(), second.Metadata()) ||
+			!bytes.Equal(weightstest.Encode(second.Metadata(), all(second)...), again) {
 			t.Errorf("%q re-encodes to %q, which re-encodes to something else", file, again)
 		}
 	})

@@ -60,13 +60,15 @@ func (s *source) unchanged() error {
 	case now.Size() != s.opened.Size():
 		return s.changed(fmt.Sprintf("%d bytes now, %d when it was opened", now.Size(), s.opened.Size()))
 	case !now.ModTime().Equal(s.opened.ModTime()):
-		return s.changed(fmt.Sprintf("written at %s, after it was opened", now.ModTime().Format("15:04:05.000")))
+		return s.changed(
+			fmt.Sprintf("written at %s, after it was opened", now.ModTime().Format("15:04:05.000")))
 	}
 	return nil
 }
 
 func (s *source) changed(how string) error {
-	return fmt.Errorf("%s %w: %s; load the model again when the file is complete", s.file.Name(), ErrChanged, how)
+	return fmt.Errorf("%s %w: %s; load the model again when the file is complete",
+		s.file.Name(), ErrChanged, how)
 }
 
 // willNeed asks the kernel to read the file into the page cache.

@@ -18,7 +18,9 @@ import (
 const torchFiles = "testdata/torch"
 
 func TestTorchFilesHoldWhatPyTorchWrote(t *testing.T) {
-	for name, tensors := range map[string]int{"dtypes": 13, "views": 12, "module": 6, "protocol4": 6, "nested": 7} {
+	for name, tensors := range map[string]int{
+		"dtypes": 13, "views": 12, "module": 6, "protocol4": 6, "nested": 7,
+	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := weights.OpenFile(filepath.Join(torchFiles, name+".bin"))
 			if err != nil {
@@ -46,8 +48,10 @@ func sameTensors(t *testing.T, got *weights.Checkpoint, name string) {
 	for _, tensor := range want.Names() {
 		g, _ := got.Tensor(tensor)
 		w, _ := want.Tensor(tensor)
-		if g.DType != w.DType || !slices.Equal(g.Shape, w.Shape) || !bytes.Equal(weightstest.Bytes(g), weightstest.Bytes(w)) {
-			t.Errorf("%s is %s %v %x, want %s %v %x", tensor, g.DType, g.Shape, weightstest.Bytes(g), w.DType, w.Shape, weightstest.Bytes(w))
+		if g.DType != w.DType || !slices.Equal(g.Shape, w.Shape) ||
+			!bytes.Equal(weightstest.Bytes(g), weightstest.Bytes(w)) {
+			t.Errorf("%s is %s %v %x, want %s %v %x",
+				tensor, g.DType, g.Shape, weightstest.Bytes(g), w.DType, w.Shape, weightstest.Bytes(w))
 		}
 	}
 }
@@ -74,7 +78,8 @@ func TestOpenFallsBackToTorch(t *testing.T) {
 	defer single.Close()
 	sameTensors(t, single, "views")
 
-	weightstest.WriteFile(t, dir, weights.SingleFile, weightstest.Encode(nil, weightstest.Float32("a", []int64{1}, 1)))
+	weightstest.WriteFile(t, dir, weights.SingleFile,
+		weightstest.Encode(nil, weightstest.Float32("a", []int64{1}, 1)))
 	both, err := weights.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -93,18 +98,24 @@ func TestTorchFilesThatAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		filepath.Join(torchFiles, "evil.bin"):                                                    `names "system" of "posix"`,
-		filepath.Join(torchFiles, "legacy.bin"):                                                  "PyTorch before 1.6",
-		filepath.Join(torchFiles, "script.bin"):                                                  "TorchScript",
-		write("empty.bin", ""):                                                                   "not an archive",
-		write("lfs.bin", "version https://git-lfs.github.com/spec/v1\n"):                         "git-lfs pointer",
-		write("cut.pt", string(whole[:len(whole)-1])):                                            "cut short",
-		write("head.pt", string(whole[:40])):                                                     "cut short",
-		write("big-endian.pt", strings.ReplaceAll(string(whole), "little", "bigbig")):            "little-endian",
-		write("renamed.pt", strings.ReplaceAll(string(whole), "/data/0", "/dada/0")):             "not in the archive",
-		write("short.pt", strings.ReplaceAll(string(whole), "K\x0ft", "K\x10t")):                 "do not fit",
-		write("no-pickle.pt", strings.ReplaceAll(string(whole), "/data.pkl", "/date.pkl")):       "no data.pkl",
-		write("no-header.pt", strings.ReplaceAll(string(whole), "PK\x03\x04", "PK\x03\x05")[4:]): "not an archive",
+		filepath.Join(torchFiles, "evil.bin"):   `names "system" of "posix"`,
+		filepath.Join(torchFiles, "legacy.bin"): "PyTorch before 1.6",
+		filepath.Join(torchFiles, "script.bin"): "TorchScript",
+
+		write("empty.bin", ""): "not an archive",
+		write("lfs.bin", "version https://git-lfs.github.com/spec/v1\n"): "git-lfs pointer",
+		write("cut.pt", string(whole[:len(whole)-1])):                    "cut short",
+		write("head.pt", string(whole[:40])):                             "cut short",
+		write("big-endian.pt",
+			strings.ReplaceAll(string(whole), "little", "bigbig")): "little-endian",
+		write("renamed.pt",
+			strings.ReplaceAll(string(whole), "/data/0", "/dada/0")): "not in the archive",
+		write("short.pt",
+			strings.ReplaceAll(string(whole), "K\x0ft", "K\x10t")): "do not fit",
+		write("no-pickle.pt",
+			strings.ReplaceAll(string(whole), "/data.pkl", "/date.pkl")): "no data.pkl",
+		write("no-header.pt",
+			strings.ReplaceAll(string(whole), "PK\x03\x04", "PK\x03\x05")[4:]): "not an archive",
 	} {
 		_, err := weights.OpenFile(path)
 		var fe *weights.FormatError

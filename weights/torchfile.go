@@ -73,7 +73,10 @@ func parseTorch(r io.ReaderAt, size int64) ([]torchEntry, error) {
 		if raw, err := readMember(r, order, 16); err != nil {
 			return nil, err
 		} else if string(raw) != "little" {
-			return nil, &FormatError{Field: "byteorder", Reason: fmt.Sprintf("is %s; only little-endian files are read", quoted(string(raw)))}
+			return nil, &FormatError{
+				Field:  "byteorder",
+				Reason: fmt.Sprintf("is %s; only little-endian files are read", quoted(string(raw))),
+			}
 		}
 	}
 	raw, err := readMember(r, members[prefix+"data.pkl"], maxPickleBytes)
@@ -129,7 +132,8 @@ func checkTorchMagic(r io.ReaderAt, size int64) error {
 	case bytes.HasPrefix(head, []byte("version ")):
 		return fail("is a git-lfs pointer, not the weights; run `git lfs pull` in that repository")
 	case len(head) > 0 && head[0] == 0x80:
-		return fail("is a pickle of PyTorch before 1.6, whose format is not read; load it and save it again with a newer PyTorch")
+		return fail(
+			"is a pickle of PyTorch before 1.6, whose format is not read; load it and save it again with a newer PyTorch")
 	}
 	return fail("%d bytes that are not an archive of torch.save; download it again", size)
 }
@@ -148,10 +152,14 @@ func torchPrefix(members map[string]member) (string, error) {
 		prefix = folder + "/"
 	}
 	if prefix == "" {
-		return "", &FormatError{Field: "zip directory", Reason: "has no data.pkl; this archive is not of torch.save"}
+		return "", &FormatError{
+			Field: "zip directory", Reason: "has no data.pkl; this archive is not of torch.save",
+		}
 	}
 	if _, script := members[prefix+"constants.pkl"]; script {
-		return "", &FormatError{Field: "zip directory", Reason: "is a TorchScript program; save the model's state_dict instead"}
+		return "", &FormatError{
+			Field: "zip directory", Reason: "is a TorchScript program; save the model's state_dict instead",
+		}
 	}
 	return prefix, nil
 }
@@ -162,7 +170,10 @@ func readMember(r io.ReaderAt, m member, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if end-begin > limit {
-		return nil, &FormatError{Field: quoted(m.Name), Reason: fmt.Sprintf("has %d bytes; at most %d are possible", end-begin, limit)}
+		return nil, &FormatError{
+			Field:  quoted(m.Name),
+			Reason: fmt.Sprintf("has %d bytes; at most %d are possible", end-begin, limit),
+		}
 	}
 	raw := make([]byte, end-begin)
 	return raw, readFull(r, raw, begin)
@@ -171,7 +182,9 @@ func readMember(r io.ReaderAt, m member, limit int64) ([]byte, error) {
 // entry checks a view against its storage and returns where its elements lie. A view that is not
 // row-major is copied. copies is the number of bytes that may still be read for copies; it is
 // needed because many views may share one storage.
-func (v tensorView) entry(r io.ReaderAt, members map[string]member, prefix string, copies *int64) (torchEntry, error) {
+func (v tensorView) entry(
+	r io.ReaderAt, members map[string]member, prefix string, copies *int64,
+) (torchEntry, error) {
 	fail := func(field, format string, args ...any) (torchEntry, error) {
 		return torchEntry{}, &FormatError{Field: field, Reason: fmt.Sprintf(format, args...)}
 	}
@@ -186,7 +199,8 @@ func (v tensorView) entry(r io.ReaderAt, members map[string]member, prefix strin
 	}
 	width := v.storage.dtype.Bits() / 8
 	if v.storage.count > (end-begin)/width {
-		return fail("storage", "%s has %d bytes; its %d elements of %s do not fit", quoted(v.storage.key), end-begin, v.storage.count, e.dtype)
+		return fail("storage", "%s has %d bytes; its %d elements of %s do not fit",
+			quoted(v.storage.key), end-begin, v.storage.count, e.dtype)
 	}
 	bytes, ok := tensorBytes(e.dtype, v.shape)
 	if !ok {
@@ -198,7 +212,8 @@ func (v tensorView) entry(r io.ReaderAt, members map[string]member, prefix strin
 	}
 	last, ok := v.last()
 	if !ok || last >= v.storage.count {
-		return fail("stride", "shape %v with strides %v from %d leaves the storage of %d elements", v.shape, v.stride, v.offset, v.storage.count)
+		return fail("stride", "shape %v with strides %v from %d leaves the storage of %d elements",
+			v.shape, v.stride, v.offset, v.storage.count)
 	}
 	if v.rowMajor() {
 		e.begin = begin + v.offset*width
@@ -207,8 +222,9 @@ func (v tensorView) entry(r io.ReaderAt, members map[string]member, prefix strin
 	}
 	span := (last - v.offset + 1) * width
 	if bytes > span || span > *copies {
-		return fail("stride", "shape %v with strides %v repeats elements, or the file has too many such tensors; "+
-			"save it again with contiguous() tensors", v.shape, v.stride)
+		return fail("stride",
+			"shape %v with strides %v repeats elements, or the file has too many such tensors; "+
+				"save it again with contiguous() tensors", v.shape, v.stride)
 	}
 	*copies -= span
 	storage := make([]byte, span)

@@ -44,13 +44,15 @@ func readZip(r io.ReaderAt, size int64) (map[string]member, error) {
 		return nil, in.err
 	case in.left < 0:
 		return fail("has more than %d bytes", maxDirectoryBytes)
-	case err != nil && !errors.Is(err, zip.ErrInsecurePath): // members are read in place: their names open no file
+	case err != nil && !errors.Is(err, zip.ErrInsecurePath):
+		// members are read in place: their names open no file
 		return fail("is damaged, or the file is cut short; download it again")
 	}
 	in.left = math.MaxInt64
 	members := make(map[string]member, len(archive.File))
 	for _, f := range archive.File {
-		if f.UncompressedSize64 > uint64(size) || f.Method == zip.Store && f.CompressedSize64 != f.UncompressedSize64 {
+		if f.UncompressedSize64 > uint64(size) ||
+			f.Method == zip.Store && f.CompressedSize64 != f.UncompressedSize64 {
 			return fail("%s: sizes that contradict each other", quoted(f.Name))
 		}
 		if _, twice := members[f.Name]; twice {
@@ -67,7 +69,8 @@ func (m member) locate() (begin, end int64, _ error) {
 		return 0, 0, &FormatError{Field: quoted(m.Name), Reason: reason}
 	}
 	if m.Method != zip.Store || m.Flags&encryptedFlag != 0 {
-		return fail("is compressed or encrypted; torch stores its files plainly, save the model again with torch.save")
+		return fail(
+			"is compressed or encrypted; torch stores its files plainly, save the model again with torch.save")
 	}
 	begin, err := m.DataOffset()
 	switch {

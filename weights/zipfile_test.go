@@ -26,7 +26,9 @@ func zipped(t *testing.T, method, flags uint16, members ...string) []byte {
 	w := zip.NewWriter(&b)
 	for i := 0; i < len(members); i += 2 {
 		size := uint64(len(members[i+1]))
-		h := &zip.FileHeader{Name: members[i], Method: method, Flags: flags, CompressedSize64: size, UncompressedSize64: size}
+		h := &zip.FileHeader{
+			Name: members[i], Method: method, Flags: flags, CompressedSize64: size, UncompressedSize64: size,
+		}
 		f, err := w.CreateRaw(h)
 		if err == nil {
 			_, err = io.WriteString(f, members[i+1])
@@ -79,9 +81,12 @@ func TestZipMembersLieWhereTheyAreStored(t *testing.T) {
 	plain := zipped(t, zip.Store, 0, "a/data/0", "zero", "a/data/1", "", "a/..", "up")
 	want := map[string]string{"a/data/0": "zero", "a/data/1": "", "a/..": "up"}
 	commented := append(put(plain, endMark, 20, 7, 2), "comment"...)
-	for name, file := range map[string][]byte{"plain": plain, "comment": commented, "large archive": zip64(t, "a/data/0", "zero")} {
+	for name, file := range map[string][]byte{
+		"plain": plain, "comment": commented, "large archive": zip64(t, "a/data/0", "zero"),
+	} {
 		got, err := locateAll(file)
-		if err != nil || got["a/data/0"] != "zero" || name != "large archive" && fmt.Sprint(got) != fmt.Sprint(want) {
+		if err != nil || got["a/data/0"] != "zero" ||
+			name != "large archive" && fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
@@ -132,20 +137,26 @@ func TestZipArchivesThatAreRefused(t *testing.T) {
 		file []byte
 		want string
 	}{
-		"empty":               {nil, "cut short"},
-		"no directory":        {one[:len(one)-1], "cut short"},
-		"compressed":          {zipped(t, zip.Deflate, 0, "data/0", "xx"), `"data/0": is compressed or encrypted`},
-		"encrypted":           {zipped(t, zip.Store, encryptedFlag, "data/0", "xx"), `"data/0": is compressed or encrypted`},
-		"twice":               {zipped(t, zip.Store, 0, "data/0", "a", "data/0", "b"), `zip directory: "data/0" occurs twice`},
-		"sizes differ":        {put(one, centralMark, 20, 6, 4), `"data/0": sizes that contradict each other`},
-		"longer than file":    {put(put(one, centralMark, 20, 1<<20, 4), centralMark, 24, 1<<20, 4), "sizes that contradict each other"},
-		"header elsewhere":    {put(one, centralMark, 42, 1, 4), `"data/0": has no header where the directory says`},
-		"header outside":      {put(one, centralMark, 42, 1<<31, 4), `"data/0": has no header where the directory says`},
+		"empty":        {nil, "cut short"},
+		"no directory": {one[:len(one)-1], "cut short"},
+		"compressed":   {zipped(t, zip.Deflate, 0, "data/0", "xx"), `"data/0": is compressed or encrypted`},
+		"encrypted": {zipped(t, zip.Store, encryptedFlag, "data/0", "xx"),
+			`"data/0": is compressed or encrypted`},
+		"twice": {zipped(t, zip.Store, 0, "data/0", "a", "data/0", "b"),
+			`zip directory: "data/0" occurs twice`},
+		"sizes differ": {put(one, centralMark, 20, 6, 4), `"data/0": sizes that contradict each other`},
+		"longer than file": {put(put(one, centralMark, 20, 1<<20, 4), centralMark, 24, 1<<20, 4),
+			"sizes that contradict each other"},
+		"header elsewhere": {put(one, centralMark, 42, 1, 4),
+			`"data/0": has no header where the directory says`},
+		"header outside": {put(one, centralMark, 42, 1<<31, 4),
+			`"data/0": has no header where the directory says`},
 		"bytes past the end":  {put(one, localMark, 28, 0xffff, 2), `"data/0": ends outside the file`},
 		"count is wrong":      {put(one, endMark, 10, 2, 2), "is damaged"},
 		"claims 2^40 members": {many, "is damaged"},
 		"record outside":      {outside, "is damaged"},
-		"directory too large": {zipped(t, zip.Store, 0, wide...), "zip directory: has more than 16777216 bytes"},
+		"directory too large": {zipped(t, zip.Store, 0, wide...),
+			"zip directory: has more than 16777216 bytes"},
 	} {
 		got, err := locateAll(c.file)
 		var fe *FormatError

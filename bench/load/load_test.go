@@ -31,19 +31,21 @@ func against(t *testing.T, c config, h http.HandlerFunc) report {
 }
 
 func TestClosedLoopCountsTextsAndPhases(t *testing.T) {
-	r := against(t, config{dialect: "openai", clients: 3, perRequest: 2, verify: true}, func(w http.ResponseWriter, q *http.Request) {
-		var body struct {
-			Model string   `json:"model"`
-			Input []string `json:"input"`
-		}
-		if err := json.NewDecoder(q.Body).Decode(&body); err != nil || q.URL.Path != "/v1/embeddings" || body.Model != "m/x" || len(body.Input) != 2 {
-			t.Errorf("asked %s for %+v: %v", q.URL.Path, body, err)
-		}
-		w.Header().Set("X-Total-Time", "5.00")
-		w.Header().Set("X-Tokenization-Time", "1.50")
-		w.Header().Set("X-Inference-Time", "3.00")
-		fmt.Fprint(w, `{"data":[1,2]}`)
-	})
+	r := against(t, config{dialect: "openai", clients: 3, perRequest: 2, verify: true},
+		func(w http.ResponseWriter, q *http.Request) {
+			var body struct {
+				Model string   `json:"model"`
+				Input []string `json:"input"`
+			}
+			if err := json.NewDecoder(q.Body).Decode(&body); err != nil || q.URL.Path != "/v1/embeddings" ||
+				body.Model != "m/x" || len(body.Input) != 2 {
+				t.Errorf("asked %s for %+v: %v", q.URL.Path, body, err)
+			}
+			w.Header().Set("X-Total-Time", "5.00")
+			w.Header().Set("X-Tokenization-Time", "1.50")
+			w.Header().Set("X-Inference-Time", "3.00")
+			fmt.Fprint(w, `{"data":[1,2]}`)
+		})
 	if r.Mode != "closed" || r.Requests < 3 || r.Texts != 2*r.Requests || r.Failed+r.Refused+r.Wrong != 0 {
 		t.Fatalf("%+v", r)
 	}
@@ -54,9 +56,10 @@ func TestClosedLoopCountsTextsAndPhases(t *testing.T) {
 
 func TestAnswersThatChangeAreWrong(t *testing.T) {
 	var n atomic.Int64
-	r := against(t, config{dialect: "tei", clients: 1, perRequest: 1, verify: true}, func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "[[%d]]", n.Add(1)/20) // each text gets the same answer at first, then another one
-	})
+	r := against(t, config{dialect: "tei", clients: 1, perRequest: 1, verify: true},
+		func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, "[[%d]]", n.Add(1)/20) // each text gets the same answer at first, then another one
+		})
 	if r.Wrong == 0 || r.Wrong >= r.Requests || r.OutsideP50MS != nil {
 		t.Fatalf("%+v", r)
 	}
@@ -64,13 +67,14 @@ func TestAnswersThatChangeAreWrong(t *testing.T) {
 
 func TestSwappedAnswersAreWrong(t *testing.T) {
 	var n atomic.Int64
-	r := against(t, config{dialect: "tei", clients: 1, perRequest: 1, verify: true}, func(w http.ResponseWriter, q *http.Request) {
-		b, _ := io.ReadAll(q.Body)
-		if n.Add(1) == 7 {
-			b = []byte(strings.NewReplacer("one", "two", "two", "one").Replace(string(b)))
-		}
-		_, _ = w.Write(b)
-	})
+	r := against(t, config{dialect: "tei", clients: 1, perRequest: 1, verify: true},
+		func(w http.ResponseWriter, q *http.Request) {
+			b, _ := io.ReadAll(q.Body)
+			if n.Add(1) == 7 {
+				b = []byte(strings.NewReplacer("one", "two", "two", "one").Replace(string(b)))
+			}
+			_, _ = w.Write(b)
+		})
 	if r.Wrong != 1 {
 		t.Fatalf("one answer was swapped, %d found", r.Wrong)
 	}
@@ -78,12 +82,13 @@ func TestSwappedAnswersAreWrong(t *testing.T) {
 
 func TestRefusalsNeedARetryAfter(t *testing.T) {
 	for after, missing := range map[string]bool{"1": false, "": true, "soon": true, "0": true} {
-		r := against(t, config{dialect: "sie", clients: 2, perRequest: 1}, func(w http.ResponseWriter, _ *http.Request) {
-			if after != "" {
-				w.Header().Set("Retry-After", after)
-			}
-			w.WriteHeader(http.StatusServiceUnavailable)
-		})
+		r := against(t, config{dialect: "sie", clients: 2, perRequest: 1},
+			func(w http.ResponseWriter, _ *http.Request) {
+				if after != "" {
+					w.Header().Set("Retry-After", after)
+				}
+				w.WriteHeader(http.StatusServiceUnavailable)
+			})
 		if r.Refused == 0 || r.Refused != r.Requests || (r.NoRetry == r.Refused) != missing || r.Texts != 0 {
 			t.Fatalf("Retry-After %q: %+v", after, r)
 		}
@@ -91,7 +96,8 @@ func TestRefusalsNeedARetryAfter(t *testing.T) {
 }
 
 func TestOpenLoopKeepsItsRateAndCountsFromDue(t *testing.T) {
-	r := against(t, config{dialect: "tei", clients: 1000, perRequest: 1, rate: 100, duration: 300 * time.Millisecond},
+	r := against(t,
+		config{dialect: "tei", clients: 1000, perRequest: 1, rate: 100, duration: 300 * time.Millisecond},
 		func(w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(100 * time.Millisecond)
 			fmt.Fprint(w, "[[1]]")
@@ -101,7 +107,8 @@ func TestOpenLoopKeepsItsRateAndCountsFromDue(t *testing.T) {
 	}
 	// With one request in flight, the requests that wait for it are late, and their waiting is part
 	// of their latency.
-	r = against(t, config{dialect: "tei", clients: 1, perRequest: 1, rate: 100, duration: 300 * time.Millisecond},
+	r = against(t,
+		config{dialect: "tei", clients: 1, perRequest: 1, rate: 100, duration: 300 * time.Millisecond},
 		func(w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(20 * time.Millisecond)
 			fmt.Fprint(w, "[[1]]")
@@ -112,9 +119,10 @@ func TestOpenLoopKeepsItsRateAndCountsFromDue(t *testing.T) {
 }
 
 func TestAnswersWithoutVectorsFail(t *testing.T) {
-	r := against(t, config{dialect: "sie", clients: 1, perRequest: 1, verify: true}, func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "nothing")
-	})
+	r := against(t, config{dialect: "sie", clients: 1, perRequest: 1, verify: true},
+		func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "nothing")
+		})
 	if r.Failed != r.Requests || r.Texts != 0 {
 		t.Fatalf("%+v", r)
 	}
@@ -124,7 +132,9 @@ func TestCheckRefusesWhatCannotRun(t *testing.T) {
 	good := config{dialect: "sie", clients: 1, perRequest: 1, duration: time.Second, texts: []string{"a"}}
 	for name, spoil := range map[string]func(*config){
 		"texts": func(c *config) { c.texts = nil }, "clients": func(c *config) { c.clients = 0 },
-		"per-request": func(c *config) { c.perRequest = 2 }, "duration": func(c *config) { c.duration = time.Hour },
+		"per-request": func(c *config) {
+			c.perRequest = 2
+		}, "duration": func(c *config) { c.duration = time.Hour },
 		"dialect": func(c *config) { c.dialect = "grpc" },
 	} {
 		c := good

@@ -28,12 +28,14 @@ type report struct {
 	P99MS      float64        `json:"p99_ms"`
 	MaxMS      float64        `json:"max_ms"`
 	CPUSeconds float64        `json:"generator_cpu_seconds"`
-	Late       int            `json:"held_back"` // open loop: requests delayed by the bound on requests in flight
+	// open loop: requests delayed by the bound on requests in flight
+	Late int `json:"held_back"`
 	// OutsideP50MS is the median of total time minus tokenising and inference, from the server's
 	// own timing headers.
 	OutsideP50MS *float64 `json:"outside_p50_ms,omitempty"`
-	Wrong        int      `json:"wrong"`          // answers that differ from the first answer to the same texts
-	NoRetry      int      `json:"no_retry_after"` // refusals without a usable Retry-After
+	// answers that differ from the first answer to the same texts
+	Wrong   int `json:"wrong"`
+	NoRetry int `json:"no_retry_after"` // refusals without a usable Retry-After
 }
 
 func main() {
@@ -41,7 +43,8 @@ func main() {
 	flag.StringVar(&c.url, "url", "http://127.0.0.1:8080", "server")
 	flag.StringVar(&c.dialect, "dialect", "sie", "sie, openai or tei")
 	flag.StringVar(&c.model, "model", "sentence-transformers/all-MiniLM-L6-v2", "model id")
-	flag.IntVar(&c.clients, "clients", 64, "connections (closed loop), or the bound on requests in flight (open loop)")
+	flag.IntVar(&c.clients, "clients", 64,
+		"connections (closed loop), or the bound on requests in flight (open loop)")
 	flag.Float64Var(&c.rate, "rate", 0, "requests a second; 0: closed loop")
 	flag.IntVar(&c.perRequest, "per-request", 1, "texts in a request")
 	flag.DurationVar(&c.duration, "duration", 10*time.Second, "how long")

@@ -67,9 +67,14 @@ type sender struct {
 
 func (c *config) run() report {
 	d := dialects[c.dialect]
-	s := &sender{c: c, path: c.url + d.path(c.model), seed: maphash.MakeSeed(), client: &fasthttp.Client{
-		MaxConnsPerHost: c.clients + 64, ReadTimeout: 3 * time.Minute, WriteTimeout: time.Minute, NoDefaultUserAgentHeader: true,
-		RetryIfErr: func(*fasthttp.Request, int, error) (bool, bool) { return false, false }}}
+	client := &fasthttp.Client{
+		MaxConnsPerHost:          c.clients + 64,
+		ReadTimeout:              3 * time.Minute,
+		WriteTimeout:             time.Minute,
+		NoDefaultUserAgentHeader: true,
+		RetryIfErr:               func(*fasthttp.Request, int, error) (bool, bool) { return false, false },
+	}
+	s := &sender{c: c, path: c.url + d.path(c.model), seed: maphash.MakeSeed(), client: client}
 	for i := 0; i+c.perRequest <= len(c.texts); i += c.perRequest {
 		s.bodies = append(s.bodies, d.body(c.model, c.texts[i:i+c.perRequest]))
 	}
@@ -102,7 +107,8 @@ func (s *sender) closed(start time.Time) []outcome {
 				o := s.send(time.Now())
 				all[i] = append(all[i], o)
 				if o.status != 200 {
-					time.Sleep(5 * time.Millisecond) // a refused client that retried at once would only measure itself
+					// a refused client that retried at once would only measure itself
+					time.Sleep(5 * time.Millisecond)
 				}
 			}
 		})
@@ -218,7 +224,9 @@ func outside(h *fasthttp.ResponseHeader) time.Duration {
 }
 
 func summarise(all []outcome, took time.Duration) report {
-	r := report{Seconds: took.Seconds(), Requests: len(all), Statuses: map[int]int{}, Errors: map[string]int{}}
+	r := report{
+		Seconds: took.Seconds(), Requests: len(all), Statuses: map[int]int{}, Errors: map[string]int{},
+	}
 	var times, outside []float64
 	for _, o := range all {
 		r.Statuses[o.status]++

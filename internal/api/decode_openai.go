@@ -18,7 +18,8 @@ func DecodeEmbeddings(contentType string, body []byte, lim Limits) (*EmbeddingsR
 	r := &EmbeddingsRequest{}
 	if err := d.embeddings(r); err != nil {
 		err := errs.As(toAPI(err))
-		err.Param, _, _ = strings.Cut(err.Param, "[") // OpenAI's param is a field name; the message has the index
+		// OpenAI's param is a field name; the message has the index
+		err.Param, _, _ = strings.Cut(err.Param, "[")
 		return nil, err
 	}
 	return r, nil
@@ -43,7 +44,8 @@ func (d *decoder) embeddings(r *EmbeddingsRequest) error {
 			r.Base64 = s == "base64"
 			if err == nil && s != "" && s != "float" && s != "base64" {
 				d.postpone(errs.Invalid("encoding_format",
-					"Field 'encoding_format' must be 'float' or 'base64', got "+errs.Quote(s[:min(len(s), 100)])))
+					"Field 'encoding_format' must be 'float' or 'base64', got "+
+						errs.Quote(s[:min(len(s), 100)])))
 			}
 		case "dimensions":
 			var v value

@@ -100,7 +100,8 @@ func (d *decoder) rerankField(r *RerankRequest, read *rerankRead, key string) (e
 	case "return_embeddings":
 		var yes bool
 		if yes, err = d.yes(false); err == nil && yes {
-			d.postpone(errs.Invalid(key, "Field 'return_embeddings' is not supported: a reranker has no embeddings to return"))
+			d.postpone(errs.Invalid(key,
+				"Field 'return_embeddings' is not supported: a reranker has no embeddings to return"))
 		}
 	case "user", "priority": // for a provider's accounting and queue
 		err = d.src.skip()
@@ -174,7 +175,8 @@ var wantDocument = expect{1<<kindStr | 1<<kindObject, "str | object"}
 // So the text of a document is never longer than the document.
 func checkRankFields(names []string) error {
 	if len(names) > maxDocumentValues {
-		return errs.Invalidf("rank_fields", "Field 'rank_fields' must contain at most %d names", maxDocumentValues)
+		return errs.Invalidf("rank_fields", "Field 'rank_fields' must contain at most %d names",
+			maxDocumentValues)
 	}
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
@@ -206,7 +208,8 @@ func (d *decoder) rerankTexts(r *RerankRequest, read *rerankRead) error {
 				case bool:
 					parts = append(parts, strconv.FormatBool(v))
 				default:
-					return errs.Invalidf("documents", "Field '%s' has no text in '%s'; name the fields to rank by in 'rank_fields'",
+					return errs.Invalidf("documents",
+						"Field '%s' has no text in '%s'; name the fields to rank by in 'rank_fields'",
 						at, clipped(name))
 				}
 			}

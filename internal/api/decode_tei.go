@@ -99,7 +99,8 @@ func (d *decoder) teiOption(o *TEIOptions, key string) (ok bool, err error) {
 		case "left", "Left":
 			o.Left = true
 		default:
-			d.postpone(errs.Invalid(key, "Field 'truncation_direction' must be 'left' or 'right', got "+errs.Quote(clipped(s))))
+			d.postpone(errs.Invalid(key,
+				"Field 'truncation_direction' must be 'left' or 'right', got "+errs.Quote(clipped(s))))
 		}
 	case "prompt_name":
 		o.PromptName, _, err = d.str()
@@ -320,7 +321,8 @@ func (d *decoder) teiDecode(r *TEIDecodeRequest, need *required) error {
 var wantIDs = expect{1 << kindArray, "array of token ids"}
 
 // errSequence names the expected shapes in the error of /predict about its inputs.
-var errSequence = errors.New("a string, a pair of strings [string, string] or a batch of mixed strings and pairs [[string], [string, string], ...]")
+var errSequence = errors.New(
+	"a string, a pair of strings [string, string] or a batch of mixed strings and pairs [[string], [string, string], ...]")
 
 func (d *decoder) teiPredict(r *TEIPredictRequest, need *required) error {
 	need.want("inputs")
@@ -378,7 +380,8 @@ func (d *decoder) sequences(r *TEIPredictRequest) error {
 		}
 		q, ok := sequence(texts)
 		if !ok {
-			return errs.Invalidf("inputs", "invalid length %d of inputs[%d], expected %v", len(texts), i, errSequence)
+			return errs.Invalidf("inputs", "invalid length %d of inputs[%d], expected %v",
+				len(texts), i, errSequence)
 		}
 		r.Inputs = append(r.Inputs, q)
 		return nil

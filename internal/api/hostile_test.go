@@ -34,15 +34,21 @@ func decodeAll(body []byte) {
 // TestHostileHeadersAllocateLittle checks that a few bytes which claim billions of elements do not
 // cause large allocations.
 func TestHostileHeadersAllocateLittle(t *testing.T) {
-	claims := []string{"\xdd\xff\xff\xff\xff", "\xdf\xff\xff\xff\xff", "\xdb\xff\xff\xff\xff", "\xc6\xff\xff\xff\xff", "\xc9\xff\xff\xff\xff\x01", "\xdd\x00\x10\x00\x00", "\xdf\x7f\xff\xff\xff\xa1k"}
+	claims := []string{
+		"\xdd\xff\xff\xff\xff", "\xdf\xff\xff\xff\xff", "\xdb\xff\xff\xff\xff", "\xc6\xff\xff\xff\xff",
+		"\xc9\xff\xff\xff\xff\x01", "\xdd\x00\x10\x00\x00", "\xdf\x7f\xff\xff\xff\xa1k",
+	}
 	for _, prefix := range []string{
-		"", "\x81\xa5items", "\x81\xa5items\x91\x81\xa4text", "\x81\xa5items\x91\x81\xa6images", "\x81\xa5items\x91\x81\xa8metadata",
-		"\x81\xa5items\x91\x81\xa8metadata\x81\xa1a", "\x81\xa5items\x91\x81\xa8document\x81\xa4data", "\x81\xa6params\x81\xa7options", "\x81\xa6params\x81\xa7options\x81\xa1a",
-		"\x81\xa6params\x81\xacoutput_types", "\x81\xa6params\x81\xa6labels", "\x81\xa5query", "\x81\xa1x", "\x81\xa5input", "\x81\xa5input\x91",
+		"", "\x81\xa5items", "\x81\xa5items\x91\x81\xa4text", "\x81\xa5items\x91\x81\xa6images",
+		"\x81\xa5items\x91\x81\xa8metadata", "\x81\xa5items\x91\x81\xa8metadata\x81\xa1a",
+		"\x81\xa5items\x91\x81\xa8document\x81\xa4data", "\x81\xa6params\x81\xa7options",
+		"\x81\xa6params\x81\xa7options\x81\xa1a", "\x81\xa6params\x81\xacoutput_types",
+		"\x81\xa6params\x81\xa6labels", "\x81\xa5query", "\x81\xa1x", "\x81\xa5input", "\x81\xa5input\x91",
 	} {
 		for _, claim := range claims {
 			body := []byte(prefix + claim)
-			n := min(allocated(func() { decodeAll(body) }), allocated(func() { decodeAll(body) })) // the runtime allocates too
+			// the runtime allocates too
+			n := min(allocated(func() { decodeAll(body) }), allocated(func() { decodeAll(body) }))
 			if n > 64<<10 {
 				t.Errorf("%q allocates %d bytes", body, n)
 			}
@@ -54,11 +60,13 @@ func TestHostileHeadersAllocateLittle(t *testing.T) {
 func TestAmplification(t *testing.T) {
 	const n = 2 << 20
 	for name, body := range map[string]string{
-		"empty items":   "\x81\xa5items\xdd\x00\x20\x00\x00" + strings.Repeat("\x80", n),
-		"empty images":  "\x81\xa5items\x91\x81\xa6images\xdd\x00\x20\x00\x00" + strings.Repeat("\x80", n),
-		"empty labels":  "\x82\xa5items\x91\x80\xa6params\x81\xa6labels\xdd\x00\x20\x00\x00" + strings.Repeat("\xa0", n),
-		"option values": "\x82\xa5items\x91\x80\xa6params\x81\xa7options\x81\xa1k\xdd\x00\x20\x00\x00" + strings.Repeat("\xc0", n),
-		"token lists":   "\x82\xa5model\xa1m\xa5input\xdd\x00\x10\x00\x00" + strings.Repeat("\x91\x01", n/2),
+		"empty items":  "\x81\xa5items\xdd\x00\x20\x00\x00" + strings.Repeat("\x80", n),
+		"empty images": "\x81\xa5items\x91\x81\xa6images\xdd\x00\x20\x00\x00" + strings.Repeat("\x80", n),
+		"empty labels": "\x82\xa5items\x91\x80\xa6params\x81\xa6labels\xdd\x00\x20\x00\x00" +
+			strings.Repeat("\xa0", n),
+		"option values": "\x82\xa5items\x91\x80\xa6params\x81\xa7options\x81\xa1k\xdd\x00\x20\x00\x00" +
+			strings.Repeat("\xc0", n),
+		"token lists": "\x82\xa5model\xa1m\xa5input\xdd\x00\x10\x00\x00" + strings.Repeat("\x91\x01", n/2),
 	} {
 		got := allocated(func() {
 			if strings.Contains(body[:16], "model") {
@@ -76,19 +84,24 @@ func TestAmplification(t *testing.T) {
 // TestKeysCountAsNesting checks that maps whose keys are maps nest no deeper than others. Their
 // depth would else be that of the stack.
 func TestKeysCountAsNesting(t *testing.T) {
-	for _, prefix := range []string{"\x81\xa6params\x81\xa7options\x81\xa1a", "\x81\xa5items\x91\x81\xa8metadata\x81\xa1a"} {
+	for _, prefix := range []string{
+		"\x81\xa6params\x81\xa7options\x81\xa1a", "\x81\xa5items\x91\x81\xa8metadata\x81\xa1a",
+	} {
 		for _, nest := range []string{"\x81", "\x81\x91", "\x91\x81"} {
 			body := []byte(prefix + strings.Repeat(nest, 1200))
-			if _, err := DecodeEncode(mp, body, Limits{}); err == nil || !strings.Contains(err.Error(), "maximum recursion depth") {
+			if _, err := DecodeEncode(mp, body, Limits{}); err == nil ||
+				!strings.Contains(err.Error(), "maximum recursion depth") {
 				t.Errorf("%q 1200 times: %v", nest, err)
 			}
 		}
 	}
-	tuple, object := "\x81\xa8metadata\x81\xa1a\x81\x91\x91\xa1k\x01", "\x81\xa8metadata\x81\xa1a\x81\x81\xa1k\x01\x02"
+	tuple, object := "\x81\xa8metadata\x81\xa1a\x81\x91\x91\xa1k\x01",
+		"\x81\xa8metadata\x81\xa1a\x81\x81\xa1k\x01\x02"
 	if _, err := DecodeEncode(mp, []byte("\x81\xa5items\x91"+tuple), Limits{}); err != nil {
 		t.Errorf("a key that is a list: %v", err)
 	}
-	if _, err := DecodeEncode(mp, []byte("\x81\xa5items\x91"+object), Limits{}); err == nil || !strings.Contains(err.Error(), "must be hashable") {
+	if _, err := DecodeEncode(mp, []byte("\x81\xa5items\x91"+object), Limits{}); err == nil ||
+		!strings.Contains(err.Error(), "must be hashable") {
 		t.Errorf("a key that is a map: %v", err)
 	}
 }
@@ -103,11 +116,13 @@ func TestErrorsAreShort(t *testing.T) {
 		},
 		func() error { _, err := DecodeRerank([]byte(`{"`+long+`":1}`), Limits{}); return err },
 		func() error {
-			_, err := DecodeRerank([]byte(`{"query":"q","documents":[{"a":"b"}],"rank_fields":["`+long+`"]}`), Limits{})
+			_, err := DecodeRerank([]byte(`{"query":"q","documents":[{"a":"b"}],"rank_fields":["`+long+`"]}`),
+				Limits{})
 			return err
 		},
 		func() error {
-			_, err := DecodeEmbeddings(js, []byte(`{"model":"m","input":"a","encoding_format":"`+long+`"}`), Limits{})
+			_, err := DecodeEmbeddings(js,
+				[]byte(`{"model":"m","input":"a","encoding_format":"`+long+`"}`), Limits{})
 			return err
 		},
 	} {
@@ -190,8 +205,15 @@ func FuzzEncodeMsgpack(f *testing.F) {
 	type m = map[string]any
 	type l = []any
 	for _, x := range []any{
-		m{"items": l{m{"text": "Hi"}}}, m{"items": l{m{"id": "é", "metadata": m{"k": l{1, "x", nil, 2.5}}}, m{}}, "params": m{"output_types": l{"dense"}, "options": m{"k": 1, "dimensions": 3}}},
-		m{"items": l{m{"images": l{[]byte("raw"), m{"data": []byte("d"), "format": "png"}}, "audio": m{"data": []byte("a"), "sample_rate": 8000}}}},
+		m{"items": l{m{"text": "Hi"}}},
+		m{
+			"items":  l{m{"id": "é", "metadata": m{"k": l{1, "x", nil, 2.5}}}, m{}},
+			"params": m{"output_types": l{"dense"}, "options": m{"k": 1, "dimensions": 3}},
+		},
+		m{"items": l{m{
+			"images": l{[]byte("raw"), m{"data": []byte("d"), "format": "png"}},
+			"audio":  m{"data": []byte("a"), "sample_rate": 8000},
+		}}},
 		m{"items": l{}}, m{"items": nil}, l{}, nil, m{"items": l{m{"text": 1}}},
 	} {
 		f.Add(pack(x))
@@ -214,8 +236,10 @@ func FuzzEncodeMsgpack(f *testing.F) {
 		if errA != nil {
 			return
 		}
-		if !reflect.DeepEqual(normal(t, a.Items), normal(t, b.Items)) || !reflect.DeepEqual(a.OutputTypes, b.OutputTypes) || a.OutputDType != b.OutputDType ||
-			!reflect.DeepEqual(a.Instruction, b.Instruction) || !reflect.DeepEqual(a.Options, b.Options) || !reflect.DeepEqual(a.IsQuery, b.IsQuery) {
+		if !reflect.DeepEqual(normal(t, a.Items), normal(t, b.Items)) ||
+			!reflect.DeepEqual(a.OutputTypes, b.OutputTypes) || a.OutputDType != b.OutputDType ||
+			!reflect.DeepEqual(a.Instruction, b.Instruction) || !reflect.DeepEqual(a.Options, b.Options) ||
+			!reflect.DeepEqual(a.IsQuery, b.IsQuery) {
 			t.Fatalf("twins differ:\n%+v\n%+v\n%q\n%s", a, b, body, j)
 		}
 	})
@@ -225,8 +249,11 @@ func FuzzEncodeMsgpack(f *testing.F) {
 // accepted string or number in free-form data alike.
 func FuzzEncodeJSON(f *testing.F) {
 	for _, s := range []string{
-		`{"items":[{"text":"Hi"}]}`, `{"items":[{"id":"\u00e9\ud83d\ude00","text":"a\nb","metadata":{"k":[1,-2.5e3,true,null,{"x":"y"}]}}],"params":{"output_dtype":"int8","options":{"profile":"p"}}}`,
-		`{"items":[{"images":[{"data":"Zm9v","format":null}],"zz":[{"a":[[]]}]}]} `, `{"items":[{},]}`, `{"items":[{"text":"\ud800"}]}`, `{"items":[{"text":NaN}]}`, `[1e400]`, "\ufeff{}", `{"a":` + strings.Repeat("[", 1200),
+		`{"items":[{"text":"Hi"}]}`,
+		`{"items":[{"id":"\u00e9\ud83d\ude00","text":"a\nb","metadata":{"k":[1,-2.5e3,true,null,{"x":"y"}]}}],"params":{"output_dtype":"int8","options":{"profile":"p"}}}`,
+		`{"items":[{"images":[{"data":"Zm9v","format":null}],"zz":[{"a":[[]]}]}]} `, `{"items":[{},]}`,
+		`{"items":[{"text":"\ud800"}]}`, `{"items":[{"text":NaN}]}`, `[1e400]`, "\ufeff{}",
+		`{"a":` + strings.Repeat("[", 1200),
 	} {
 		f.Add([]byte(s))
 	}
@@ -269,7 +296,8 @@ func checkDecode(t *testing.T, format string, body []byte) {
 	if !bytes.Equal(keep, body) {
 		t.Fatal("the body was changed")
 	}
-	if n := testing.AllocsPerRun(1, func() { decodeAs("encode", format, body) }); n > float64(100+8*len(body)) {
+	if n := testing.AllocsPerRun(1, func() { decodeAs("encode", format, body) }); n > float64(100+
+		8*len(body)) {
 		t.Fatalf("%v allocations for %d bytes", n, len(body))
 	}
 }

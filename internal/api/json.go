@@ -320,7 +320,8 @@ func (s *jsonBody) textOf(w *walk, c *cursor) (str jsonString, err error) {
 		n = len(str.resolve(nil))
 	}
 	w.size += n + headerSize(n, 31, math.MaxUint8)
-	if !str.ascii && !utf8.Valid(str.raw) { // escapes are ASCII: the raw bytes are UTF-8 if and only if the text is
+	// escapes are ASCII: the raw bytes are UTF-8 if and only if the text is
+	if !str.ascii && !utf8.Valid(str.raw) {
 		return str, checkUTF8(str.resolve(nil))
 	}
 	return str, nil

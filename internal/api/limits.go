@@ -25,8 +25,9 @@ const (
 // Limits holds the configurable bounds on a request. The zero value is the default: byte limits on,
 // count limits off.
 type Limits struct {
-	MaxBodyBytes     int // whole body, in bytes; 0: DefaultMaxBodyBytes, negative: none
-	MaxItemTextBytes int // text and metadata of one item, in bytes of UTF-8; 0: DefaultMaxItemTextBytes, negative: none
+	MaxBodyBytes int // whole body, in bytes; 0: DefaultMaxBodyBytes, negative: none
+	// text and metadata of one item, in bytes of UTF-8; 0: DefaultMaxItemTextBytes, negative: none
+	MaxItemTextBytes int
 	MaxItems         int // items of an encode or extract request, or inputs of an embeddings request; 0: none
 	MaxScoreItems    int // candidates of a score request; 0: none
 	MaxLabels        int // labels of an extract request; 0: none

@@ -8,9 +8,11 @@ import (
 // ModelInfo is an entry of GET /v1/models. It has the fields of the reference's worker and, for a
 // gateway, those of the reference's gateway.
 type ModelInfo struct {
-	Name              string                 `json:"name"`
-	Inputs            []string               `json:"inputs"`  // in the order text, image, audio, video, document
-	Outputs           []string               `json:"outputs"` // in the order dense, sparse, multivector, score, json, tokens
+	Name string `json:"name"`
+	// in the order text, image, audio, video, document
+	Inputs []string `json:"inputs"`
+	// in the order dense, sparse, multivector, score, json, tokens
+	Outputs           []string               `json:"outputs"`
 	Dims              ModelDims              `json:"dims"`
 	Loaded            bool                   `json:"loaded"`
 	State             string                 `json:"state"` // available, loading, loaded, unloading or failed

@@ -108,7 +108,8 @@ func (s *mpack) head() (value, error) {
 	case 0xde, 0xdf:
 		return s.sized(kindObject, 2<<(op-0xde))
 	}
-	return value{}, plain(fmt.Sprintf("MessagePack data is malformed: invalid opcode '\\x%02x' (byte %d)", op, s.p-1))
+	return value{}, plain(
+		fmt.Sprintf("MessagePack data is malformed: invalid opcode '\\x%02x' (byte %d)", op, s.p-1))
 }
 
 func (s *mpack) sized(k kind, width int) (value, error) {
@@ -263,7 +264,8 @@ func (s *mpack) dict(w *walk, depth, n int) (any, error) {
 			if _, err := s.dict(&walk{}, depth+1, k.n); err != nil {
 				return nil, err
 			}
-			return nil, plain("MessagePack data is malformed: map keys must be hashable (byte " + strconv.Itoa(s.p) + ")")
+			return nil, plain(
+				"MessagePack data is malformed: map keys must be hashable (byte " + strconv.Itoa(s.p) + ")")
 		}
 		w.size += s.p - from
 		x, err := s.tree(w, depth)

@@ -105,7 +105,9 @@ type walk struct {
 // count counts one value, and fails above maxValues if build is set.
 func (w *walk) count() error {
 	if w.values++; w.build && w.values > w.maxValues {
-		return &bodyError{msg: "Field '" + w.field + "' must contain at most " + strconv.Itoa(w.maxValues) + " values"}
+		return &bodyError{
+			msg: "Field '" + w.field + "' must contain at most " + strconv.Itoa(w.maxValues) + " values",
+		}
 	}
 	return nil
 }
@@ -169,5 +171,6 @@ func placed(path, msg string) error { return &bodyError{msg: msg, path: path, pl
 func errTruncated() error { return plain("Input data was truncated") }
 
 func errTooDeep() error {
-	return plain("Failed to parse request body: maximum recursion depth exceeded while deserializing an object")
+	return plain(
+		"Failed to parse request body: maximum recursion depth exceeded while deserializing an object")
 }

@@ -41,7 +41,9 @@ type Answer func(dst []byte, out *Sink) []byte
 // Length returns the length of an answer in bytes. It writes the whole answer in pieces and throws
 // them away.
 func (a Answer) Length() (n int64) {
-	out := &Sink{limit: pieceBytes, keep: true, take: func(piece []byte) bool { n += int64(len(piece)); return true }}
+	out := &Sink{
+		limit: pieceBytes, keep: true, take: func(piece []byte) bool { n += int64(len(piece)); return true },
+	}
 	return n + int64(len(a(nil, out)))
 }
 

@@ -30,18 +30,29 @@ func large() map[string]Answer {
 		return i32(x...)
 	}
 	vectors := func() []Array {
-		return []Array{Vector(Float32, floats(300)), Vector(Float32, nil), Vector(Float32, floats(60_000)), Vector(Float32, floats(5))}
+		return []Array{Vector(Float32, floats(300)), Vector(Float32, nil), Vector(Float32, floats(60_000)),
+			Vector(Float32, floats(5))}
 	}
 	matrices := func() []Array {
-		return []Array{Matrix(Float32, 700, 33, floats(700*33)), Matrix(Float32, 0, 33, nil), Matrix(Float32, 2, 50_000, floats(100_000))}
+		return []Array{Matrix(Float32, 700, 33, floats(700*33)), Matrix(Float32, 0, 33, nil),
+			Matrix(Float32, 2, 50_000, floats(100_000))}
 	}
 	sparse := func() []Sparse {
-		return []Sparse{{Dims: 9, Indices: Vector(Int32, ids(40_000)), Values: Vector(Float32, floats(40_000))}, {Indices: Vector(Int32, nil), Values: Vector(Float32, nil)}}
+		return []Sparse{
+			{Dims: 9, Indices: Vector(Int32, ids(40_000)), Values: Vector(Float32, floats(40_000))},
+			{Indices: Vector(Int32, nil), Values: Vector(Float32, nil)},
+		}
 	}
-	texts := func() []string { return []string{strings.Repeat("é\n", 30_000), "", "x", strings.Repeat("y", 90_000)} }
+	texts := func() []string {
+		return []string{strings.Repeat("é\n", 30_000), "", "x", strings.Repeat("y", 90_000)}
+	}
 	all := map[string]Answer{
-		"embeddings": func(dst []byte, out *Sink) []byte { return AppendEmbeddingsJSON(dst, out, "m", vectors(), false, 7) },
-		"base64":     func(dst []byte, out *Sink) []byte { return AppendEmbeddingsJSON(dst, out, "m", vectors(), true, 7) },
+		"embeddings": func(dst []byte, out *Sink) []byte {
+			return AppendEmbeddingsJSON(dst, out, "m", vectors(), false, 7)
+		},
+		"base64": func(dst []byte, out *Sink) []byte {
+			return AppendEmbeddingsJSON(dst, out, "m", vectors(), true, 7)
+		},
 		"tei embed":  func(dst []byte, out *Sink) []byte { return AppendTEIEmbeddings(dst, out, vectors()) },
 		"tei all":    func(dst []byte, out *Sink) []byte { return AppendTEIAll(dst, out, matrices()) },
 		"tei sparse": func(dst []byte, out *Sink) []byte { return AppendTEISparse(dst, out, sparse()) },
@@ -54,7 +65,8 @@ func large() map[string]Answer {
 			return AppendTEIRanks(dst, out, append(make([]TEIRank, 9000), TEIRank{Text: &t[0]}))
 		},
 		"tei predictions": func(dst []byte, out *Sink) []byte {
-			return AppendTEIPredictions(dst, out, true, [][]TEIPrediction{make([]TEIPrediction, 9000), nil, make([]TEIPrediction, 10)})
+			return AppendTEIPredictions(dst, out, true,
+				[][]TEIPrediction{make([]TEIPrediction, 9000), nil, make([]TEIPrediction, 10)})
 		},
 		"tei prediction": func(dst []byte, out *Sink) []byte {
 			return AppendTEIPredictions(dst, out, false, [][]TEIPrediction{make([]TEIPrediction, 9000)})
@@ -63,7 +75,9 @@ func large() map[string]Answer {
 			return AppendTEITokens(dst, out, [][]Token{make([]Token, 5000), nil, make([]Token, 3)})
 		},
 		"rerank": func(dst []byte, out *Sink) []byte {
-			return AppendRerankJSON(dst, out, &RerankResponse{ID: "i", Model: "m", APIVersion: 2, Tokens: 3, Results: make([]RerankResult, 9000)})
+			return AppendRerankJSON(dst, out, &RerankResponse{
+				ID: "i", Model: "m", APIVersion: 2, Tokens: 3, Results: make([]RerankResult, 9000),
+			})
 		},
 	}
 	for _, f := range []Format{JSON, Msgpack} {
@@ -78,7 +92,8 @@ func large() map[string]Answer {
 			return AppendEncode(dst, out, f, r)
 		}
 		all["score "+f.String()] = func(dst []byte, out *Sink) []byte {
-			return AppendScore(dst, out, f, &ScoreResponse{Model: "m", Scores: make([]Score, 9000), Usage: &Usage{}})
+			return AppendScore(dst, out, f,
+				&ScoreResponse{Model: "m", Scores: make([]Score, 9000), Usage: &Usage{}})
 		}
 		all["extract "+f.String()] = func(dst []byte, out *Sink) []byte {
 			r := &ExtractResponse{Model: "m", Items: make([]ExtractItem, 5), Usage: &Usage{}}
@@ -116,11 +131,14 @@ func TestStreams(t *testing.T) {
 		if got, ok := a.Within([]byte("x"), len(want)+2); !ok || string(got) != "x"+string(want) {
 			t.Errorf("%s: as a whole %v, %d bytes", name, ok, len(got))
 		}
-		if got, ok := a.Within(nil, 5000); ok || len(got) > 5000+8*flushBytes && !strings.Contains(name, "text") && !strings.Contains(name, "rank") {
+		if got, ok := a.Within(nil, 5000); ok || len(got) > 5000+8*flushBytes &&
+			!strings.Contains(name, "text") && !strings.Contains(name, "rank") {
 			t.Errorf("%s: within 5,000 bytes %v, %d bytes", name, ok, len(got))
 		}
 		largest := 0
-		a(nil, &Sink{limit: 1000, take: func(piece []byte) bool { largest = max(largest, len(piece)); return true }})
+		a(nil, &Sink{
+			limit: 1000, take: func(piece []byte) bool { largest = max(largest, len(piece)); return true },
+		})
 		if largest > 1000+8*flushBytes && !strings.Contains(name, "text") && !strings.Contains(name, "rank") {
 			t.Errorf("%s: a piece of %d bytes", name, largest)
 		}
@@ -140,7 +158,8 @@ func TestStreamedBase64(t *testing.T) {
 		t.Fatal(err)
 	}
 	var answer struct{ Data []struct{ Embedding []byte } }
-	if err := json.Unmarshal(b, &answer); err != nil || len(answer.Data) != 1 || !bytes.Equal(answer.Data[0].Embedding, data) {
+	if err := json.Unmarshal(b, &answer); err != nil || len(answer.Data) != 1 ||
+		!bytes.Equal(answer.Data[0].Embedding, data) {
 		t.Errorf("%v: %.100s", err, b)
 	}
 }
@@ -185,7 +204,8 @@ func TestStreamsForget(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Items[0].Dense != nil || r.Items[2].Dense == nil {
-		t.Errorf("after one and a half of three items: %v %v", r.Items[0].Dense != nil, r.Items[2].Dense != nil)
+		t.Errorf("after one and a half of three items: %v %v",
+			r.Items[0].Dense != nil, r.Items[2].Dense != nil)
 	}
 }
 

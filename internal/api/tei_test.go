@@ -20,23 +20,37 @@ func TestDecodeTEI(t *testing.T) {
 		want   any
 	}{
 		{`{"inputs":"a"}`, embedOf, &TEIEmbedRequest{Texts: []string{"a"}, Normalize: true}},
-		{`{"inputs":["a","b"],"normalize":false,"truncate":false,"truncation_direction":"Left","prompt_name":"query","dimensions":8,"model":"x"}`, embedOf,
-			&TEIEmbedRequest{TEIOptions: TEIOptions{Truncate: no(), Left: true, PromptName: "query"}, Texts: []string{"a", "b"}, Dimensions: 8}},
-		{`{"inputs":[[1,2],[3]],"prompt_name":null,"dimensions":null,"truncation_direction":"right"}`, embedOf,
-			&TEIEmbedRequest{Tokens: [][]int32{{1, 2}, {3}}, Normalize: true}},
+		{`{"inputs":["a","b"],"normalize":false,"truncate":false,"truncation_direction":"Left","prompt_name":"query","dimensions":8,"model":"x"}`,
+			embedOf, &TEIEmbedRequest{
+				TEIOptions: TEIOptions{Truncate: no(), Left: true, PromptName: "query"},
+				Texts:      []string{"a", "b"},
+				Dimensions: 8,
+			}},
+		{`{"inputs":[[1,2],[3]],"prompt_name":null,"dimensions":null,"truncation_direction":"right"}`,
+			embedOf, &TEIEmbedRequest{Tokens: [][]int32{{1, 2}, {3}}, Normalize: true}},
 		{`{"query":"q","texts":["a"],"raw_scores":true,"return_text":true}`, rerankOf,
 			&TEIRerankRequest{Query: "q", Texts: []string{"a"}, RawScores: true, ReturnText: true}},
 		{`{"inputs":"a"}`, predictOf, &TEIPredictRequest{Inputs: []TEISequence{{Text: "a"}}}},
-		{`{"inputs":["a","b"]}`, predictOf, &TEIPredictRequest{Inputs: []TEISequence{{Text: "a", Second: "b", Pair: true}}}},
+		{`{"inputs":["a","b"]}`, predictOf,
+			&TEIPredictRequest{Inputs: []TEISequence{{Text: "a", Second: "b", Pair: true}}}},
 		{`{"inputs":["a"]}`, predictOf, &TEIPredictRequest{Inputs: []TEISequence{{Text: "a"}}}},
-		{`{"inputs":[["a"],["b","c"]],"raw_scores":true,"parameters":{}}`, predictOf,
-			&TEIPredictRequest{Inputs: []TEISequence{{Text: "a"}, {Text: "b", Second: "c", Pair: true}}, Batch: true, RawScores: true}},
-		{`{"inputs":{"source_sentence":"s","sentences":["a","b"]},"parameters":{"truncate":false,"prompt_name":"document"}}`, similarityOf,
-			&TEISimilarityRequest{TEIOptions: TEIOptions{Truncate: no(), PromptName: "document"}, Source: "s", Sentences: []string{"a", "b"}}},
+		{`{"inputs":[["a"],["b","c"]],"raw_scores":true,"parameters":{}}`, predictOf, &TEIPredictRequest{
+			Inputs:    []TEISequence{{Text: "a"}, {Text: "b", Second: "c", Pair: true}},
+			Batch:     true,
+			RawScores: true,
+		}},
+		{`{"inputs":{"source_sentence":"s","sentences":["a","b"]},"parameters":{"truncate":false,"prompt_name":"document"}}`,
+			similarityOf, &TEISimilarityRequest{
+				TEIOptions: TEIOptions{Truncate: no(), PromptName: "document"},
+				Source:     "s",
+				Sentences:  []string{"a", "b"},
+			}},
 		{`{"inputs":"a"}`, tokenizeOf, &TEITokenizeRequest{Texts: []string{"a"}, AddSpecial: true}},
-		{`{"inputs":["a",""],"add_special_tokens":false}`, tokenizeOf, &TEITokenizeRequest{Texts: []string{"a", ""}}},
+		{`{"inputs":["a",""],"add_special_tokens":false}`, tokenizeOf,
+			&TEITokenizeRequest{Texts: []string{"a", ""}}},
 		{`{"ids":[1,2]}`, decodeOf, &TEIDecodeRequest{IDs: [][]int32{{1, 2}}, SkipSpecial: true}},
-		{`{"ids":[[1],[2]],"skip_special_tokens":false}`, decodeOf, &TEIDecodeRequest{IDs: [][]int32{{1}, {2}}}},
+		{`{"ids":[[1],[2]],"skip_special_tokens":false}`, decodeOf,
+			&TEIDecodeRequest{IDs: [][]int32{{1}, {2}}}},
 	} {
 		got, err := c.decode([]byte(c.body))
 		if err != nil || !reflect.DeepEqual(got, c.want) {
@@ -68,7 +82,8 @@ func TestDecodeTEIErrors(t *testing.T) {
 		{`{"inputs":["a","b","c"]}`, embedOf, "inputs", "batch size 3 > maximum allowed batch size 2", false},
 		{`{"inputs":"` + long + `"}`, embedOf, "inputs", "at most 50 bytes", false},
 		{`{"inputs":["a","` + long + `"]}`, embedOf, "inputs", "inputs[1]", false},
-		{`{"inputs":"a","truncation_direction":"up"}`, embedOf, "truncation_direction", "'left' or 'right', got 'up'", false},
+		{`{"inputs":"a","truncation_direction":"up"}`, embedOf, "truncation_direction",
+			"'left' or 'right', got 'up'", false},
 		{`{"inputs":"a","dimensions":0}`, embedOf, "dimensions", "at least 1", false},
 		{`{"inputs":"a","normalize":"yes"}`, embedOf, "normalize", "Expected `bool | null`", false},
 		{`{"inputs":1}`, embedOf, "inputs", "Expected `str | array`", false},
@@ -79,12 +94,15 @@ func TestDecodeTEIErrors(t *testing.T) {
 		{`{"inputs":[]}`, predictOf, "inputs", "invalid length 0", false},
 		{`{"inputs":["a","b","c"]}`, predictOf, "inputs", "invalid length 3", false},
 		{`{"inputs":[["a","b","c"]]}`, predictOf, "inputs", "invalid length 3", false},
-		{`{"inputs":[["a"],"b"]}`, predictOf, "inputs", "Expected `array`, got `str` - at `$.inputs[1]`", false},
-		{`{"inputs":["a",["b"]]}`, predictOf, "inputs", "Expected `str`, got `array` - at `$.inputs[1]`", false},
+		{`{"inputs":[["a"],"b"]}`, predictOf, "inputs",
+			"Expected `array`, got `str` - at `$.inputs[1]`", false},
+		{`{"inputs":["a",["b"]]}`, predictOf, "inputs",
+			"Expected `str`, got `array` - at `$.inputs[1]`", false},
 		{`{"inputs":[["a"],["a"],["a"]]}`, predictOf, "inputs", "batch size 3", false},
 		{`{"inputs":{"sentences":["a"]}}`, similarityOf, "inputs", "inputs.source_sentence", false},
 		{`{"inputs":{"source_sentence":"a"}}`, similarityOf, "inputs", "inputs.sentences", false},
-		{`{"inputs":{"source_sentence":"a","sentences":[]}}`, similarityOf, "inputs.sentences", "cannot be empty", true},
+		{`{"inputs":{"source_sentence":"a","sentences":[]}}`, similarityOf, "inputs.sentences",
+			"cannot be empty", true},
 		{`{"inputs":[]}`, tokenizeOf, "inputs", "cannot be empty", true},
 		{`{"inputs":[1]}`, tokenizeOf, "inputs", "Expected `str`", false},
 		{`{"ids":[]}`, decodeOf, "ids", "cannot be empty", true},
@@ -94,7 +112,8 @@ func TestDecodeTEIErrors(t *testing.T) {
 	} {
 		_, err := c.decode([]byte(c.body))
 		e, ok := err.(*errs.Error)
-		if !ok || e.Status != 400 || e.Param != c.param || !strings.Contains(e.Message, c.text) || (e.OpenAICode == errs.CodeEmpty) != c.empty {
+		if !ok || e.Status != 400 || e.Param != c.param || !strings.Contains(e.Message, c.text) ||
+			(e.OpenAICode == errs.CodeEmpty) != c.empty {
 			t.Errorf("%.60s: %+v; want %s: %s", c.body, err, c.param, c.text)
 		}
 	}
@@ -108,19 +127,32 @@ func TestAppendTEI(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		{AppendTEIEmbeddings(nil, nil, []Array{Vector(Float32, f32(0.1, -1)), Vector(Float32, nil)}), `[[0.1,-1.0],[]]`},
-		{AppendTEIEmbeddings(nil, nil, []Array{Vector(Float32, f32(float32(math.NaN()), 1e-9))}), `[[null,1e-09]]`},
-		{AppendTEIAll(nil, nil, []Array{Matrix(Float32, 2, 2, f32(1, 2, 3, 4)), Matrix(Float32, 1, 2, f32(5, 6))}), `[[[1.0,2.0],[3.0,4.0]],[[5.0,6.0]]]`},
-		{AppendTEISparse(nil, nil, []Sparse{{Indices: Vector(Int32, ids), Values: Vector(Float32, f32(0.5, 2))}, {Indices: Vector(Int32, nil)}}),
-			`[[{"index":5,"value":0.5},{"index":456,"value":2.0}],[]]`},
+		{AppendTEIEmbeddings(nil, nil, []Array{Vector(Float32, f32(0.1, -1)), Vector(Float32, nil)}),
+			`[[0.1,-1.0],[]]`},
+		{AppendTEIEmbeddings(nil, nil, []Array{Vector(Float32, f32(float32(math.NaN()), 1e-9))}),
+			`[[null,1e-09]]`},
+		{AppendTEIAll(nil, nil, []Array{
+			Matrix(Float32, 2, 2, f32(1, 2, 3, 4)), Matrix(Float32, 1, 2, f32(5, 6)),
+		}), `[[[1.0,2.0],[3.0,4.0]],[[5.0,6.0]]]`},
+		{AppendTEISparse(nil, nil, []Sparse{
+			{Indices: Vector(Int32, ids), Values: Vector(Float32, f32(0.5, 2))},
+			{Indices: Vector(Int32, nil)},
+		}), `[[{"index":5,"value":0.5},{"index":456,"value":2.0}],[]]`},
 		{AppendTEISimilarities(nil, nil, []float64{0.25, 1}), `[0.25,1.0]`},
-		{AppendTEIRanks(nil, nil, []TEIRank{{Index: 1, Text: &text, Score: 0.9}, {Score: 0.1}}), `[{"index":1,"text":"x\"y","score":0.9},{"index":0,"score":0.1}]`},
-		{AppendTEIPredictions(nil, nil, false, [][]TEIPrediction{{{0.5, "a"}, {0.25, "b"}}}), `[{"score":0.5,"label":"a"},{"score":0.25,"label":"b"}]`},
-		{AppendTEIPredictions(nil, nil, true, [][]TEIPrediction{{{1, "a"}}, {}}), `[[{"score":1.0,"label":"a"}],[]]`},
-		{AppendTEITokens(nil, nil, [][]Token{{{ID: 101, Text: "[CLS]", Special: true}, {ID: 7, Text: "abc", Start: &zero, Stop: &three}}}),
+		{AppendTEIRanks(nil, nil, []TEIRank{{Index: 1, Text: &text, Score: 0.9}, {Score: 0.1}}),
+			`[{"index":1,"text":"x\"y","score":0.9},{"index":0,"score":0.1}]`},
+		{AppendTEIPredictions(nil, nil, false, [][]TEIPrediction{{{0.5, "a"}, {0.25, "b"}}}),
+			`[{"score":0.5,"label":"a"},{"score":0.25,"label":"b"}]`},
+		{AppendTEIPredictions(nil, nil, true, [][]TEIPrediction{{{1, "a"}}, {}}),
+			`[[{"score":1.0,"label":"a"}],[]]`},
+		{AppendTEITokens(nil, nil, [][]Token{
+			{{ID: 101, Text: "[CLS]", Special: true}, {ID: 7, Text: "abc", Start: &zero, Stop: &three}},
+		}),
 			`[[{"id":101,"text":"[CLS]","special":true,"start":null,"stop":null},{"id":7,"text":"abc","special":false,"start":0,"stop":3}]]`},
 		{AppendTEITexts(nil, nil, []string{"a", ""}), `["a",""]`},
-		{AppendTEIInfo(nil, &TEIInfo{ModelID: "m", ModelType: TEIModelType{Embedding: &TEIEmbedding{"cls"}}, AutoTruncate: true}),
+		{AppendTEIInfo(nil, &TEIInfo{
+			ModelID: "m", ModelType: TEIModelType{Embedding: &TEIEmbedding{"cls"}}, AutoTruncate: true,
+		}),
 			`{"model_id":"m","model_sha":null,"model_dtype":"","served_model_name":"","model_type":{"embedding":{"pooling":"cls"}},"max_concurrent_requests":0,` +
 				`"max_input_length":0,"max_batch_tokens":0,"max_batch_requests":null,"max_client_batch_size":0,"auto_truncate":true,"tokenization_workers":0,` +
 				`"version":"","sha":null,"docker_label":null}`},
@@ -142,12 +174,17 @@ func TestShortFloats(t *testing.T) {
 }
 
 func FuzzDecodeTEI(f *testing.F) {
-	for _, s := range []string{`{"inputs":[["a"],["b","c"]]}`, `{"inputs":{"source_sentence":"s","sentences":["a"]}}`, `{"ids":[[1]]}`,
-		`{"query":"q","texts":["a"]}`, `{"inputs":"a","dimensions":4,"truncation_direction":"left"}`} {
+	for _, s := range []string{
+		`{"inputs":[["a"],["b","c"]]}`, `{"inputs":{"source_sentence":"s","sentences":["a"]}}`,
+		`{"ids":[[1]]}`, `{"query":"q","texts":["a"]}`,
+		`{"inputs":"a","dimensions":4,"truncation_direction":"left"}`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, decode := range []func([]byte) (any, error){embedOf, rerankOf, predictOf, similarityOf, tokenizeOf, decodeOf} {
+		for _, decode := range []func([]byte) (any, error){
+			embedOf, rerankOf, predictOf, similarityOf, tokenizeOf, decodeOf,
+		} {
 			if _, err := decode(body); err != nil {
 				if _, ok := err.(*errs.Error); !ok {
 					t.Fatalf("%T: %v", err, err)

@@ -14,8 +14,15 @@ type Timings struct {
 
 // Wire returns the durations in the form of answers and headers.
 func (t Timings) Wire() *Timing {
-	return &Timing{Total: Milliseconds(t.Total), Queue: Milliseconds(t.BatchWait), Tokenization: Milliseconds(t.Tokenize),
-		Inference: Milliseconds(t.Inference), Detailed: true, Preprocess: Milliseconds(t.Preprocess), BatchWait: Milliseconds(t.BatchWait)}
+	return &Timing{
+		Total:        Milliseconds(t.Total),
+		Queue:        Milliseconds(t.BatchWait),
+		Tokenization: Milliseconds(t.Tokenize),
+		Inference:    Milliseconds(t.Inference),
+		Detailed:     true,
+		Preprocess:   Milliseconds(t.Preprocess),
+		BatchWait:    Milliseconds(t.BatchWait),
+	}
 }
 
 // Milliseconds returns d in milliseconds, with its fraction.

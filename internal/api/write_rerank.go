@@ -12,7 +12,8 @@ func AppendRerankJSON(dst []byte, out *Sink, r *RerankResponse) []byte {
 	dst = append(dst, `,"meta":{"api_version":{"version":"`...)
 	dst = strconv.AppendInt(dst, int64(r.APIVersion), 10)
 	dst = append(dst, `"},"tokens":{"input_tokens":`+tokens+`,"output_tokens":0}}`...)
-	return append(dst, `,"usage":{"input_tokens":`+tokens+`,"prompt_tokens":`+tokens+`,"total_tokens":`+tokens+`}}`...)
+	return append(dst,
+		`,"usage":{"input_tokens":`+tokens+`,"prompt_tokens":`+tokens+`,"total_tokens":`+tokens+`}}`...)
 }
 
 func appendRerankResult(dst []byte, r *RerankResult) []byte {

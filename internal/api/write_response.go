@@ -303,11 +303,12 @@ func appendExtractItem(dst []byte, w writer, it *ExtractItem) []byte {
 		dst = w.str(w.key(w.sep(dst), "relation"), e.Relation)
 		return w.endObject(w.float(w.key(w.sep(dst), "score"), e.Score))
 	})
-	dst = each(w.key(w.sep(dst), "classifications"), w, len(it.Classifications), func(dst []byte, i int) []byte {
-		e := &it.Classifications[i]
-		dst = w.str(w.key(w.object(dst, 2), "label"), e.Label)
-		return w.endObject(w.float(w.key(w.sep(dst), "score"), e.Score))
-	})
+	dst = each(w.key(w.sep(dst), "classifications"), w, len(it.Classifications),
+		func(dst []byte, i int) []byte {
+			e := &it.Classifications[i]
+			dst = w.str(w.key(w.object(dst, 2), "label"), e.Label)
+			return w.endObject(w.float(w.key(w.sep(dst), "score"), e.Score))
+		})
 	dst = each(w.key(w.sep(dst), "objects"), w, len(it.Objects), func(dst []byte, i int) []byte {
 		e := &it.Objects[i]
 		dst = w.str(w.key(w.object(dst, 3), "label"), e.Label)

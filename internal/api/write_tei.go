@@ -9,7 +9,8 @@ import (
 // AppendTEIEmbeddings appends the answer of /embed: one float32 array per text. Numbers have the
 // shortest digits that read back as the same float32, as in TEI's answers.
 func AppendTEIEmbeddings(dst []byte, out *Sink, vectors []Array) []byte {
-	return appendList(dst, out, vectors, func(dst []byte, v *Array) []byte { return appendFloats(dst, out, v.Data) })
+	return appendList(dst, out, vectors,
+		func(dst []byte, v *Array) []byte { return appendFloats(dst, out, v.Data) })
 }
 
 // AppendTEIAll appends the answer of /embed_all: one float32 matrix per text, tokens by width.
@@ -17,7 +18,8 @@ func AppendTEIAll(dst []byte, out *Sink, matrices []Array) []byte {
 	return appendList(dst, out, matrices, func(dst []byte, m *Array) []byte {
 		dst = append(dst, '[')
 		for row := range m.Rows {
-			if dst = out.flush(appendFloats(comma(dst, row), out, m.Data[row*m.Cols*4:(row+1)*m.Cols*4])); out.stopped() {
+			if dst = out.flush(
+				appendFloats(comma(dst, row), out, m.Data[row*m.Cols*4:(row+1)*m.Cols*4])); out.stopped() {
 				break
 			}
 		}
@@ -44,7 +46,8 @@ func AppendTEISparse(dst []byte, out *Sink, rows []Sparse) []byte {
 
 // AppendTEISimilarities appends the answer of /similarity.
 func AppendTEISimilarities(dst []byte, out *Sink, scores []float64) []byte {
-	return appendList(dst, out, scores, func(dst []byte, s *float64) []byte { return appendShortest(dst, float32(*s)) })
+	return appendList(dst, out, scores,
+		func(dst []byte, s *float64) []byte { return appendShortest(dst, float32(*s)) })
 }
 
 // AppendTEIRanks appends the answer of /rerank; ranks are best first.
@@ -94,7 +97,8 @@ func AppendTEITokens(dst []byte, out *Sink, texts [][]Token) []byte {
 
 // AppendTEITexts appends the answer of /decode.
 func AppendTEITexts(dst []byte, out *Sink, texts []string) []byte {
-	return appendList(dst, out, texts, func(dst []byte, s *string) []byte { return AppendJSONString(dst, *s) })
+	return appendList(dst, out, texts,
+		func(dst []byte, s *string) []byte { return AppendJSONString(dst, *s) })
 }
 
 // AppendTEIInfo appends the answer of /info.

@@ -39,15 +39,25 @@ func TestArrayMsgpackGolden(t *testing.T) {
 		a    Array
 		want string
 	}{
-		"f4":      {Vector(Float32, f32(1.5, -2)), "85c4026e64c3c40474797065a33c6634c4046b696e64c400c40573686170659102c40464617461c4080000c03f000000c0"},
-		"f2":      {Vector(Float16, []byte{0, 0x3e, 0, 0xc0}), "85c4026e64c3c40474797065a33c6632c4046b696e64c400c40573686170659102c40464617461c404003e00c0"},
-		"i1":      {Vector(Int8, []byte{0x80, 0, 0x7f}), "85c4026e64c3c40474797065a37c6931c4046b696e64c400c40573686170659103c40464617461c40380007f"},
-		"u1":      {Vector(Uint8, []byte{0, 255}), "85c4026e64c3c40474797065a37c7531c4046b696e64c400c40573686170659102c40464617461c40200ff"},
-		"i4":      {Vector(Int32, i32(7, 65536)), "85c4026e64c3c40474797065a33c6934c4046b696e64c400c40573686170659102c40464617461c4080700000000000100"},
-		"2-D":     {Matrix(Float32, 2, 2, f32(0, 1, 2, 3)), "85c4026e64c3c40474797065a33c6634c4046b696e64c400c4057368617065920202c40464617461c410000000000000803f0000004000004040"},
-		"empty":   {Vector(Float32, nil), "85c4026e64c3c40474797065a33c6634c4046b696e64c400c40573686170659100c40464617461c400"},
-		"(0,4)":   {Matrix(Float32, 0, 4, nil), "85c4026e64c3c40474797065a33c6634c4046b696e64c400c4057368617065920004c40464617461c400"},
-		"f4 1024": {Vector(Float32, make([]byte, 4096)), "85c4026e64c3c40474797065a33c6634c4046b696e64c400c405736861706591cd0400c40464617461c51000" + strings.Repeat("00", 4096)},
+		"f4": {Vector(Float32, f32(1.5, -2)),
+			"85c4026e64c3c40474797065a33c6634c4046b696e64c400c40573686170659102c40464617461c4080000c03f000000c0"},
+		"f2": {Vector(Float16, []byte{0, 0x3e, 0, 0xc0}),
+			"85c4026e64c3c40474797065a33c6632c4046b696e64c400c40573686170659102c40464617461c404003e00c0"},
+		"i1": {Vector(Int8, []byte{0x80, 0, 0x7f}),
+			"85c4026e64c3c40474797065a37c6931c4046b696e64c400c40573686170659103c40464617461c40380007f"},
+		"u1": {Vector(Uint8, []byte{0, 255}),
+			"85c4026e64c3c40474797065a37c7531c4046b696e64c400c40573686170659102c40464617461c40200ff"},
+		"i4": {Vector(Int32, i32(7, 65536)),
+			"85c4026e64c3c40474797065a33c6934c4046b696e64c400c40573686170659102c40464617461c4080700000000000100"},
+		"2-D": {Matrix(Float32, 2, 2, f32(0, 1, 2, 3)),
+			"85c4026e64c3c40474797065a33c6634c4046b696e64c400c4057368617065920202c40464617461c410000000000000803f0000004000004040"},
+		"empty": {Vector(Float32, nil),
+			"85c4026e64c3c40474797065a33c6634c4046b696e64c400c40573686170659100c40464617461c400"},
+		"(0,4)": {Matrix(Float32, 0, 4, nil),
+			"85c4026e64c3c40474797065a33c6634c4046b696e64c400c4057368617065920004c40464617461c400"},
+		"f4 1024": {Vector(Float32, make([]byte, 4096)),
+			"85c4026e64c3c40474797065a33c6634c4046b696e64c400c405736861706591cd0400c40464617461c51000" +
+				strings.Repeat("00", 4096)},
 	} {
 		if got := hex.EncodeToString(mpackWriter{}.array(nil, c.a)); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
@@ -56,8 +66,9 @@ func TestArrayMsgpackGolden(t *testing.T) {
 }
 
 func TestEncodeMsgpackGolden(t *testing.T) {
-	r := &EncodeResponse{Model: "m", Timing: &Timing{Total: 1.5, Inference: 1},
-		Items: []EncodeItem{{ID: "a", HasID: true, Dense: &Dense{Dims: 2, Values: Vector(Float32, f32(1.5, -2))}}}}
+	r := &EncodeResponse{Model: "m", Timing: &Timing{Total: 1.5, Inference: 1}, Items: []EncodeItem{
+		{ID: "a", HasID: true, Dense: &Dense{Dims: 2, Values: Vector(Float32, f32(1.5, -2))}},
+	}}
 	const want = "83a56d6f64656ca16da56974656d739182a26964a161a564656e736583a464696d7302a56474797065a7666c6f61743332a676616c75657385c4026e64c3" +
 		"c40474797065a33c6634c4046b696e64c400c40573686170659102c40464617461c4080000c03f000000c0a674696d696e6785a8746f74616c5f6d73cb3f" +
 		"f8000000000000a871756575655f6d73cb0000000000000000af746f6b656e697a6174696f6e5f6d73cb0000000000000000ac696e666572656e63655f6d" +
@@ -66,16 +77,24 @@ func TestEncodeMsgpackGolden(t *testing.T) {
 		t.Errorf("encode:\n got %s\nwant %s", got, want)
 	}
 	// The outputs alone: an item with nothing else is a one-entry map around them.
-	item := func(it EncodeItem) string { return hex.EncodeToString(appendEncodeItem(nil, mpackWriter{}, &it)) }
-	sparse := "81a6737061727365" + "84a464696d73ce0003d092a56474797065a7666c6f61743332a7696e646963657385c4026e64c3c40474797065a33c6934c4046b696e64c400c405736861" +
+	item := func(it EncodeItem) string {
+		return hex.EncodeToString(appendEncodeItem(nil, mpackWriter{}, &it))
+	}
+	sparse := "81a6737061727365" +
+		"84a464696d73ce0003d092a56474797065a7666c6f61743332a7696e646963657385c4026e64c3c40474797065a33c6934c4046b696e64c400c405736861" +
 		"70659102c40464617461c4080700000000000100a676616c75657385c4026e64c3c40474797065a33c6634c4046b696e64c400c40573686170659102c404" +
 		"64617461c4080000003f0000803e"
-	if got := item(EncodeItem{Sparse: &Sparse{Dims: 250002, Indices: Vector(Int32, i32(7, 65536)), Values: Vector(Float32, f32(0.5, 0.25))}}); got != sparse {
+	if got := item(EncodeItem{Sparse: &Sparse{
+		Dims: 250002, Indices: Vector(Int32, i32(7, 65536)), Values: Vector(Float32, f32(0.5, 0.25)),
+	}}); got != sparse {
 		t.Errorf("sparse:\n got %s\nwant %s", got, sparse)
 	}
-	multi := "81ab6d756c7469766563746f72" + "84aa746f6b656e5f64696d7302aa6e756d5f746f6b656e7302a56474797065a7666c6f61743332a676616c75657385c4026e64c3c40474797065a33c6634" +
+	multi := "81ab6d756c7469766563746f72" +
+		"84aa746f6b656e5f64696d7302aa6e756d5f746f6b656e7302a56474797065a7666c6f61743332a676616c75657385c4026e64c3c40474797065a33c6634" +
 		"c4046b696e64c400c4057368617065920202c40464617461c410000000000000803f0000004000004040"
-	if got := item(EncodeItem{Multivector: &Multivector{TokenDims: 2, Values: Matrix(Float32, 2, 2, f32(0, 1, 2, 3))}}); got != multi {
+	if got := item(EncodeItem{
+		Multivector: &Multivector{TokenDims: 2, Values: Matrix(Float32, 2, 2, f32(0, 1, 2, 3))},
+	}); got != multi {
 		t.Errorf("multivector:\n got %s\nwant %s", got, multi)
 	}
 	if got := item(EncodeItem{}); got != "80" {
@@ -89,14 +108,18 @@ func TestEncodeMsgpackGolden(t *testing.T) {
 }
 
 func TestEncodeJSON(t *testing.T) {
-	r := &EncodeResponse{Model: "BAAI/bge-m3", Usage: &Usage{InputTokens: 0},
-		Timing: &Timing{Total: 12.25, Queue: 1, Postprocessing: 0.5, Detailed: true, Preprocess: 0.125, BatchWait: 3},
-		Items: []EncodeItem{
-			{ID: "é\n", HasID: true, Dense: &Dense{Dims: 3, Values: Vector(Float32, f32(0.1, 1e-5, float32(math.Copysign(0, -1))))}},
-			{Dense: &Dense{Dims: 12, Values: Vector(Uint8, []byte{0, 255})}, Sparse: &Sparse{Indices: Vector(Int32, i32(-1, 70000)), Values: Vector(Float16, []byte{0, 0x3e, 1, 0})}},
-			{Multivector: &Multivector{TokenDims: 2, Values: Matrix(Int8, 2, 2, []byte{0x81, 0x7f, 0, 1})}},
-			{Multivector: &Multivector{TokenDims: 4, Values: Matrix(Float32, 0, 4, nil)}},
-		}}
+	r := &EncodeResponse{Model: "BAAI/bge-m3", Usage: &Usage{InputTokens: 0}, Timing: &Timing{
+		Total: 12.25, Queue: 1, Postprocessing: 0.5, Detailed: true, Preprocess: 0.125, BatchWait: 3,
+	}, Items: []EncodeItem{
+		{ID: "é\n", HasID: true, Dense: &Dense{
+			Dims: 3, Values: Vector(Float32, f32(0.1, 1e-5, float32(math.Copysign(0, -1)))),
+		}},
+		{Dense: &Dense{Dims: 12, Values: Vector(Uint8, []byte{0, 255})}, Sparse: &Sparse{
+			Indices: Vector(Int32, i32(-1, 70000)), Values: Vector(Float16, []byte{0, 0x3e, 1, 0}),
+		}},
+		{Multivector: &Multivector{TokenDims: 2, Values: Matrix(Int8, 2, 2, []byte{0x81, 0x7f, 0, 1})}},
+		{Multivector: &Multivector{TokenDims: 4, Values: Matrix(Float32, 0, 4, nil)}},
+	}}
 	const want = `{"model":"BAAI/bge-m3","items":[` +
 		`{"id":"é\n","dense":{"dims":3,"dtype":"float32","values":[0.10000000149011612,9.999999747378752e-06,-0.0]}},` +
 		`{"dense":{"dims":12,"dtype":"binary","values":[0,255]},"sparse":{"dims":null,"dtype":"float16","indices":[-1,70000],"values":[1.5,5.960464477539063e-08]}},` +
@@ -111,7 +134,8 @@ func TestEncodeJSON(t *testing.T) {
 	if !json.Valid([]byte(got[1:])) {
 		t.Error("not JSON")
 	}
-	if got := string(AppendEncode(nil, nil, JSON, &EncodeResponse{})); got != `{"model":"","items":[],"timing":null}` {
+	if got := string(
+		AppendEncode(nil, nil, JSON, &EncodeResponse{})); got != `{"model":"","items":[],"timing":null}` {
 		t.Errorf("empty response: %s", got)
 	}
 }
@@ -133,8 +157,13 @@ func TestDTypeLabel(t *testing.T) {
 }
 
 func TestScoreAndExtractJSON(t *testing.T) {
-	s := &ScoreResponse{Model: "r", QueryID: "q", HasQuery: true, Usage: &Usage{InputTokens: 9, Images: 2, ContentTokens: 5, HasContent: true},
-		Scores: []Score{{ItemID: "b", Score: 2}, {ItemID: "item-0", Index: 1, Score: -1.5, Rank: 1}}}
+	s := &ScoreResponse{
+		Model:    "r",
+		QueryID:  "q",
+		HasQuery: true,
+		Usage:    &Usage{InputTokens: 9, Images: 2, ContentTokens: 5, HasContent: true},
+		Scores:   []Score{{ItemID: "b", Score: 2}, {ItemID: "item-0", Index: 1, Score: -1.5, Rank: 1}},
+	}
 	const want = `{"model":"r","query_id":"q","scores":[{"item_id":"b","score":2.0,"rank":0},{"item_id":"item-0","score":-1.5,"rank":1}],` +
 		`"usage":{"input_tokens":9,"images":2,"input_tokens_details":{"content_tokens":5}}}`
 	if got := string(AppendScore(nil, nil, JSON, s)); got != want {
@@ -142,11 +171,19 @@ func TestScoreAndExtractJSON(t *testing.T) {
 	}
 	x := &ExtractResponse{Model: "g", Items: []ExtractItem{
 		{ID: "item-0"},
-		{ID: "a", Entities: []Entity{{"Ann", "person", 0.5, 0, 3, nil}, {"", "logo", 1, -1, -1, []int{1, 2, 3, 4}}},
+		{
+			ID: "a",
+			Entities: []Entity{
+				{"Ann", "person", 0.5, 0, 3, nil}, {"", "logo", 1, -1, -1, []int{1, 2, 3, 4}},
+			},
 			Relations:       []Relation{{"a", "b", "knows", 0.25}},
-			Classifications: []Class{{"x", 1}}, Objects: []Object{{"cat", 0.5, []int{0, 0, 5, 5}}},
-			Data:  map[string]any{"b": []any{nil, true, int64(-3), 2.5, "s", []string{"t"}}, "a": map[string]any{}},
-			Error: errs.TooLong("", "too long")},
+			Classifications: []Class{{"x", 1}},
+			Objects:         []Object{{"cat", 0.5, []int{0, 0, 5, 5}}},
+			Data: map[string]any{
+				"b": []any{nil, true, int64(-3), 2.5, "s", []string{"t"}}, "a": map[string]any{},
+			},
+			Error: errs.TooLong("", "too long"),
+		},
 	}}
 	const wantX = `{"model":"g","items":[{"id":"item-0","entities":[],"relations":[],"classifications":[],"objects":[],"data":{}},` +
 		`{"id":"a","entities":[{"text":"Ann","label":"person","score":0.5,"start":0,"end":3,"bbox":null},{"text":"","label":"logo","score":1.0,"start":null,"end":null,"bbox":[1,2,3,4]}],` +
@@ -181,7 +218,8 @@ func TestEmbeddingsJSON(t *testing.T) {
 	if got := string(AppendEmbeddingsJSON(nil, nil, "m", v, false, 7)); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
-	if got := string(AppendEmbeddingsJSON(nil, nil, "m", v[:1], true, 7)); !strings.Contains(got, `"embedding":"AADAPwAAAMA=","index":0}]`) {
+	if got := string(AppendEmbeddingsJSON(nil, nil, "m", v[:1], true, 7)); !strings.Contains(got,
+		`"embedding":"AADAPwAAAMA=","index":0}]`) {
 		t.Errorf("base64: %s", got)
 	}
 }
@@ -232,8 +270,8 @@ func TestFloatsPrintAsInPython(t *testing.T) {
 
 func TestJSONString(t *testing.T) {
 	for in, want := range map[string]string{
-		"": `""`, "aé😀<&>\u2028\x7f": "\"aé😀<&>\u2028\x7f\"", "\"\\\b\f\n\r\t\x00\x1f": `"\"\\\b\f\n\r\t\u0000\u001f"`,
-		"a\xffb\xc3": "\"a\ufffdb\ufffd\"",
+		"": `""`, "aé😀<&>\u2028\x7f": "\"aé😀<&>\u2028\x7f\"",
+		"\"\\\b\f\n\r\t\x00\x1f": `"\"\\\b\f\n\r\t\u0000\u001f"`, "a\xffb\xc3": "\"a\ufffdb\ufffd\"",
 	} {
 		if got := string(AppendJSONString(nil, in)); got != want {
 			t.Errorf("%q: %s, want %s", in, got, want)
@@ -243,9 +281,17 @@ func TestJSONString(t *testing.T) {
 
 func TestModelsJSON(t *testing.T) {
 	n, rev := 512, "abc"
-	full := ModelInfo{Name: "a/b", Inputs: []string{"text"}, Outputs: []string{"dense"}, Dims: ModelDims{Dense: 384}, Loaded: true, State: "loaded",
-		MaxSequenceLength: &n, Revision: &rev, Profiles: map[string]ProfileInfo{"default": {IsDefault: true}}}
-	failed := ModelInfo{Name: "c<d>", State: "failed", LastError: &ModelError{"GATED", "m", 1, true}, GatewayInfo: &GatewayInfo{Bundles: []string{"default"}, WorkerCount: 2, Workers: []string{}}}
+	full := ModelInfo{
+		Name: "a/b", Inputs: []string{"text"}, Outputs: []string{"dense"}, Dims: ModelDims{Dense: 384},
+		Loaded: true, State: "loaded", MaxSequenceLength: &n, Revision: &rev,
+		Profiles: map[string]ProfileInfo{"default": {IsDefault: true}},
+	}
+	failed := ModelInfo{
+		Name:        "c<d>",
+		State:       "failed",
+		LastError:   &ModelError{"GATED", "m", 1, true},
+		GatewayInfo: &GatewayInfo{Bundles: []string{"default"}, WorkerCount: 2, Workers: []string{}},
+	}
 	const want = `{"models":[{"name":"a/b","inputs":["text"],"outputs":["dense"],"dims":{"dense":384},"loaded":true,"state":"loaded","last_error":null,` +
 		`"max_sequence_length":512,"profiles":{"default":{"is_default":true,"identity":null,"remote_contract_sha256":null,"remote_execution_sha256":null,"runtime_instance_id":null}},` +
 		`"revision":"abc","capabilities":null,"routing":{"policy":null,"upstream_kind":null}},` +

@@ -30,7 +30,8 @@ type hierarchy struct {
 
 var hierarchies = []hierarchy{
 	{"", "cgroup2", "memory.max", "memory.current", "memory.stat", "inactive_file"},
-	{"memory", "cgroup", "memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat", "total_inactive_file"},
+	{"memory", "cgroup", "memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat",
+		"total_inactive_file"},
 }
 
 // Groups holds the control groups that limit this process: its own group and the groups around it.
@@ -63,7 +64,8 @@ func Find(root string) Groups {
 		if !ok {
 			continue
 		}
-		for dir, depth := filepath.Join(root, point, below), 0; depth < maxDepth; dir, depth = filepath.Dir(dir), depth+1 {
+		for dir, depth := filepath.Join(root, point, below),
+			0; depth < maxDepth; dir, depth = filepath.Dir(dir), depth+1 {
 			g.list = append(g.list, group{dir, h})
 			if dir == filepath.Join(root, point) {
 				break
@@ -92,7 +94,8 @@ func (h *hierarchy) mounted(mounts, path string) (point, below string, ok bool) 
 	for line := range strings.Lines(mounts) {
 		before, after, found := strings.Cut(line, " - ")
 		mount, super := strings.Fields(before), strings.Fields(after)
-		if !found || len(mount) < 5 || len(super) < 3 || super[0] != h.kind || h.controller != "" && !lists(super[2], h.controller) {
+		if !found || len(mount) < 5 || len(super) < 3 || super[0] != h.kind ||
+			h.controller != "" && !lists(super[2], h.controller) {
 			continue
 		}
 		top := strings.TrimSuffix(unescape(mount[3]), "/")

@@ -67,7 +67,8 @@ func TestMemoryOfTheTightestGroup(t *testing.T) {
 			f["/sys/fs/memory.max"], f["/sys/fs/memory.current"] = "10\n", "10\n" // above the mount: no group
 		}, 1000, 4000, false},
 		"its slice": {func(f files) {
-			f["/proc/self/cgroup"], f["/proc/self/mountinfo"] = "::::\n0::/big.slice/sie.service/worker\n", v2Mount
+			f["/proc/self/cgroup"], f["/proc/self/mountinfo"] = "::::\n0::/big.slice/sie.service/worker\n",
+				v2Mount
 			group2(f, "/big.slice", "4000", "1500", "0")
 			group2(f, "/big.slice/sie.service", "max", "1200", "0")
 			group2(f, "/big.slice/sie.service/worker", "max", "1000", "0")
@@ -87,12 +88,14 @@ func TestMemoryOfTheTightestGroup(t *testing.T) {
 			group1(f, "", "4000", "1000", "300")
 		}, 700, 4000, false},
 		"a group outside the part that is seen": {func(f files) {
-			f["/proc/self/cgroup"], f["/proc/self/mountinfo"] = "0::/pods/other\n", strings.Replace(v2Mount, " / /sys", " /pods/box /sys", 1)
+			f["/proc/self/cgroup"], f["/proc/self/mountinfo"] = "0::/pods/other\n",
+				strings.Replace(v2Mount, " / /sys", " /pods/box /sys", 1)
 			group2(f, "", "4000", "1000", "0")
 			group2(f, "/other", "2000", "1000", "0")
 		}, 1000, 4000, false},
 		"a name that begins alike": {func(f files) {
-			f["/proc/self/cgroup"], f["/proc/self/mountinfo"] = "0::/pods/boxer\n", strings.Replace(v2Mount, " / /sys", " /pods/box /sys", 1)
+			f["/proc/self/cgroup"], f["/proc/self/mountinfo"] = "0::/pods/boxer\n",
+				strings.Replace(v2Mount, " / /sys", " /pods/box /sys", 1)
 			group2(f, "", "4000", "1000", "0")
 			group2(f, "/er", "2000", "1000", "0")
 		}, 1000, 4000, false},
@@ -102,19 +105,22 @@ func TestMemoryOfTheTightestGroup(t *testing.T) {
 			f["/sys/fs/else/memory.max"], f["/sys/fs/else/memory.current"] = "1\n", "1\n"
 		}, 1000, 4000, false},
 		"version 1, nested": {func(f files) {
-			f["/proc/self/cgroup"], f["/proc/self/mountinfo"] = "8:notmemory,memoryx:/z\n9:memory:/a/b\n", v1Mount
+			f["/proc/self/cgroup"], f["/proc/self/mountinfo"] = "8:notmemory,memoryx:/z\n9:memory:/a/b\n",
+				v1Mount
 			group1(f, "", noLimit, "9000", "0")
 			group1(f, "/a", "3000", "1000", "0")
 			group1(f, "/a/b", noLimit, "900", "0")
 		}, 1000, 3000, false},
 		"both versions": {func(f files) {
-			f["/proc/self/cgroup"], f["/proc/self/mountinfo"] = "9:hugetlb,memory:/a\n0::/u\n", v2Mount+v1Mount
+			f["/proc/self/cgroup"], f["/proc/self/mountinfo"] = "9:hugetlb,memory:/a\n0::/u\n", v2Mount+
+				v1Mount
 			f["/sys/fs/cgroup/u/cgroup.procs"] = "1\n"
 			group2(f, "/a", "1200", "1000", "0") // in another hierarchy
 			group1(f, "/a", "3000", "1000", "0")
 		}, 1000, 3000, false},
 		"a mount point with a space": {func(f files) {
-			f["/proc/self/cgroup"], f["/proc/self/mountinfo"] = "0::/a\n", strings.Replace(v2Mount, "/sys/fs/cgroup", `/sys/fs/c\040g`, 1)
+			f["/proc/self/cgroup"], f["/proc/self/mountinfo"] = "0::/a\n",
+				strings.Replace(v2Mount, "/sys/fs/cgroup", `/sys/fs/c\040g`, 1)
 			f["/sys/fs/c g/a/memory.max"], f["/sys/fs/c g/a/memory.current"] = "3000\n", "1000\n"
 		}, 1000, 3000, false},
 		"use is not known": {func(f files) {
@@ -122,7 +128,8 @@ func TestMemoryOfTheTightestGroup(t *testing.T) {
 			f["/sys/fs/cgroup/a/memory.max"] = "3000\n"
 		}, 0, 0, true},
 		"nonsense": {func(f files) {
-			f["/proc/self/cgroup"], f["/proc/self/mountinfo"] = "::::\n\nno colons\n0::/g", "x\n - \n1 2 3 - cgroup2\n"+v2Mount
+			f["/proc/self/cgroup"], f["/proc/self/mountinfo"] = "::::\n\nno colons\n0::/g",
+				"x\n - \n1 2 3 - cgroup2\n"+v2Mount
 			group2(f, "/g", "-5", "1", "0")
 			group2(f, "", "99999999999999999999999", "1", "0")
 		}, 0, 0, true},

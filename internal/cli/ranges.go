@@ -29,8 +29,8 @@ var durationType = reflect.TypeFor[time.Duration]()
 // Numeric reports whether a flag is a number or a duration.
 func Numeric(t reflect.Type) bool {
 	switch t.Kind() {
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32,
-		reflect.Uint64, reflect.Float32, reflect.Float64:
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8,
+		reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64:
 		return true
 	}
 	return false
@@ -106,7 +106,8 @@ func CheckRanges(k *kong.Context) error {
 		case err != nil:
 			all = append(all, fmt.Errorf("--%s: %w", f.Name, err))
 		case !b.Has(number(f.Target)):
-			all = append(all, fmt.Errorf("--%s must be %s; got %v%s", f.Name, b.Text, f.Target.Interface(), origin(f, given[f])))
+			all = append(all, fmt.Errorf("--%s must be %s; got %v%s",
+				f.Name, b.Text, f.Target.Interface(), origin(f, given[f])))
 		}
 	}
 	return errors.Join(all...)

@@ -29,11 +29,13 @@ func (f *Security) keys(lookup func(string) (string, bool)) (*httpd.Keys, error)
 	given := f.APIKey
 	if list, ok := lookup("SIE_API_KEYS"); ok {
 		before := len(given)
-		for key := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' || r == '\n' || r == ' ' }) {
+		for key := range strings.FieldsFuncSeq(list,
+			func(r rune) bool { return r == ',' || r == '\n' || r == ' ' }) {
 			given = append(given, key)
 		}
 		if len(given) == before {
-			return nil, errors.New("SIE_API_KEYS is set but holds no key; set one, or unset it to serve everybody")
+			return nil, errors.New(
+				"SIE_API_KEYS is set but holds no key; set one, or unset it to serve everybody")
 		}
 	}
 	return httpd.NewKeys(given, f.APIKeysFile)
@@ -57,8 +59,10 @@ func (f *Security) origins() ([]string, error) {
 	for _, o := range f.CORSOrigin {
 		o = strings.TrimSuffix(strings.TrimSpace(o), "/")
 		u, err := neturl.Parse(o)
-		if o != "*" && o != "null" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "") {
-			problems = append(problems, fmt.Errorf("--cors-origin %q is no origin: write scheme://host or scheme://host:port, or *", o))
+		if o != "*" && o != "null" &&
+			(err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "") {
+			problems = append(problems, fmt.Errorf(
+				"--cors-origin %q is no origin: write scheme://host or scheme://host:port, or *", o))
 		}
 		out = append(out, strings.ToLower(o))
 	}

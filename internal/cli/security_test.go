@@ -53,7 +53,9 @@ func TestKeysFailClosed(t *testing.T) {
 }
 
 func TestTLSFlags(t *testing.T) {
-	for _, f := range []Security{{TLSCert: "x"}, {TLSKey: "x"}, {TLSClientCA: "x"}, {TLSCert: "none", TLSKey: "none"}} {
+	for _, f := range []Security{
+		{TLSCert: "x"}, {TLSKey: "x"}, {TLSClientCA: "x"}, {TLSCert: "none", TLSKey: "none"},
+	} {
 		if _, err := f.tls(slog.Default()); err == nil {
 			t.Errorf("%+v: no error", f)
 		}
@@ -64,7 +66,9 @@ func TestTLSFlags(t *testing.T) {
 }
 
 func TestOrigins(t *testing.T) {
-	got, err := (&Security{CORSOrigin: []string{"https://App.example.com/", "*", "http://localhost:3000"}}).origins()
+	got, err := (&Security{
+		CORSOrigin: []string{"https://App.example.com/", "*", "http://localhost:3000"},
+	}).origins()
 	if err != nil || !slices.Equal(got, []string{"https://app.example.com", "*", "http://localhost:3000"}) {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -29,7 +29,9 @@ func (f *Log) Logger(w io.Writer) *slog.Logger {
 }
 
 // Telemetry starts sending to a collector if the flags ask for it; otherwise it returns nil.
-func (f *Log) Telemetry(ctx context.Context, service, version string, metrics prometheus.Gatherer, log *slog.Logger) (*obs.Telemetry, error) {
+func (f *Log) Telemetry(
+	ctx context.Context, service, version string, metrics prometheus.Gatherer, log *slog.Logger,
+) (*obs.Telemetry, error) {
 	if !f.Tracing {
 		return nil, nil
 	}
@@ -59,8 +61,13 @@ type Limits struct {
 
 // Requests returns the bounds on the content of a request.
 func (f *Limits) Requests() api.Limits {
-	return api.Limits{MaxBodyBytes: f.MaxBody, MaxItemTextBytes: f.MaxItemText, MaxItems: f.MaxItems, MaxScoreItems: f.MaxScoreItems,
-		MaxLabels: f.MaxLabels}
+	return api.Limits{
+		MaxBodyBytes:     f.MaxBody,
+		MaxItemTextBytes: f.MaxItemText,
+		MaxItems:         f.MaxItems,
+		MaxScoreItems:    f.MaxScoreItems,
+		MaxLabels:        f.MaxLabels,
+	}
 }
 
 // Admission returns the bounds on all requests together, and on the time of each.
@@ -70,7 +77,10 @@ func (f *Limits) Admission() admit.Options {
 
 // Server returns the options of the server that follow from the flags.
 func (f *Limits) Server(s Secured, l *Log, log *slog.Logger) httpd.Options {
-	return httpd.Options{Log: log, AccessLog: l.Access, Keys: s.Keys, CORSOrigins: s.Origins, MaxBodyBytes: int64(f.MaxBody),
-		MaxConns: f.MaxConns, MaxHeadBytes: f.MaxHeadBytes,
-		HeadTimeout: f.HeadTimeout, BodyTimeout: f.BodyTimeout, BodyStall: f.BodyStall, WriteTimeout: f.WriteTimeout, KeepAlive: f.KeepAlive}
+	return httpd.Options{
+		Log: log, AccessLog: l.Access, Keys: s.Keys, CORSOrigins: s.Origins, MaxBodyBytes: int64(f.MaxBody),
+		MaxConns: f.MaxConns, MaxHeadBytes: f.MaxHeadBytes, HeadTimeout: f.HeadTimeout,
+		BodyTimeout: f.BodyTimeout, BodyStall: f.BodyStall, WriteTimeout: f.WriteTimeout,
+		KeepAlive: f.KeepAlive,
+	}
 }

@@ -28,12 +28,14 @@ func parse(t *testing.T, args ...string) (*flags, *kong.Context) {
 
 // Every limit of the server has a flag that sets its field.
 func TestLimitsReachTheServer(t *testing.T) {
-	f, k := parse(t, "--max-conns=7", "--head-timeout=3s", "--max-request-body-bytes=99", "--access-log", "--max-items=5")
+	f, k := parse(t, "--max-conns=7", "--head-timeout=3s", "--max-request-body-bytes=99", "--access-log",
+		"--max-items=5")
 	if err := CheckRanges(k); err != nil {
 		t.Fatal(err)
 	}
 	o := f.Server(Secured{Origins: []string{"*"}}, &f.Log, slog.Default())
-	if o.MaxConns != 7 || o.HeadTimeout.String() != "3s" || o.MaxBodyBytes != 99 || !o.AccessLog || o.CORSOrigins[0] != "*" || f.Requests().MaxItems != 5 || f.Requests().MaxBodyBytes != 99 {
+	if o.MaxConns != 7 || o.HeadTimeout.String() != "3s" || o.MaxBodyBytes != 99 || !o.AccessLog ||
+		o.CORSOrigins[0] != "*" || f.Requests().MaxItems != 5 || f.Requests().MaxBodyBytes != 99 {
 		t.Errorf("%+v, %+v", o, f.Requests())
 	}
 	if err := o.Validate(); err != nil {
@@ -53,7 +55,8 @@ func TestRangesAreReportedTogether(t *testing.T) {
 	t.Setenv("SIE_KEEP_ALIVE", "0s")
 	_, k := parse(t, "--max-conns=0", "--max-head-bytes=5")
 	err := CheckRanges(k)
-	for _, want := range []string{"--max-conns must be between 1 and 1048576; got 0", "--max-head-bytes", "--keep-alive must be between 1ms and 24h; got 0s from SIE_KEEP_ALIVE"} {
+	for _, want := range []string{"--max-conns must be between 1 and 1048576; got 0", "--max-head-bytes",
+		"--keep-alive must be between 1ms and 24h; got 0s from SIE_KEEP_ALIVE"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

@@ -54,7 +54,8 @@ func BundleConfig(models []Model, adapters []string) string {
 	slices.SortStableFunc(sorted, func(a, b Model) int { return strings.Compare(a.ID, b.ID) })
 	for _, m := range sorted {
 		if profiles := carried(m.Profiles, adapters); len(profiles) > 0 {
-			list = append(list, map[string]any{"sie_id": m.ID, "revision": orNull(m.Revision), "profiles": profiles})
+			list = append(list,
+				map[string]any{"sie_id": m.ID, "revision": orNull(m.Revision), "profiles": profiles})
 		}
 	}
 	if len(list) == 0 {
@@ -125,7 +126,12 @@ func Bundles(bundles []Bundle) string {
 		for j, a := range adapters {
 			names[j] = a
 		}
-		list[i] = map[string]any{"name": b.Name, "priority": b.Priority, "adapters": names, "engine": cmp.Or(b.Engine, DefaultEngine)}
+		list[i] = map[string]any{
+			"name":     b.Name,
+			"priority": b.Priority,
+			"adapters": names,
+			"engine":   cmp.Or(b.Engine, DefaultEngine),
+		}
 	}
 	return sum(Canonical(list, ASCII))
 }

@@ -86,7 +86,8 @@ func TestCanonicalEqualsPython(t *testing.T) {
 }
 
 func TestCanonicalGoTypes(t *testing.T) {
-	got := string(Canonical([]any{1, int32(2), uint32(3), uint64(1 << 63), float32(0.5), []string{"b", "a"}, "a\xffb"}, UTF8))
+	got := string(Canonical(
+		[]any{1, int32(2), uint32(3), uint64(1 << 63), float32(0.5), []string{"b", "a"}, "a\xffb"}, UTF8))
 	if want := `[1,2,3,9223372036854775808,0.5,["b","a"],"a` + "\ufffd" + `b"]`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -101,14 +102,19 @@ func TestCanonicalGoTypes(t *testing.T) {
 // The vectors of the hash's earlier generation: the same canonical form over fewer fields.
 func TestOlderVectors(t *testing.T) {
 	older := func(path string, tokens int) map[string]any {
-		return map[string]any{"adapter_path": path, "max_batch_tokens": tokens, "compute_precision": nil, "adapter_options": nil}
+		return map[string]any{
+			"adapter_path": path, "max_batch_tokens": tokens, "compute_precision": nil,
+			"adapter_options": nil,
+		}
 	}
 	two := []any{map[string]any{"sie_id": "org/base", "profiles": []any{
 		map[string]any{"name": "default", "config": older("mod.a:A", 1)},
 		map[string]any{"name": "fast", "config": older("mod.a:A", 2)},
 	}}}
 	one := []any{map[string]any{"sie_id": "test/model", "profiles": []any{
-		map[string]any{"name": "default", "config": older("sie_server.adapters.bert_flash:BertAdapter", 8192)},
+		map[string]any{
+			"name": "default", "config": older("sie_server.adapters.bert_flash:BertAdapter", 8192),
+		},
 	}}}
 	for _, c := range []struct {
 		v    any
@@ -153,7 +159,8 @@ func TestBundles(t *testing.T) {
 // The reference's hash for a model with a revision and two profiles.
 func TestBundleConfigVector(t *testing.T) {
 	toy := Model{ID: "org/base", Revision: strings.Repeat("a", 40), Profiles: []Profile{
-		{Name: "default", AdapterPath: "mod.a:A", MaxBatchTokens: 1}, {Name: "fast", AdapterPath: "mod.a:A", MaxBatchTokens: 2}}}
+		{Name: "default", AdapterPath: "mod.a:A", MaxBatchTokens: 1},
+		{Name: "fast", AdapterPath: "mod.a:A", MaxBatchTokens: 2}}}
 	const want = "e14321b4f63d963296c9cc3fba6b25f71f5c99642dc8d22dbc48751f170df860"
 	if got := BundleConfig([]Model{toy}, []string{"mod.a"}); got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -180,9 +187,10 @@ func TestBundleConfigEqualsPython(t *testing.T) {
 	precise := plain
 	precise.ComputePrecision = "bfloat16"
 	for name, got := range map[string]string{
-		"plain":    BundleConfig([]Model{{ID: "org/a", Profiles: []Profile{plain}}}, []string{"mod.a"}),
-		"revision": BundleConfig([]Model{{ID: "org/a", Revision: rev, Profiles: []Profile{precise}}}, []string{"mod.a"}),
-		"options":  BundleConfig(models(), []string{"mod.b", "mod.a"}),
+		"plain": BundleConfig([]Model{{ID: "org/a", Profiles: []Profile{plain}}}, []string{"mod.a"}),
+		"revision": BundleConfig([]Model{{ID: "org/a", Revision: rev, Profiles: []Profile{precise}}},
+			[]string{"mod.a"}),
+		"options": BundleConfig(models(), []string{"mod.b", "mod.a"}),
 	} {
 		if got != want[name] {
 			t.Errorf("%s: got %s, want %s", name, got, want[name])

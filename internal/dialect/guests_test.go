@@ -23,16 +23,19 @@ func TestOtherAPIEnvelopes(t *testing.T) {
 			if e := json.Unmarshal(body, &b); e != nil {
 				t.Fatalf("%s on %d: %v: %s", in.Code, kind, e, body)
 			}
-			if status < 400 || header(headers, HeaderErrorCode) == "" || (header(headers, HeaderRetryAfter) != "") != in.Transient {
+			if status < 400 || header(headers, HeaderErrorCode) == "" ||
+				(header(headers, HeaderRetryAfter) != "") != in.Transient {
 				t.Errorf("%s on %d: %d %v", in.Code, kind, status, headers)
 			}
 			if (status == 401) != (header(headers, "WWW-Authenticate") != "") {
-				t.Errorf("%s on %d: %d without the header that goes with it: %v", in.Code, kind, status, headers)
+				t.Errorf("%s on %d: %d without the header that goes with it: %v",
+					in.Code, kind, status, headers)
 			}
 			switch kind {
 			case RouteRerank:
 				e, _ := b.Error.(map[string]any)
-				if e["message"] != err.Message || e["code"] != in.OpenAICode || b.Message != err.Message || b.Detail != err.Message {
+				if e["message"] != err.Message || e["code"] != in.OpenAICode || b.Message != err.Message ||
+					b.Detail != err.Message {
 					t.Errorf("%s: %s", in.Code, body)
 				}
 			case RouteCohere:

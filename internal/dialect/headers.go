@@ -12,17 +12,20 @@ import (
 // are the server version that suits the caller, the timings in milliseconds with two decimals, and
 // who served the request.
 func SuccessHeaders(dst []Header, caller Caller, realVersion string, t *api.Timing) []Header {
-	dst = append(dst, Header{HeaderServerVersion, caller.ServerVersion(realVersion)}, Header{"X-SIE-Served-By", "local"})
+	dst = append(dst, Header{HeaderServerVersion, caller.ServerVersion(realVersion)},
+		Header{"X-SIE-Served-By", "local"})
 	if t == nil {
 		return dst
 	}
-	dst = append(dst, Header{"X-Queue-Time", millis(t.Queue)}, Header{"X-Tokenization-Time", millis(t.Tokenization)},
+	dst = append(dst, Header{"X-Queue-Time", millis(t.Queue)},
+		Header{"X-Tokenization-Time", millis(t.Tokenization)},
 		Header{"X-Inference-Time", millis(t.Inference)}, Header{"X-Total-Time", millis(t.Total)})
 	if t.Postprocessing > 0 {
 		dst = append(dst, Header{"X-Postprocessing-Time", millis(t.Postprocessing)})
 	}
 	if t.Detailed {
-		dst = append(dst, Header{"X-Preprocess-Time", millis(t.Preprocess)}, Header{"X-Batch-Wait-Time", millis(t.BatchWait)})
+		dst = append(dst, Header{"X-Preprocess-Time", millis(t.Preprocess)},
+			Header{"X-Batch-Wait-Time", millis(t.BatchWait)})
 	}
 	return dst
 }

@@ -15,12 +15,21 @@ func TestErrorsOfOtherComponentsAreRenderedAlike(t *testing.T) {
 	list := []*errs.Error{
 		{Code: "CODE_OF_A_NEWER_RELEASE", Status: 503, Message: "m", RetryAfter: 2500 * time.Millisecond},
 		{Code: "CODE_OF_A_NEWER_RELEASE", Status: 422, Message: "m", Param: "p"},
-		errs.LoadFailed("m", errs.LoadFailure{Class: "GATED", Attempts: 3, Permanent: true}, "set HF_TOKEN", nil),
-		errs.MachineProfile("h100", &worker), errs.MachineProfile("h100", nil), errs.Empty("input", "is empty"),
-		errs.UnsupportedField("dimensions", "no"), errs.BodyTooLarge(1), errs.RequiresText("bert", 2), errs.Capacity("l4", 0),
+		errs.LoadFailed("m", errs.LoadFailure{Class: "GATED", Attempts: 3, Permanent: true},
+			"set HF_TOKEN", nil),
+		errs.MachineProfile("h100", &worker), errs.MachineProfile("h100", nil),
+		errs.Empty("input", "is empty"),
+		errs.UnsupportedField("dimensions", "no"), errs.BodyTooLarge(1), errs.RequiresText("bert", 2),
+		errs.Capacity("l4", 0),
 	}
 	for _, in := range errs.Codes() {
-		list = append(list, &errs.Error{Code: in.Code, Status: in.Status, Message: "<m>\n\"é\"", Param: "items[2].text", RetryAfter: in.RetryAfter})
+		list = append(list, &errs.Error{
+			Code:       in.Code,
+			Status:     in.Status,
+			Message:    "<m>\n\"é\"",
+			Param:      "items[2].text",
+			RetryAfter: in.RetryAfter,
+		})
 	}
 	compared := 0
 	for _, e := range list {
@@ -39,7 +48,8 @@ func TestErrorsOfOtherComponentsAreRenderedAlike(t *testing.T) {
 				for _, received := range []*errs.Error{fromJSON, fromMsgpack} {
 					s, h, b := Render(received, caller, kind)
 					if s != status || !reflect.DeepEqual(h, headers) || !bytes.Equal(b, body) {
-						t.Errorf("%s for %q, route %d: %d %v %s\nwant %d %v %s", e.Code, version, kind, s, h, b, status, headers, body)
+						t.Errorf("%s for %q, route %d: %d %v %s\nwant %d %v %s",
+							e.Code, version, kind, s, h, b, status, headers, body)
 					}
 					compared++
 				}
@@ -55,13 +65,16 @@ func TestErrorsOfOtherComponentsAreRenderedAlike(t *testing.T) {
 // from its status.
 func TestUnknownCodesAreKept(t *testing.T) {
 	for status, kind := range map[int]string{422: "invalid_request_error", 503: "server_error"} {
-		_, headers, body := Render(&errs.Error{Code: "NEW_CODE", Status: status, Message: "m"}, Caller{}, RouteEncode)
-		want := `{"error":{"code":"NEW_CODE","message":"m","type":"` + kind + `","param":null},"detail":{"code":"NEW_CODE","message":"m"},"code":"NEW_CODE"}`
+		_, headers, body := Render(&errs.Error{Code: "NEW_CODE", Status: status, Message: "m"}, Caller{},
+			RouteEncode)
+		want := `{"error":{"code":"NEW_CODE","message":"m","type":"` + kind +
+			`","param":null},"detail":{"code":"NEW_CODE","message":"m"},"code":"NEW_CODE"}`
 		if string(body) != want || header(headers, HeaderErrorCode) != "NEW_CODE" {
 			t.Errorf("%v %s\nwant %s", headers, body, want)
 		}
 		want = `{"error":{"message":"m","type":"` + kind + `","param":null,"code":"NEW_CODE"}}`
-		if _, _, body := Render(&errs.Error{Code: "NEW_CODE", Status: status, Message: "m"}, Caller{}, RouteOpenAI); string(body) != want {
+		if _, _, body := Render(&errs.Error{Code: "NEW_CODE", Status: status, Message: "m"}, Caller{},
+			RouteOpenAI); string(body) != want {
 			t.Errorf("OpenAI: %s\nwant %s", body, want)
 		}
 	}

@@ -26,9 +26,11 @@ type Error struct {
 
 // LoadFailure describes, for clients, why a model did not load.
 type LoadFailure struct {
-	Class     string // GATED, NOT_FOUND, DEPENDENCY, CONFIG, OOM, NETWORK, TIMEOUT, PLACEMENT, STORAGE, ENGINE, UNKNOWN
-	Attempts  int    // at least 1
-	Permanent bool   // true: it stays until an operator acts
+	// GATED, NOT_FOUND, DEPENDENCY, CONFIG, OOM, NETWORK, TIMEOUT, PLACEMENT, STORAGE, ENGINE,
+	// UNKNOWN
+	Class     string
+	Attempts  int  // at least 1
+	Permanent bool // true: it stays until an operator acts
 }
 
 // Mismatch names the machine profile that a request asked for and the profile of this worker.

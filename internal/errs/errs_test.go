@@ -15,7 +15,8 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s is listed twice", in.Code)
 		}
 		seen[in.Code] = true
-		if in.Status < 400 || in.Status > 599 || in.Meaning == "" || in.OpenAICode == "" || in.OpenAIType == "" {
+		if in.Status < 400 || in.Status > 599 || in.Meaning == "" || in.OpenAICode == "" ||
+			in.OpenAIType == "" {
 			t.Errorf("%s is incomplete: %+v", in.Code, in)
 		}
 		if in.Transient != (in.RetryAfter >= time.Second) {
@@ -46,46 +47,71 @@ func TestConstructors(t *testing.T) {
 		text   string
 	}{
 		{Invalidf("items", "n=%d", 3), "INVALID_INPUT", 400, 0, "n=3"},
-		{BodyTooLarge(34 << 20), "INPUT_TOO_LONG", 413, 0, "request body exceeds the limit of 35651584 bytes"},
+		{BodyTooLarge(34 << 20), "INPUT_TOO_LONG", 413, 0,
+			"request body exceeds the limit of 35651584 bytes"},
 		{Empty("inputs", "x"), "INVALID_INPUT", 400, 0, "x"},
-		{NoKey(), "UNAUTHORIZED", 401, 0, "This server needs an API key: send it as 'Authorization: Bearer <key>' or 'X-API-Key: <key>'"},
+		{NoKey(), "UNAUTHORIZED", 401, 0,
+			"This server needs an API key: send it as 'Authorization: Bearer <key>' or 'X-API-Key: <key>'"},
 		{WrongKey(), "UNAUTHORIZED", 401, 0, "The API key is not one that this server accepts"},
 		{TooLong("items", "x"), "INPUT_TOO_LONG", 400, 0, "x"},
-		{MachineProfile("H100", &l4), "INVALID_INPUT", 400, 0, "Request targets machine profile 'H100' but this worker is 'l4'. This may indicate a routing error. Check your gateway configuration."},
-		{MachineProfile("h100", nil), "INVALID_INPUT", 400, 0, "Request targets machine profile 'h100' but this worker has no GPU and SIE_MACHINE_PROFILE is not set. Route requests to a GPU worker or remove the X-SIE-MACHINE-PROFILE header."},
+		{MachineProfile("H100", &l4), "INVALID_INPUT", 400, 0,
+			"Request targets machine profile 'H100' but this worker is 'l4'. This may indicate a routing error. Check your gateway configuration."},
+		{MachineProfile("h100", nil), "INVALID_INPUT", 400, 0,
+			"Request targets machine profile 'h100' but this worker has no GPU and SIE_MACHINE_PROFILE is not set. Route requests to a GPU worker or remove the X-SIE-MACHINE-PROFILE header."},
 		{UnknownModel("Model 'zzz' not found"), "MODEL_NOT_FOUND", 404, 0, "Model 'zzz' not found"},
-		{NoScoring("m"), "INVALID_INPUT", 400, 0, "Model 'm' does not support scoring. Use an encoder model with /v1/encode instead, or use a reranker model."},
-		{NoExtraction("m"), "INVALID_INPUT", 400, 0, "Model 'm' does not support extraction. Use an extraction model like GLiNER, GLiClass, or Florence-2."},
-		{UnsupportedOutputs("m", []string{"sparse"}, []string{"dense", "multivector"}), "INVALID_INPUT", 400, 0, "Model 'm' does not support output types: {'sparse'}. Supported: {'dense', 'multivector'}"},
-		{UnknownOutputDType("bfloat16"), "INVALID_INPUT", 400, 0, "Unsupported output_dtype: bfloat16. Use one of float32, float16, int8, uint8, binary, ubinary"},
-		{RequiresText("bert", 2), "INVALID_INPUT", 400, 0, "bert requires text input: Field 'items[2]' has no text"},
+		{NoScoring("m"), "INVALID_INPUT", 400, 0,
+			"Model 'm' does not support scoring. Use an encoder model with /v1/encode instead, or use a reranker model."},
+		{NoExtraction("m"), "INVALID_INPUT", 400, 0,
+			"Model 'm' does not support extraction. Use an extraction model like GLiNER, GLiClass, or Florence-2."},
+		{UnsupportedOutputs("m", []string{"sparse"}, []string{"dense", "multivector"}), "INVALID_INPUT", 400,
+			0, "Model 'm' does not support output types: {'sparse'}. Supported: {'dense', 'multivector'}"},
+		{UnknownOutputDType("bfloat16"), "INVALID_INPUT", 400, 0,
+			"Unsupported output_dtype: bfloat16. Use one of float32, float16, int8, uint8, binary, ubinary"},
+		{RequiresText("bert", 2), "INVALID_INPUT", 400, 0,
+			"bert requires text input: Field 'items[2]' has no text"},
 		{UnsupportedField("dimensions", "no"), "INVALID_INPUT", 400, 0, "no"},
 		{Unloading("m"), "MODEL_NOT_LOADED", 503, 5 * time.Second, "Model 'm' is unloading"},
 		{Loading("m"), "MODEL_LOADING", 503, 5 * time.Second, "Model 'm' is loading, please retry"},
-		{Evicted("m"), "MODEL_LOADING", 503, 5 * time.Second, "Model 'm' was evicted before this request ran, please retry"},
-		{LoadFailed("m", LoadFailure{Class: "GATED", Attempts: 2, Permanent: true}, "set HF_TOKEN", io.EOF), "MODEL_LOAD_FAILED", 502, 0, "Model 'm' failed to load (GATED, attempts=2): set HF_TOKEN"},
-		{LoadFailed("m", LoadFailure{}, "d", nil), "MODEL_LOAD_FAILED", 502, 0, "Model 'm' failed to load (UNKNOWN, attempts=1): d"},
-		{LoadingLoRA("l", "m"), "LORA_LOADING", 503, time.Second, "LoRA 'l' is loading for model 'm', please retry"},
+		{Evicted("m"), "MODEL_LOADING", 503, 5 * time.Second,
+			"Model 'm' was evicted before this request ran, please retry"},
+		{LoadFailed("m", LoadFailure{Class: "GATED", Attempts: 2, Permanent: true}, "set HF_TOKEN", io.EOF),
+			"MODEL_LOAD_FAILED", 502, 0, "Model 'm' failed to load (GATED, attempts=2): set HF_TOKEN"},
+		{LoadFailed("m", LoadFailure{}, "d", nil), "MODEL_LOAD_FAILED", 502, 0,
+			"Model 'm' failed to load (UNKNOWN, attempts=1): d"},
+		{LoadingLoRA("l", "m"), "LORA_LOADING", 503, time.Second,
+			"LoRA 'l' is loading for model 'm', please retry"},
 		{LoRAFailed("l", "m", io.EOF), "INFERENCE_ERROR", 500, 0, "Failed to load LoRA 'l' for model 'm'"},
-		{FullQueue(500, 20, 512), "QUEUE_FULL", 503, time.Second, "Queue full: 500 items pending, cannot add 20 more (limit: 512)"},
-		{SlowQueue(5*time.Second, 2100*time.Millisecond), "QUEUE_FULL", 503, 3 * time.Second, "Queue full: what is pending takes longer than 5s to run, please retry in 3s"},
-		{SlowQueue(5*time.Second, 0), "QUEUE_FULL", 503, time.Second, "Queue full: what is pending takes longer than 5s to run, please retry in 1s"},
-		{FullQueueBytes(5, 2, 6), "QUEUE_FULL", 503, time.Second, "Queue full: 5 bytes pending, cannot add 2 more (limit: 6)"},
-		{OutOfMemory("Encoding", io.EOF), "RESOURCE_EXHAUSTED", 503, 5 * time.Second, "Encoding temporarily unavailable due to resource pressure: out of memory"},
-		{Capacity("l4", 0), "PROVISIONING", 503, time.Second, "No capacity for machine profile 'l4' yet; it is being provisioned, please retry"},
-		{ShuttingDown(), "DRAINING", 503, 5 * time.Second, "Server is draining requests before shutdown. Retry on another instance."},
-		{DeviceLost(io.EOF), "DRAINING", 503, 5 * time.Second, "The accelerator of this server failed and the server is restarting. Retry on another instance."},
-		{Late(2 * time.Second), "DEADLINE_EXCEEDED", 504, 5 * time.Second, "The request was not finished within 2s, please retry"},
-		{Inference("encoding", errors.New("secret /path")), "INFERENCE_ERROR", 500, 0, "internal error during encoding"},
+		{FullQueue(500, 20, 512), "QUEUE_FULL", 503, time.Second,
+			"Queue full: 500 items pending, cannot add 20 more (limit: 512)"},
+		{SlowQueue(5*time.Second, 2100*time.Millisecond), "QUEUE_FULL", 503, 3 * time.Second,
+			"Queue full: what is pending takes longer than 5s to run, please retry in 3s"},
+		{SlowQueue(5*time.Second, 0), "QUEUE_FULL", 503, time.Second,
+			"Queue full: what is pending takes longer than 5s to run, please retry in 1s"},
+		{FullQueueBytes(5, 2, 6), "QUEUE_FULL", 503, time.Second,
+			"Queue full: 5 bytes pending, cannot add 2 more (limit: 6)"},
+		{OutOfMemory("Encoding", io.EOF), "RESOURCE_EXHAUSTED", 503, 5 * time.Second,
+			"Encoding temporarily unavailable due to resource pressure: out of memory"},
+		{Capacity("l4", 0), "PROVISIONING", 503, time.Second,
+			"No capacity for machine profile 'l4' yet; it is being provisioned, please retry"},
+		{ShuttingDown(), "DRAINING", 503, 5 * time.Second,
+			"Server is draining requests before shutdown. Retry on another instance."},
+		{DeviceLost(io.EOF), "DRAINING", 503, 5 * time.Second,
+			"The accelerator of this server failed and the server is restarting. Retry on another instance."},
+		{Late(2 * time.Second), "DEADLINE_EXCEEDED", 504, 5 * time.Second,
+			"The request was not finished within 2s, please retry"},
+		{Inference("encoding", errors.New("secret /path")), "INFERENCE_ERROR", 500, 0,
+			"internal error during encoding"},
 		{NonFinite("m", "scores"), "INFERENCE_ERROR", 500, 0, "Model 'm' produced non-finite scores"},
 		{Internal(io.EOF), "INTERNAL_ERROR", 500, 0, "internal server error"},
-		{OutOfScope("/v1/generate"), "not_implemented", 501, 0, "/v1/generate is not implemented by this server; it serves encode, score and extract"},
+		{OutOfScope("/v1/generate"), "not_implemented", 501, 0,
+			"/v1/generate is not implemented by this server; it serves encode, score and extract"},
 		{NoRoute(), "NOT_FOUND", 404, 0, "Not Found"},
 		{WrongMethod(), "METHOD_NOT_ALLOWED", 405, 0, "Method Not Allowed"},
 	} {
 		e := c.err
 		if e.Code != c.code || e.Status != c.status || e.RetryAfter != c.retry || e.Message != c.text {
-			t.Errorf("%s:\n got %d %v %q\nwant %d %v %q", c.code, e.Status, e.RetryAfter, e.Message, c.status, c.retry, c.text)
+			t.Errorf("%s:\n got %d %v %q\nwant %d %v %q",
+				c.code, e.Status, e.RetryAfter, e.Message, c.status, c.retry, c.text)
 		}
 		if e.RetryAfter > 0 != e.Transient() {
 			t.Errorf("%s: Retry-After %v, transient %v", e.Code, e.RetryAfter, e.Transient())
@@ -110,7 +136,8 @@ func TestErrorChain(t *testing.T) {
 	if As(nil) != nil || As(e) != e {
 		t.Error("As must pass nil and *Error through")
 	}
-	if got := As(errors.New("disk /dev/sda")); got.Code != InternalError || strings.Contains(got.Message, "sda") {
+	if got := As(errors.New("disk /dev/sda")); got.Code != InternalError ||
+		strings.Contains(got.Message, "sda") {
 		t.Errorf("As leaks a foreign error: %+v", got)
 	}
 }

@@ -46,7 +46,8 @@ func Empty(param, msg string) *Error {
 
 // NoKey returns the 401 for a request without a valid API key.
 func NoKey() *Error {
-	return newError(Unauthorized, "This server needs an API key: send it as 'Authorization: Bearer <key>' or 'X-API-Key: <key>'")
+	return newError(Unauthorized,
+		"This server needs an API key: send it as 'Authorization: Bearer <key>' or 'X-API-Key: <key>'")
 }
 
 // WrongKey returns the 401 for a key that the server does not know.
@@ -179,7 +180,8 @@ func FullQueueBytes(pending, adding, limit int64) *Error {
 func SlowQueue(limit, retryAfter time.Duration) *Error {
 	e := newError(QueueFull, "")
 	e.RetryAfter = (max(retryAfter, 1) + time.Second - 1).Truncate(time.Second)
-	e.Message = fmt.Sprintf("Queue full: what is pending takes longer than %v to run, please retry in %v", limit, e.RetryAfter)
+	e.Message = fmt.Sprintf("Queue full: what is pending takes longer than %v to run, please retry in %v",
+		limit, e.RetryAfter)
 	return e
 }
 
@@ -194,21 +196,24 @@ func FullQueueAnswer(pending, adding, limit int64, fit int) *Error {
 // AnswerTooLarge returns the 400 for a request whose results never fit into memory. The results of
 // fit of its items would.
 func AnswerTooLarge(field string, bytes, limit int64, fit int) *Error {
-	return Invalidf(field, "Field '%s': the results take %d bytes, and %d are the limit for all requests and results together; "+
-		"send at most %d such items in a request", field, bytes, limit, fit)
+	return Invalidf(field,
+		"Field '%s': the results take %d bytes, and %d are the limit for all requests and results together; "+
+			"send at most %d such items in a request", field, bytes, limit, fit)
 }
 
 // OutOfMemory returns the 503 for memory that did not suffice even after recovery. operation is
 // Encoding, Scoring or Extraction.
 func OutOfMemory(operation string, cause error) *Error {
-	e := newError(ResourceExhausted, operation+" temporarily unavailable due to resource pressure: out of memory")
+	e := newError(ResourceExhausted,
+		operation+" temporarily unavailable due to resource pressure: out of memory")
 	e.Cause = cause
 	return e
 }
 
 // Capacity returns the 503 (for the oldest callers: 202) while machines are being started.
 func Capacity(profile string, retryAfter time.Duration) *Error {
-	e := newError(Provisioning, "No capacity for machine profile '"+profile+"' yet; it is being provisioned, please retry")
+	e := newError(Provisioning,
+		"No capacity for machine profile '"+profile+"' yet; it is being provisioned, please retry")
 	e.RetryAfter = max(retryAfter, time.Second)
 	return e
 }
@@ -220,7 +225,8 @@ func ShuttingDown() *Error {
 
 // DeviceLost returns the 503 of a process whose accelerator failed and that is about to exit.
 func DeviceLost(cause error) *Error {
-	e := newError(Draining, "The accelerator of this server failed and the server is restarting. Retry on another instance.")
+	e := newError(Draining,
+		"The accelerator of this server failed and the server is restarting. Retry on another instance.")
 	e.Cause = cause
 	return e
 }
@@ -247,7 +253,8 @@ func NonFinite(model, what string) *Error {
 // NonFiniteItem returns the 500 for an item for which the model gave NaN or infinity. place is the
 // item's name in the request.
 func NonFiniteItem(model, place string) *Error {
-	e := newError(InferenceError, "Model '"+model+"' produced non-finite values (NaN or infinity) for '"+place+"'")
+	e := newError(InferenceError,
+		"Model '"+model+"' produced non-finite values (NaN or infinity) for '"+place+"'")
 	e.Param = place
 	return e
 }
@@ -261,7 +268,8 @@ func Internal(cause error) *Error {
 
 // OutOfScope returns the 501 for an endpoint of the reference that this server leaves out.
 func OutOfScope(endpoint string) *Error {
-	return newError(NotImplemented, endpoint+" is not implemented by this server; it serves encode, score and extract")
+	return newError(NotImplemented,
+		endpoint+" is not implemented by this server; it serves encode, score and extract")
 }
 
 // NoRoute returns the 404 for an unknown path.

@@ -108,7 +108,9 @@ func (e *Error) wire() *wireError {
 		OpenAICode: text(e.OpenAICode, maxNameBytes), Item: e.Item,
 	}
 	if f := e.Load; f != nil {
-		w.Load = &wireLoadFailure{Class: text(f.Class, maxNameBytes), Attempts: min(f.Attempts, maxIndex), Permanent: f.Permanent}
+		w.Load = &wireLoadFailure{
+			Class: text(f.Class, maxNameBytes), Attempts: min(f.Attempts, maxIndex), Permanent: f.Permanent,
+		}
 	}
 	if p := e.Profile; p != nil {
 		w.Profile = &wireMismatch{Requested: text(p.Requested, maxNameBytes)}
@@ -133,7 +135,8 @@ func text(s string, limit int) string {
 func (w *wireError) read() (*Error, error) {
 	switch {
 	case !isCode(w.Code):
-		return nil, wrong("code", "%q is not 1 to %d letters, digits, '_', '-' and '.'", files.Clip(w.Code, 80), maxNameBytes)
+		return nil, wrong("code", "%q is not 1 to %d letters, digits, '_', '-' and '.'",
+			files.Clip(w.Code, 80), maxNameBytes)
 	case w.Status < 400 || w.Status > 599:
 		return nil, wrong("status", "%d is not from 400 to 599", w.Status)
 	case w.RetryAfter < 0 || w.RetryAfter > int64(maxRetryAfter):
@@ -189,7 +192,8 @@ func (w *wireError) checkTexts() error {
 // it on.
 func isCode(s string) bool {
 	for _, c := range []byte(s) {
-		if c != '_' && c != '-' && c != '.' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+		if c != '_' && c != '-' && c != '.' && (c < '0' || c > '9') && (c < 'a' || c > 'z') &&
+			(c < 'A' || c > 'Z') {
 			return false
 		}
 	}

@@ -118,15 +118,20 @@ func TestErrorsSurviveTheWire(t *testing.T) {
 // Other releases read this release's errors: their names and types do not change.
 func TestWireFormIsFixed(t *testing.T) {
 	worker, item := "l4", 3
-	full := &Error{Code: ModelLoadFailed, Status: 502, Message: "m", Param: "p", RetryAfter: 1500 * time.Millisecond, OpenAICode: "o", Item: &item,
-		Load: &LoadFailure{Class: "GATED", Attempts: 2, Permanent: true}, Profile: &Mismatch{Requested: "h100", Worker: &worker}}
+	full := &Error{
+		Code: ModelLoadFailed, Status: 502, Message: "m", Param: "p", RetryAfter: 1500 * time.Millisecond,
+		OpenAICode: "o", Item: &item, Load: &LoadFailure{Class: "GATED", Attempts: 2, Permanent: true},
+		Profile: &Mismatch{Requested: "h100", Worker: &worker},
+	}
 	least := &Error{Code: "NEW_CODE", Status: 418, Profile: &Mismatch{}}
 	for _, c := range []struct {
 		err          *Error
 		json, packed string
 	}{
-		{full, `{"code":"MODEL_LOAD_FAILED","status":502,"message":"m","param":"p","retry_after_ns":1500000000,"openai_code":"o","item_index":3,` +
-			`"load":{"class":"GATED","attempts":2,"permanent":true},"profile":{"requested":"h100","worker":"l4"}}`, ""},
+		{full,
+			`{"code":"MODEL_LOAD_FAILED","status":502,"message":"m","param":"p","retry_after_ns":1500000000,"openai_code":"o","item_index":3,` +
+				`"load":{"class":"GATED","attempts":2,"permanent":true},"profile":{"requested":"h100","worker":"l4"}}`,
+			""},
 		{least, `{"code":"NEW_CODE","status":418,"message":"","profile":{"requested":"","worker":null}}`,
 			"84a4636f6465a84e45575f434f4445a6737461747573d101a2a76d657373616765a0a770726f66696c6582a9726571756573746564a0a6776f726b6572c0"},
 	} {
@@ -138,7 +143,8 @@ func TestWireFormIsFixed(t *testing.T) {
 			t.Errorf("msgpack is %s\nwant %s", got, c.packed)
 		}
 		var asJSON bytes.Buffer
-		if _, err := msgp.CopyToJSON(&asJSON, bytes.NewReader(packed)); err != nil || asJSON.String() != c.json {
+		if _, err := msgp.CopyToJSON(&asJSON, bytes.NewReader(packed)); err != nil ||
+			asJSON.String() != c.json {
 			t.Errorf("msgpack holds %s, %v\nwant %s", asJSON.String(), err, c.json)
 		}
 	}
@@ -168,9 +174,16 @@ func TestWireFormOfOtherReleases(t *testing.T) {
 		err  Error
 		want Info
 	}{
-		{Error{Code: "NEW_CODE", Status: 503, RetryAfter: 2 * time.Second},
-			Info{Code: "NEW_CODE", Status: 503, Transient: true, RetryAfter: 2 * time.Second, OpenAIType: typeServer, OpenAICode: "NEW_CODE"}},
-		{Error{Code: "NEW_CODE", Status: 499}, Info{Code: "NEW_CODE", Status: 499, OpenAIType: typeInvalidRequest, OpenAICode: "NEW_CODE"}},
+		{Error{Code: "NEW_CODE", Status: 503, RetryAfter: 2 * time.Second}, Info{
+			Code:       "NEW_CODE",
+			Status:     503,
+			Transient:  true,
+			RetryAfter: 2 * time.Second,
+			OpenAIType: typeServer,
+			OpenAICode: "NEW_CODE",
+		}},
+		{Error{Code: "NEW_CODE", Status: 499},
+			Info{Code: "NEW_CODE", Status: 499, OpenAIType: typeInvalidRequest, OpenAICode: "NEW_CODE"}},
 		{Error{Code: QueueFull, Status: 429}, Lookup(QueueFull)},
 	} {
 		if got := c.err.Info(); got != c.want || c.err.Transient() != c.want.Transient {
@@ -208,8 +221,16 @@ func pack(t *testing.T, b *bytes.Buffer, v any) {
 // Values over a bound are cut, so that the receiver accepts the error.
 func TestLongErrorsAreCutForTheWire(t *testing.T) {
 	long := strings.Repeat("é", maxMessageBytes)
-	e := &Error{Code: InternalError, Status: 500, Message: "a" + long, Param: long, OpenAICode: long, RetryAfter: 1 << 62,
-		Load: &LoadFailure{Class: long, Attempts: 1 << 40}, Profile: &Mismatch{Requested: long, Worker: &long}}
+	e := &Error{
+		Code:       InternalError,
+		Status:     500,
+		Message:    "a" + long,
+		Param:      long,
+		OpenAICode: long,
+		RetryAfter: 1 << 62,
+		Load:       &LoadFailure{Class: long, Attempts: 1 << 40},
+		Profile:    &Mismatch{Requested: long, Worker: &long},
+	}
 	for _, f := range forms {
 		got, err := f.read(f.send(e))
 		if err != nil {
@@ -219,11 +240,13 @@ func TestLongErrorsAreCutForTheWire(t *testing.T) {
 			text string
 			most int
 		}{
-			"message": {got.Message, maxMessageBytes}, "param": {got.Param, maxNameBytes}, "openai_code": {got.OpenAICode, maxNameBytes},
-			"class": {got.Load.Class, maxNameBytes}, "requested": {got.Profile.Requested, maxNameBytes}, "worker": {*got.Profile.Worker, maxNameBytes},
+			"message": {got.Message, maxMessageBytes}, "param": {got.Param, maxNameBytes},
+			"openai_code": {got.OpenAICode, maxNameBytes}, "class": {got.Load.Class, maxNameBytes},
+			"requested": {got.Profile.Requested, maxNameBytes}, "worker": {*got.Profile.Worker, maxNameBytes},
 		} {
 			if len(c.text) > c.most || len(c.text) < c.most-4 || !strings.HasSuffix(c.text, "é…") {
-				t.Errorf("%s: %s has %d bytes of %d: %q", f.name, field, len(c.text), c.most, c.text[max(0, len(c.text)-9):])
+				t.Errorf("%s: %s has %d bytes of %d: %q",
+					f.name, field, len(c.text), c.most, c.text[max(0, len(c.text)-9):])
 			}
 		}
 		if got.RetryAfter != maxRetryAfter || got.Load.Attempts != maxIndex {
@@ -250,18 +273,26 @@ func TestWireFormsThatAreRefused(t *testing.T) {
 		"status of success":   {func(w *wireError) { w.Status = 399 }, "field 'status'"},
 		"status too large":    {func(w *wireError) { w.Status = 600 }, "field 'status'"},
 		"negative hint":       {func(w *wireError) { w.RetryAfter = -1 }, "field 'retry_after_ns'"},
-		"hint too long":       {func(w *wireError) { w.RetryAfter = int64(maxRetryAfter) + 1 }, "field 'retry_after_ns'"},
-		"negative item":       {func(w *wireError) { w.Item = index(-1) }, "field 'item_index'"},
-		"item too large":      {func(w *wireError) { w.Item = index(maxIndex + 1) }, "field 'item_index'"},
-		"negative attempts":   {func(w *wireError) { w.Load = &wireLoadFailure{Attempts: -1} }, "field 'load.attempts'"},
-		"too many attempts":   {func(w *wireError) { w.Load = &wireLoadFailure{Attempts: maxIndex + 1} }, "field 'load.attempts'"},
-		"long message":        {func(w *wireError) { w.Message = strings.Repeat("x", maxMessageBytes+1) }, "field 'message'"},
-		"long param":          {func(w *wireError) { w.Param = over }, "field 'param'"},
-		"long OpenAI code":    {func(w *wireError) { w.OpenAICode = over }, "field 'openai_code'"},
-		"long class":          {func(w *wireError) { w.Load = &wireLoadFailure{Class: over} }, "field 'load.class'"},
-		"long requested":      {func(w *wireError) { w.Profile = &wireMismatch{Requested: over} }, "field 'profile.requested'"},
-		"long worker":         {func(w *wireError) { w.Profile = &wireMismatch{Worker: &over} }, "field 'profile.worker'"},
-		"too many bytes":      {func(w *wireError) { w.Message = strings.Repeat("x", MaxWireBytes) }, "at most 65536 are read"},
+		"hint too long": {func(w *wireError) { w.RetryAfter = int64(maxRetryAfter) + 1 },
+			"field 'retry_after_ns'"},
+		"negative item":  {func(w *wireError) { w.Item = index(-1) }, "field 'item_index'"},
+		"item too large": {func(w *wireError) { w.Item = index(maxIndex + 1) }, "field 'item_index'"},
+		"negative attempts": {func(w *wireError) { w.Load = &wireLoadFailure{Attempts: -1} },
+			"field 'load.attempts'"},
+		"too many attempts": {func(w *wireError) { w.Load = &wireLoadFailure{Attempts: maxIndex + 1} },
+			"field 'load.attempts'"},
+		"long message": {func(w *wireError) { w.Message = strings.Repeat("x", maxMessageBytes+1) },
+			"field 'message'"},
+		"long param":       {func(w *wireError) { w.Param = over }, "field 'param'"},
+		"long OpenAI code": {func(w *wireError) { w.OpenAICode = over }, "field 'openai_code'"},
+		"long class": {func(w *wireError) { w.Load = &wireLoadFailure{Class: over} },
+			"field 'load.class'"},
+		"long requested": {func(w *wireError) { w.Profile = &wireMismatch{Requested: over} },
+			"field 'profile.requested'"},
+		"long worker": {func(w *wireError) { w.Profile = &wireMismatch{Worker: &over} },
+			"field 'profile.worker'"},
+		"too many bytes": {func(w *wireError) { w.Message = strings.Repeat("x", MaxWireBytes) },
+			"at most 65536 are read"},
 	} {
 		w := ok
 		c.change(&w)
@@ -274,7 +305,8 @@ func TestWireFormsThatAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, data := range [][]byte{asJSON, packed} {
-			if got, err := forms[i].read(data); err == nil || got != nil || !strings.Contains(err.Error(), c.want) {
+			if got, err := forms[i].read(data); err == nil || got != nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s as %s: %+v, %v; want an error with %q", name, forms[i].name, got, err, c.want)
 			}
 		}
@@ -289,15 +321,26 @@ func TestWireFormsThatAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deep := append([]byte("\x83\xa4code\xa1C\xa6status\xcd\x01\xf4\xa1x"), bytes.Repeat([]byte{0x91}, MaxWireBytes-30)...)
-	for name, data := range map[string][]byte{"cut": valid[:len(valid)-1], "more": append(bytes.Clone(valid), 0), "no UTF-8": bad, "empty": nil,
-		"no map": {0x93}, "huge map": {0xdf, 0xff, 0xff, 0xff, 0xff}, "huge text": {0x81, 0xdb, 0xff, 0xff, 0xff, 0xff}, "deep": deep} {
+	deep := append([]byte("\x83\xa4code\xa1C\xa6status\xcd\x01\xf4\xa1x"),
+		bytes.Repeat([]byte{0x91}, MaxWireBytes-30)...)
+	for name, data := range map[string][]byte{
+		"cut":       valid[:len(valid)-1],
+		"more":      append(bytes.Clone(valid), 0),
+		"no UTF-8":  bad,
+		"empty":     nil,
+		"no map":    {0x93},
+		"huge map":  {0xdf, 0xff, 0xff, 0xff, 0xff},
+		"huge text": {0x81, 0xdb, 0xff, 0xff, 0xff, 0xff},
+		"deep":      deep,
+	} {
 		if got, err := FromMsgpack(data); err == nil || got != nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	for _, text := range []string{"", "{", "[]", `{"code":1}`, `{"code":"C","status":500} x`, `{"code":"C","status":5e2.5}`,
-		`{"code":"C","status":500,"x":` + strings.Repeat("[", MaxWireBytes-40)} {
+	for _, text := range []string{
+		"", "{", "[]", `{"code":1}`, `{"code":"C","status":500} x`, `{"code":"C","status":5e2.5}`,
+		`{"code":"C","status":500,"x":` + strings.Repeat("[", MaxWireBytes-40),
+	} {
 		if got, err := FromJSON([]byte(text)); err == nil || got != nil {
 			t.Errorf("%.80q: %+v", text, got)
 		}
@@ -321,7 +364,8 @@ func FuzzWire(f *testing.F) {
 				}
 				continue
 			}
-			if len(e.Message) > maxMessageBytes || len(e.Code) > maxNameBytes || e.Status < 400 || e.Status > 599 || e.Cause != nil {
+			if len(e.Message) > maxMessageBytes || len(e.Code) > maxNameBytes || e.Status < 400 ||
+				e.Status > 599 || e.Cause != nil {
 				t.Errorf("over a bound: %+v", e)
 			}
 			for _, again := range forms {

@@ -17,19 +17,23 @@ import (
 func TestDir(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := errors.Join(os.Mkdir(at("sub"), 0o755), os.WriteFile(at("a.json"), []byte("{}"), 0o600), os.WriteFile(at("sub/b"), nil, 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(at("sub"), 0o755), os.WriteFile(at("a.json"), []byte("{}"), 0o600),
+		os.WriteFile(at("sub/b"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if err := fstest.TestFS(Dir(dir), "a.json", "sub/b"); err != nil {
 		t.Error(err)
 	}
-	if err := errors.Join(unix.Mkfifo(at("sub/pipe"), 0o600), os.Symlink("sub/pipe", at("link")), os.Symlink("/dev/null", at("null")),
-		os.Symlink("sub", at("folder"))); err != nil {
+	if err := errors.Join(unix.Mkfifo(at("sub/pipe"), 0o600), os.Symlink("sub/pipe", at("link")),
+		os.Symlink("/dev/null", at("null")), os.Symlink("sub", at("folder"))); err != nil {
 		t.Fatal(err)
 	}
-	for name, kind := range map[string]string{"sub/pipe": "a named pipe", "link": "a named pipe", "null": "a device"} {
+	for name, kind := range map[string]string{
+		"sub/pipe": "a named pipe", "link": "a named pipe", "null": "a device",
+	} {
 		f, err := Dir(dir).Open(name)
-		if want := name + " is " + kind + ", not a regular file"; f != nil || !errors.Is(err, ErrNotRegular) || err.Error() != want {
+		if want := name + " is " + kind + ", not a regular file"; f != nil ||
+			!errors.Is(err, ErrNotRegular) || err.Error() != want {
 			t.Errorf("error is %v, want %s", err, want)
 		}
 		if info, err := fs.Stat(Dir(dir), name); err != nil || info.Mode().IsRegular() {
@@ -37,7 +41,8 @@ func TestDir(t *testing.T) {
 		}
 	}
 	entries, err := fs.ReadDir(Dir(dir), "folder")
-	if err != nil || !slices.EqualFunc(entries, []string{"b", "pipe"}, func(e fs.DirEntry, n string) bool { return e.Name() == n }) {
+	if err != nil || !slices.EqualFunc(entries, []string{"b", "pipe"},
+		func(e fs.DirEntry, n string) bool { return e.Name() == n }) {
 		t.Errorf("a link to a directory: %v, %v", entries, err)
 	}
 	for _, name := range []string{"none", "sub/none", "a.json/x"} {

@@ -27,7 +27,8 @@ func TestReadIsBounded(t *testing.T) {
 		for limit := range int64(5) {
 			got, err := Read(path, limit)
 			if size > limit {
-				if !errors.Is(err, ErrTooLarge) || err.Error() != fmt.Sprintf("%s has %d bytes, more than the limit of %d", path, size, limit) || got != nil {
+				if !errors.Is(err, ErrTooLarge) || err.Error() != fmt.Sprintf(
+					"%s has %d bytes, more than the limit of %d", path, size, limit) || got != nil {
 					t.Errorf("%d bytes, limit %d: %q, %v", size, limit, got, err)
 				}
 			} else if err != nil || !bytes.Equal(got, want) {
@@ -43,13 +44,15 @@ func TestReadBoundsAFileThatHidesItsSize(t *testing.T) {
 	if whole, err := Read(path, 1<<20); err != nil || len(whole) == 0 {
 		t.Fatalf("%d bytes, %v", len(whole), err)
 	}
-	if _, err := Read(path, 10); !errors.Is(err, ErrTooLarge) || err.Error() != path+" is larger than 10 bytes" {
+	if _, err := Read(path, 10); !errors.Is(err, ErrTooLarge) ||
+		err.Error() != path+" is larger than 10 bytes" {
 		t.Errorf("error is %v", err)
 	}
 }
 
 func TestReadAllKeepsTheReadersError(t *testing.T) {
-	if got, err := ReadAll(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("abc"))), 8); !errors.Is(err, iotest.ErrTimeout) || got != nil {
+	if got, err := ReadAll(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("abc"))),
+		8); !errors.Is(err, iotest.ErrTimeout) || got != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 	endless := struct{ io.Reader }{iotest.OneByteReader(zeros{})}
@@ -71,13 +74,20 @@ func TestOpenRegularRefusesOtherFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	if err := errors.Join(unix.Mkfifo(at("pipe"), 0o600), os.Symlink("pipe", at("link")), os.WriteFile(at("file"), nil, 0o600),
-		os.Symlink("file", at("good"))); err != nil {
+	if err := errors.Join(unix.Mkfifo(at("pipe"), 0o600), os.Symlink("pipe", at("link")),
+		os.WriteFile(at("file"), nil, 0o600), os.Symlink("file", at("good"))); err != nil {
 		t.Fatal(err)
 	}
-	for path, kind := range map[string]string{at("pipe"): "a named pipe", at("link"): "a named pipe", at("socket"): "a socket", dir: "a directory", "/dev/null": "a device"} {
+	for path, kind := range map[string]string{
+		at("pipe"):   "a named pipe",
+		at("link"):   "a named pipe",
+		at("socket"): "a socket",
+		dir:          "a directory",
+		"/dev/null":  "a device",
+	} {
 		f, _, err := OpenRegular(path)
-		if want := path + " is " + kind + ", not a regular file"; f != nil || !errors.Is(err, ErrNotRegular) || err.Error() != want {
+		if want := path + " is " + kind + ", not a regular file"; f != nil ||
+			!errors.Is(err, ErrNotRegular) || err.Error() != want {
 			t.Errorf("error is %v, want %s", err, want)
 		}
 	}
@@ -103,7 +113,8 @@ func TestOpenRegularOfWhatBecomesAPipe(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if want := path + " is a named pipe, not a regular file"; f != nil || !errors.Is(err, ErrNotRegular) || err.Error() != want {
+	if want := path + " is a named pipe, not a regular file"; f != nil || !errors.Is(err, ErrNotRegular) ||
+		err.Error() != want {
 		t.Errorf("error is %v, want %s", err, want)
 	}
 }
@@ -114,7 +125,8 @@ func TestClip(t *testing.T) {
 		most int
 		want string
 	}{
-		{"", 0, ""}, {"a", 0, "…"}, {"abc", 3, "abc"}, {"abcd", 3, "abc…"}, {"aé", 2, "a…"}, {"aéb", 3, "aé…"}, {"a😀b", 4, "a…"},
+		{"", 0, ""}, {"a", 0, "…"}, {"abc", 3, "abc"}, {"abcd", 3, "abc…"}, {"aé", 2, "a…"},
+		{"aéb", 3, "aé…"}, {"a😀b", 4, "a…"},
 		{"\x80\x80\x80\x80\x80\x80\x80\x80", 6, "\x80\x80\x80…"}, {"😀", 1, "…"},
 	} {
 		if got := Clip(c.in, c.most); got != c.want {

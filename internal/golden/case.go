@@ -57,7 +57,8 @@ func Open(t testing.TB, name string) *Case {
 	for file, want := range manifest.SHA256 {
 		sum := sha256.Sum256(c.read(file))
 		if hex.EncodeToString(sum[:]) != want {
-			t.Fatalf("golden: %s/%s differs from its manifest: restore it, or make the case again with `%s`", name, file, manifest.Command)
+			t.Fatalf("golden: %s/%s differs from its manifest: restore it, or make the case again with `%s`",
+				name, file, manifest.Command)
 		}
 	}
 	c.Notes = manifest.Notes

@@ -7,14 +7,17 @@ import (
 
 func TestCompare(t *testing.T) {
 	want := []float32{3, -4, 0, 1e-9}
-	if d := Compare([]float32{3, -4, 0, 1e-9}, want); d.MaxAbs != 0 || d.MaxRel != 0 || math.Abs(d.Cosine-1) > 1e-15 || d.NormRatio != 1 {
+	if d := Compare([]float32{3, -4, 0, 1e-9}, want); d.MaxAbs != 0 || d.MaxRel != 0 ||
+		math.Abs(d.Cosine-1) > 1e-15 || d.NormRatio != 1 {
 		t.Errorf("equal vectors: %v", d)
 	}
-	if d := Compare([]float32{6, -8, 0, 0}, want); d.MaxAbs != 4 || d.AbsAt != 1 || d.MaxRel != 1 || math.Abs(d.NormRatio-2) > 1e-9 || d.Cosine < 0.999999 {
+	if d := Compare([]float32{6, -8, 0, 0}, want); d.MaxAbs != 4 || d.AbsAt != 1 || d.MaxRel != 1 ||
+		math.Abs(d.NormRatio-2) > 1e-9 || d.Cosine < 0.999999 {
 		t.Errorf("twice as long: %v", d) // the cosine does not change, the norm ratio does
 	}
 	for name, got := range map[string][]float32{
-		"short": {3, -4, 0}, "NaN": {3, -4, float32(math.NaN()), 0}, "infinite": {3, -4, 0, float32(math.Inf(-1))},
+		"short": {3, -4, 0}, "NaN": {3, -4, float32(math.NaN()), 0},
+		"infinite": {3, -4, 0, float32(math.Inf(-1))},
 	} {
 		if d := Compare(got, want); d.MaxAbs < 1e300 || d.Cosine > 0 {
 			t.Errorf("%s: %v", name, d)
@@ -51,8 +54,10 @@ func TestNDCG10(t *testing.T) {
 }
 
 func TestEveryCaseOpens(t *testing.T) {
-	for _, name := range []string{"bert-deep-h32", "bert-gelutanh-h64", "bert-erf-h128", "bert-relu-h192", "st-cls-normalize",
-		"st-mean", "st-last-dense-identity", "st-mean-dense-tanh-normalize-prompts", "minilm"} {
+	for _, name := range []string{
+		"bert-deep-h32", "bert-gelutanh-h64", "bert-erf-h128", "bert-relu-h192", "st-cls-normalize",
+		"st-mean", "st-last-dense-identity", "st-mean-dense-tanh-normalize-prompts", "minilm",
+	} {
 		c := Open(t, name)
 		ids, cu := c.Int32("ids"), c.Int32("cu_seqlens")
 		if len(ids) == 0 || int(cu[len(cu)-1]) != len(ids) {

@@ -67,8 +67,14 @@ func TestFromFloat32(t *testing.T) {
 		}
 	}
 	inf := float32(math.Inf(1))
-	for f, want := range map[float32]uint16{inf: 0x7c00, -inf: 0xfc00, math.MaxFloat32: 0x7c00, -math.MaxFloat32: 0xfc00,
-		math.SmallestNonzeroFloat32: 0, float32(math.Copysign(0, -1)): 0x8000} {
+	for f, want := range map[float32]uint16{
+		inf:                           0x7c00,
+		-inf:                          0xfc00,
+		math.MaxFloat32:               0x7c00,
+		-math.MaxFloat32:              0xfc00,
+		math.SmallestNonzeroFloat32:   0,
+		float32(math.Copysign(0, -1)): 0x8000,
+	} {
 		if want == 0x8000 {
 			f = float32(math.Copysign(0, -1)) // a map holds one zero
 		}

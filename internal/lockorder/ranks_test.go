@@ -8,7 +8,8 @@ import (
 	"unsafe"
 )
 
-var ranks = []Rank{Swap{}, Uploader{}, Registry{}, LoRAs{}, Model{}, Usage{}, Folds{}, Slots{}, Group{}, Reservation{}, InProcess{}, Engine{}}
+var ranks = []Rank{Swap{}, Uploader{}, Registry{}, LoRAs{}, Model{}, Usage{}, Folds{}, Slots{}, Group{},
+	Reservation{}, InProcess{}, Engine{}}
 
 // ARCHITECTURE.md names every rank, in order.
 func TestTheOrderIsDocumented(t *testing.T) {

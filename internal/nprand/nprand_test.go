@@ -103,12 +103,14 @@ func TestDrawsOfEachSeed(t *testing.T) {
 		}
 		// The half that Uint32 has kept survives draws of 64 bits.
 		g = New(seed)
-		mixed := []uint64{uint64(g.Uint32()), g.Uint64(), uint64(g.Uint32()), uint64(g.Below(10)), uint64(g.Float64() * (1 << 53)), 1}
+		mixed := []uint64{uint64(g.Uint32()), g.Uint64(), uint64(g.Uint32()), uint64(g.Below(10)),
+			uint64(g.Float64() * (1 << 53)), 1}
 		if g.Negative() {
 			mixed[5] = math.MaxUint64 // −1
 		}
 		for i, w := range want.Mixed {
-			if got := strconv.FormatUint(mixed[i], 10); got != w && strconv.FormatInt(int64(mixed[i]), 10) != w {
+			if got := strconv.FormatUint(mixed[i], 10); got != w &&
+				strconv.FormatInt(int64(mixed[i]), 10) != w {
 				t.Errorf("seed %d, all kinds in turn, %d: %s, NumPy draws %s", seed, i, got, w)
 			}
 		}
@@ -137,7 +139,8 @@ func TestIntegersAndSigns(t *testing.T) {
 				signs = append(signs, sign)
 			}
 		}
-		if !slices.Equal(first, want.First) || sum != want.Sum || !slices.Equal(signs, want.Signs) || signSum != want.SignSum {
+		if !slices.Equal(first, want.First) || sum != want.Sum || !slices.Equal(signs, want.Signs) ||
+			signSum != want.SignSum {
 			t.Errorf("below %d: %v… sum %d, signs %v… sum %d; NumPy draws %v… %d, %v… %d",
 				want.N, first, sum, signs, signSum, want.First, want.Sum, want.Signs, want.SignSum)
 		}

@@ -10,7 +10,8 @@ import (
 // NewRegistry returns a registry with the Go and process collectors.
 func NewRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 
@@ -23,7 +24,9 @@ type gauges struct {
 // Gauges returns a collector of gauges with the same labels. names alternates their names and help
 // texts. read is called at each scrape and sets a gauge by its index. Values that are set more than
 // once under the same labels are added up, so that no scrape fails because of a repeated series.
-func Gauges(labels []string, read func(set func(gauge int, value float64, labels ...string)), names ...string) prometheus.Collector {
+func Gauges(
+	labels []string, read func(set func(gauge int, value float64, labels ...string)), names ...string,
+) prometheus.Collector {
 	g := &gauges{read: read}
 	for i := 0; i < len(names); i += 2 {
 		g.descs = append(g.descs, prometheus.NewDesc(names[i], names[i+1], labels, nil))
@@ -49,6 +52,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		sums[series{gauge, strings.ToValidUTF8(strings.Join(labels, "\x00"), "\ufffd")}] += value
 	})
 	for s, value := range sums {
-		ch <- prometheus.MustNewConstMetric(g.descs[s.gauge], prometheus.GaugeValue, value, strings.Split(s.labels, "\x00")...)
+		ch <- prometheus.MustNewConstMetric(g.descs[s.gauge], prometheus.GaugeValue, value,
+			strings.Split(s.labels, "\x00")...)
 	}
 }

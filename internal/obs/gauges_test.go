@@ -29,7 +29,8 @@ func TestGauges(t *testing.T) {
 			name   string
 			labels []string
 		}{
-			{7, "test_first", []string{"a", "x"}}, {1, "test_first", []string{"a", "y"}}, {float64(scrape + 1), "test_second", []string{"a", "x"}},
+			{7, "test_first", []string{"a", "x"}}, {1, "test_first", []string{"a", "y"}},
+			{float64(scrape + 1), "test_second", []string{"a", "x"}},
 			{11, "test_second", []string{"odd \ufffd", "x"}}, {-1, "test_second", []string{"a", "y"}},
 		} {
 			if v := testrig.MetricOf(got, c.name, c.labels...); v != c.want {

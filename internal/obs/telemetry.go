@@ -41,14 +41,17 @@ type Telemetry struct {
 // OTEL_METRICS_EXPORTER (otlp or none), and OTEL_EXPORTER_OTLP_PROTOCOL with its per-signal forms
 // (grpc, the default as in the reference, or http/protobuf). The SDK reads the others. Errors name
 // the variable.
-func StartTelemetry(ctx context.Context, service, version string, registry prometheus.Gatherer, log *slog.Logger) (*Telemetry, error) {
+func StartTelemetry(
+	ctx context.Context, service, version string, registry prometheus.Gatherer, log *slog.Logger,
+) (*Telemetry, error) {
 	t := &Telemetry{}
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return t, nil
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("telemetry", "error", err) }))
-	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", version)),
-		resource.WithHost(), resource.WithProcessPID(), resource.WithTelemetrySDK(), resource.WithFromEnv())
+	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", service),
+		attribute.String("service.version", version)), resource.WithHost(), resource.WithProcessPID(),
+		resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("telemetry: OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
@@ -78,7 +81,8 @@ func wanted(signal string) (send, http bool, err error) {
 	case "http/protobuf":
 		return true, true, nil
 	default:
-		return false, false, fmt.Errorf("%s or OTEL_EXPORTER_OTLP_PROTOCOL is %q; grpc and http/protobuf are known", name, v)
+		return false, false, fmt.Errorf(
+			"%s or OTEL_EXPORTER_OTLP_PROTOCOL is %q; grpc and http/protobuf are known", name, v)
 	}
 }
 
@@ -101,7 +105,9 @@ func (t *Telemetry) startTraces(ctx context.Context, about *resource.Resource) e
 	return nil
 }
 
-func (t *Telemetry) startMetrics(ctx context.Context, about *resource.Resource, registry prometheus.Gatherer) error {
+func (t *Telemetry) startMetrics(
+	ctx context.Context, about *resource.Resource, registry prometheus.Gatherer,
+) error {
 	send, http, err := wanted("METRICS")
 	if !send {
 		return err
@@ -115,7 +121,8 @@ func (t *Telemetry) startMetrics(ctx context.Context, about *resource.Resource, 
 	if err != nil {
 		return fmt.Errorf("telemetry: metrics: %w", err)
 	}
-	reader := metric.NewPeriodicReader(exporter, metric.WithProducer(promexport.NewMetricProducer(promexport.WithGatherer(registry))))
+	reader := metric.NewPeriodicReader(exporter,
+		metric.WithProducer(promexport.NewMetricProducer(promexport.WithGatherer(registry))))
 	p := metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(about))
 	t.close = append(t.close, p.Shutdown)
 	return nil

@@ -39,14 +39,18 @@ type metricService struct {
 	*receiver
 }
 
-func (s traceService) Export(_ context.Context, r *collecttraces.ExportTraceServiceRequest) (*collecttraces.ExportTraceServiceResponse, error) {
+func (s traceService) Export(
+	_ context.Context, r *collecttraces.ExportTraceServiceRequest,
+) (*collecttraces.ExportTraceServiceResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spans = append(s.spans, r.ResourceSpans...)
 	return &collecttraces.ExportTraceServiceResponse{}, nil
 }
 
-func (s metricService) Export(_ context.Context, r *collectmetrics.ExportMetricsServiceRequest) (*collectmetrics.ExportMetricsServiceResponse, error) {
+func (s metricService) Export(
+	_ context.Context, r *collectmetrics.ExportMetricsServiceRequest,
+) (*collectmetrics.ExportMetricsServiceResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.metrics = append(s.metrics, r.ResourceMetrics...)
@@ -107,10 +111,12 @@ func TestTelemetry(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
 			t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test")
 			registry := NewRegistry()
-			requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sie_requests_total", Help: "Requests."}, []string{"model"})
+			requests := prometheus.NewCounterVec(
+				prometheus.CounterOpts{Name: "sie_requests_total", Help: "Requests."}, []string{"model"})
 			registry.MustRegister(requests)
 			requests.WithLabelValues("org/model").Inc()
-			tel, err := StartTelemetry(t.Context(), "sie-server", "1.2.3", registry, slog.New(slog.DiscardHandler))
+			tel, err := StartTelemetry(t.Context(), "sie-server", "1.2.3", registry,
+				slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +143,8 @@ func TestTelemetry(t *testing.T) {
 			for _, rm := range r.metrics {
 				for _, sm := range rm.ScopeMetrics {
 					for _, one := range sm.Metrics {
-						found = found || strings.HasPrefix(one.Name, "sie_requests") && strings.Contains(one.String(), "org/model")
+						found = found || strings.HasPrefix(one.Name, "sie_requests") &&
+							strings.Contains(one.String(), "org/model")
 					}
 				}
 			}
@@ -156,7 +163,8 @@ func TestTelemetryEnvironment(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(c.name, c.value)
-			if _, err := StartTelemetry(t.Context(), "s", "v", NewRegistry(), slog.Default()); err == nil || !strings.Contains(err.Error(), c.err) {
+			if _, err := StartTelemetry(t.Context(), "s", "v", NewRegistry(), slog.Default()); err == nil ||
+				!strings.Contains(err.Error(), c.err) {
 				t.Errorf("%v", err)
 			}
 		})

@@ -30,7 +30,8 @@ func MetricOf(families []*dto.MetricFamily, name string, labels ...string) float
 		}
 		for _, m := range f.Metric {
 			if hasAll(m, labels) {
-				return m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue() +
+					float64(m.GetHistogram().GetSampleCount())
 			}
 		}
 	}

@@ -51,7 +51,8 @@ func Goroutines(t testing.TB) func() {
 		t.Helper()
 		if !within(waitLimit, func() bool { return runtime.NumGoroutine() <= before }) {
 			buf := make([]byte, 1<<16)
-			t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+			t.Errorf("%d goroutines before, %d after:\n%s",
+				before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
 		}
 	}
 }

@@ -15,9 +15,10 @@ import "fmt"
 
 // The limits. A result of 16 Mi numbers takes 64 MiB for one text. The catalog has the same limit.
 const (
-	MaxDims       = 1 << 24
-	MaxTokenDim   = 1 << 16
-	MaxTableBytes = 1 << 30 // of one configuration; SMVE's usual 65,536 anchors of 2,048 numbers take half of it
+	MaxDims     = 1 << 24
+	MaxTokenDim = 1 << 16
+	// of one configuration; SMVE's usual 65,536 anchors of 2,048 numbers take half of it
+	MaxTableBytes = 1 << 30
 
 	maxRepetitions = 4096
 	maxBits        = 10 // of a part's number, in all kernels

@@ -100,7 +100,8 @@ func TestDims(t *testing.T) {
 		{Muvera{Repetitions: 40, Bits: 6, Final: 10240}, 128, 10240, true},
 		{Muvera{Repetitions: 40, Bits: 6}, 128, 327680, false},
 		{Muvera{Repetitions: 40, Bits: 6, Projected: 8}, 128, 20480, false},
-		{Muvera{Repetitions: 20, Bits: 6, Projected: 8, Final: 10240}, 128, 10240, false}, // a sketch to as many columns: skipped since 0.10.1
+		// a sketch to as many columns: skipped since 0.10.1
+		{Muvera{Repetitions: 20, Bits: 6, Projected: 8, Final: 10240}, 128, 10240, false},
 		{Muvera{Repetitions: 20, Bits: 6, Projected: 8, Final: 10239}, 128, 10239, true},
 		{Muvera{Repetitions: 1, Bits: 1, Final: 1 << 20}, 3, 6, false},
 	} {
@@ -110,7 +111,8 @@ func TestDims(t *testing.T) {
 		}
 		if got := c.m.Dims(c.tokenDim); got != c.want || c.m.Sketched(c.tokenDim) != c.sketched ||
 			(tables.Sketch != nil) != c.sketched || (tables.Final != 0) != c.sketched {
-			t.Errorf("%+v of %d columns: %d, want %d; sketch %t", c.m, c.tokenDim, got, c.want, tables.Sketch != nil)
+			t.Errorf("%+v of %d columns: %d, want %d; sketch %t",
+				c.m, c.tokenDim, got, c.want, tables.Sketch != nil)
 		}
 	}
 	s := SMVE{Repetitions: 2, Width: 100, Top: 5, MaxNonzeros: 60}
@@ -151,8 +153,10 @@ func TestLimits(t *testing.T) {
 		{with(m, "Final", -1), 4, "final_projection_dim is -1"},
 		{with(m, "Seed", -1), 4, "muvera_config.seed is -1"},
 		{Muvera{Repetitions: 4096, Bits: 10, Projected: 4}, 8, ""},
-		{Muvera{Repetitions: 4096, Bits: 10, Projected: 5}, 8, "are 20971520 numbers before the sketch; the limit is 16777216"},
-		{Muvera{Repetitions: 4096, Bits: 10, Projected: 1}, 16384, "need tables of 2952790016 bytes for tokens of 16384 columns; the limit is 1073741824"},
+		{Muvera{Repetitions: 4096, Bits: 10, Projected: 5}, 8,
+			"are 20971520 numbers before the sketch; the limit is 16777216"},
+		{Muvera{Repetitions: 4096, Bits: 10, Projected: 1}, 16384,
+			"need tables of 2952790016 bytes for tokens of 16384 columns; the limit is 1073741824"},
 		{s, 4, ""},
 		{s, 0, "smve_config.token_dim is 0"},
 		{with(s, "Width", 0), 4, "smve_config.width is 0"},
@@ -161,9 +165,11 @@ func TestLimits(t *testing.T) {
 		{with(s, "Repetitions", 0), 4, "num_repetitions is 0"},
 		{with(s, "MaxNonzeros", -1), 4, "max_nonzeros is -1"},
 		{with(s, "Seed", -1), 4, "smve_config.seed is -1"},
-		{SMVE{Repetitions: 2, Width: MaxDims, Top: 2}, 4, "width 16777216 times num_repetitions 2 are 33554432 columns"},
+		{SMVE{Repetitions: 2, Width: MaxDims, Top: 2}, 4,
+			"width 16777216 times num_repetitions 2 are 33554432 columns"},
 		{SMVE{Repetitions: 1, Width: 65536, Top: 2}, 4096, ""},
-		{SMVE{Repetitions: 1, Width: 65536, Top: 2}, 4097, "need anchors of 1074003968 bytes for tokens of 4097 columns"},
+		{SMVE{Repetitions: 1, Width: 65536, Top: 2}, 4097,
+			"need anchors of 1074003968 bytes for tokens of 4097 columns"},
 	} {
 		err := c.what.Check(c.dim)
 		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {

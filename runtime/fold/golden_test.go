@@ -203,7 +203,8 @@ func TestSMVEGolden(t *testing.T) {
 				differ++
 			}
 			if math.Abs(float64(anchors[i]-want[i])) > 2e-7*math.Abs(float64(want[i])) {
-				t.Fatalf("%s: anchor %d has %v at %d, the original %v", n.Name, places[i/n.TokenDim], anchors[i], i%n.TokenDim, want[i])
+				t.Fatalf("%s: anchor %d has %v at %d, the original %v",
+					n.Name, places[i/n.TokenDim], anchors[i], i%n.TokenDim, want[i])
 			}
 		}
 		if differ > len(want)/1000 { // the last bit of a number in the normal's tail depends on the C library
@@ -228,7 +229,9 @@ func TestSMVEGolden(t *testing.T) {
 	}
 }
 
-func encodeSparse(s SMVE, tables *SMVETables, tokens [][]float32, query bool) (columns []int32, values []float32) {
+func encodeSparse(
+	s SMVE, tables *SMVETables, tokens [][]float32, query bool,
+) (columns []int32, values []float32) {
 	sums, counts := map[int32]float64{}, map[int32]float64{}
 	for _, token := range tokens {
 		for r := range s.Repetitions {

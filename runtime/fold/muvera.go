@@ -48,11 +48,13 @@ func (m Muvera) Check(tokenDim int) error {
 		return fmt.Errorf("%s.seed is %d; it must not be negative", section, m.Seed)
 	}
 	if n := m.Unsketched(tokenDim); n > MaxDims {
-		return fmt.Errorf("%s: num_repetitions %d · 2^num_simhash_projections %d · %d columns are %d numbers before the sketch; the limit is %d: lower one of them or projection_dim",
+		return fmt.Errorf(
+			"%s: num_repetitions %d · 2^num_simhash_projections %d · %d columns are %d numbers before the sketch; the limit is %d: lower one of them or projection_dim",
 			section, m.Repetitions, m.Bits, m.columns(tokenDim), n, MaxDims)
 	}
 	if n := m.tableBytes(tokenDim); n > MaxTableBytes {
-		return fmt.Errorf("%s: num_repetitions %d and num_simhash_projections %d need tables of %d bytes for tokens of %d columns; the limit is %d",
+		return fmt.Errorf(
+			"%s: num_repetitions %d and num_simhash_projections %d need tables of %d bytes for tokens of %d columns; the limit is %d",
 			section, m.Repetitions, m.Bits, n, tokenDim, MaxTableBytes)
 	}
 	return nil
@@ -101,7 +103,8 @@ func (m Muvera) Tables(tokenDim int) (*MuveraTables, error) {
 	if !m.Sketched(tokenDim) {
 		m.Final = 0
 	}
-	return muveraTables.get(cacheKey[Muvera]{m, tokenDim}, func() *MuveraTables { return m.build(tokenDim) }), nil
+	return muveraTables.get(cacheKey[Muvera]{m, tokenDim},
+		func() *MuveraTables { return m.build(tokenDim) }), nil
 }
 
 func (m Muvera) build(tokenDim int) *MuveraTables {

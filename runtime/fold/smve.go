@@ -40,10 +40,12 @@ func (s SMVE) Check(tokenDim int) error {
 		return fmt.Errorf("%s.seed is %d; it must not be negative", section, s.Seed)
 	}
 	if n := s.Dims(); n > MaxDims {
-		return fmt.Errorf("%s: width %d times num_repetitions %d are %d columns; the limit is %d", section, s.Width, s.Repetitions, n, MaxDims)
+		return fmt.Errorf("%s: width %d times num_repetitions %d are %d columns; the limit is %d",
+			section, s.Width, s.Repetitions, n, MaxDims)
 	}
 	if n := 4 * s.Dims() * tokenDim; n > MaxTableBytes {
-		return fmt.Errorf("%s: width %d and num_repetitions %d need anchors of %d bytes for tokens of %d columns; the limit is %d",
+		return fmt.Errorf(
+			"%s: width %d and num_repetitions %d need anchors of %d bytes for tokens of %d columns; the limit is %d",
 			section, s.Width, s.Repetitions, n, tokenDim, MaxTableBytes)
 	}
 	return nil

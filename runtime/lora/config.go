@@ -70,7 +70,10 @@ func parseConfig(data []byte) (c *config, err error) {
 		return nil, err
 	}
 	c = &config{rank: 8, alpha: 8} // PEFT's defaults
-	for key, to := range map[string]any{"base_model_name_or_path": &c.baseModel, "r": &c.rank, "lora_alpha": &c.alpha, "use_rslora": &c.rslora} {
+	for key, to := range map[string]any{
+		"base_model_name_or_path": &c.baseModel, "r": &c.rank, "lora_alpha": &c.alpha,
+		"use_rslora": &c.rslora,
+	} {
 		if raw, ok := keys[key]; ok && json.Unmarshal(raw, to) != nil { // null leaves the default
 			return nil, refuse(configFile, key, "is %s, of the wrong type", clip(raw))
 		}
@@ -99,7 +102,8 @@ func checkKind(keys map[string]json.RawMessage) error {
 		return refuse(configFile, "peft_type", "is %s; only \"LORA\" is supported", clip(kind))
 	}
 	if bias := keys["bias"]; !empty(bias) && string(bias) != `"none"` {
-		return refuse(configFile, "bias", "is %s; only \"none\" is supported, because others change the base's biases", clip(bias))
+		return refuse(configFile, "bias",
+			"is %s; only \"none\" is supported, because others change the base's biases", clip(bias))
 	}
 	names := make([]string, 0, len(keys))
 	for key := range keys {
@@ -118,7 +122,9 @@ func checkKind(keys map[string]json.RawMessage) error {
 		}
 	}
 	if raw := keys["init_lora_weights"]; raw != nil && !slices.Contains(neutralInits, string(raw)) {
-		return refuse(configFile, "init_lora_weights", "is %s, which changes the base's weights; convert the adapter with path_initial_model_for_weight_conversion of PEFT's save_pretrained", clip(raw))
+		return refuse(configFile, "init_lora_weights",
+			"is %s, which changes the base's weights; convert the adapter with path_initial_model_for_weight_conversion of PEFT's save_pretrained",
+			clip(raw))
 	}
 	return nil
 }

@@ -45,10 +45,11 @@ type Pair struct {
 
 // Adapter is a whole adapter. It belongs to the caller and refers to no file.
 type Adapter struct {
-	Pairs     map[string]Pair // by the names of Base.Linears; a linear without a pair is unchanged
-	Rank      int             // the largest
-	Bytes     int64           // of all A and B
-	BaseModel string          // the base model that the adapter names; may be empty or a path of another machine
+	Pairs map[string]Pair // by the names of Base.Linears; a linear without a pair is unchanged
+	Rank  int             // the largest
+	Bytes int64           // of all A and B
+	// the base model that the adapter names; may be empty or a path of another machine
+	BaseModel string
 
 	shapes map[string]Shape // Base.Linears
 }

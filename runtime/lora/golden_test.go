@@ -18,7 +18,9 @@ func encoder(layers int) map[string]Shape {
 	out := map[string]Shape{}
 	for i := range layers {
 		at := fmt.Sprintf("encoder.layer.%d.", i)
-		for _, name := range []string{"attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"} {
+		for _, name := range []string{
+			"attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
+		} {
 			out[at+name] = Shape{64, 64}
 		}
 		out[at+"intermediate.dense"] = Shape{100, 64}
@@ -29,7 +31,9 @@ func encoder(layers int) map[string]Shape {
 
 // The adapters that PEFT wrote change the linears that PEFT changes, by the same amounts.
 func TestGolden(t *testing.T) {
-	for name, unused := range map[string][]string{"lora-bert": {"pooler.dense"}, "lora-xlm-roberta": {"classifier.dense", "classifier.out_proj"}} {
+	for name, unused := range map[string][]string{
+		"lora-bert": {"pooler.dense"}, "lora-xlm-roberta": {"classifier.dense", "classifier.out_proj"},
+	} {
 		c := golden.Open(t, name)
 		data, _ := json.Marshal(c.Notes["adapters"])
 		var adapters map[string][]string
@@ -37,7 +41,8 @@ func TestGolden(t *testing.T) {
 			t.Fatalf("%s: %v, %d adapters", name, err, len(adapters))
 		}
 		for adapter, linears := range adapters {
-			a, err := Read(filepath.Join(c.Dir, "adapters", adapter), Base{Linears: encoder(2), Unused: unused})
+			a, err := Read(filepath.Join(c.Dir, "adapters", adapter),
+				Base{Linears: encoder(2), Unused: unused})
 			if err != nil {
 				t.Errorf("%s, %s: %v", name, adapter, err)
 				continue
@@ -54,13 +59,15 @@ func TestGolden(t *testing.T) {
 					t.Errorf("%s, %s, %s: %v", name, adapter, linear, d)
 				}
 				if p.Shape != encoder(2)[linear] || len(p.A) != p.Rank*p.K || len(p.B) != p.N*p.Rank {
-					t.Errorf("%s, %s, %s: %v of rank %d with %d and %d numbers", name, adapter, linear, p.Shape, p.Rank, len(p.A), len(p.B))
+					t.Errorf("%s, %s, %s: %v of rank %d with %d and %d numbers",
+						name, adapter, linear, p.Shape, p.Rank, len(p.A), len(p.B))
 				}
 				bytes += int64(4 * (len(p.A) + len(p.B)))
 				rank = max(rank, p.Rank)
 			}
 			if a.Bytes != bytes || a.Rank != rank || a.BaseModel != "tiny" {
-				t.Errorf("%s, %s: %d bytes, rank %d, base %q; want %d, %d, tiny", name, adapter, a.Bytes, a.Rank, a.BaseModel, bytes, rank)
+				t.Errorf("%s, %s: %d bytes, rank %d, base %q; want %d, %d, tiny",
+					name, adapter, a.Bytes, a.Rank, a.BaseModel, bytes, rank)
 			}
 		}
 	}
@@ -97,7 +104,8 @@ func apply(p Pair, x []float64) []float32 {
 func TestFused(t *testing.T) {
 	c := golden.Open(t, "lora-bert")
 	read := func(adapter string) *Adapter {
-		a, err := Read(filepath.Join(c.Dir, "adapters", adapter), Base{Linears: encoder(2), Unused: []string{"pooler.dense"}})
+		a, err := Read(filepath.Join(c.Dir, "adapters", adapter),
+			Base{Linears: encoder(2), Unused: []string{"pooler.dense"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,9 @@ func (r *reader) adapter() (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	adapter := &Adapter{Pairs: make(map[string]Pair, len(modules)), BaseModel: r.config.baseModel, shapes: r.base.Linears}
+	adapter := &Adapter{
+		Pairs: make(map[string]Pair, len(modules)), BaseModel: r.config.baseModel, shapes: r.base.Linears,
+	}
 	for _, m := range modules {
 		pair, err := r.pair(m, MaxBytes-adapter.Bytes)
 		if err != nil {
@@ -69,7 +71,8 @@ func openTensors(dir string) (*weights.Checkpoint, string, error) {
 			return c, file, err
 		}
 	}
-	return nil, "", refuse(tensorFiles[0], "", "is missing, and so is %s; download the adapter again", tensorFiles[1])
+	return nil, "", refuse(tensorFiles[0], "", "is missing, and so is %s; download the adapter again",
+		tensorFiles[1])
 }
 
 type reader struct {
@@ -108,7 +111,9 @@ func (r *reader) modules() ([]*module, error) {
 		m := byName[full]
 		if m == nil {
 			if !r.config.targets.has(full) {
-				return nil, refuse(r.file, name, "is there, but target_modules and the keys beside it in %s do not name the module", configFile)
+				return nil, refuse(r.file, name,
+					"is there, but target_modules and the keys beside it in %s do not name the module",
+					configFile)
 			}
 			m = &module{full: full}
 			byName[full] = m
@@ -143,7 +148,8 @@ func (r *reader) match(all []*module) (used []*module, err error) {
 	taken := map[string]string{}
 	for _, m := range all {
 		if m.a.Name == "" || m.b.Name == "" {
-			return nil, refuse(r.file, m.full, "has only one of lora_A.weight and lora_B.weight; download the adapter again")
+			return nil, refuse(r.file, m.full,
+				"has only one of lora_A.weight and lora_B.weight; download the adapter again")
 		}
 		if endsIn(r.base.Unused, m.full) {
 			continue
@@ -186,11 +192,13 @@ func (r *reader) unknown(m *module) error {
 	slices.SortFunc(alike, byLayer)
 	switch len(alike) {
 	case 0:
-		return refuse(r.file, m.full, "the base has no linear whose name ends in %q: the adapter is for another architecture", last)
+		return refuse(r.file, m.full,
+			"the base has no linear whose name ends in %q: the adapter is for another architecture", last)
 	case 1:
 		return refuse(r.file, m.full, "the base has no such linear, only %s", alike[0])
 	}
-	return refuse(r.file, m.full, "the base has no such linear; it has %d whose names end in %q, from %s to %s: was the adapter made for a larger model?",
+	return refuse(r.file, m.full,
+		"the base has no such linear; it has %d whose names end in %q, from %s to %s: was the adapter made for a larger model?",
 		len(alike), last, alike[0], alike[len(alike)-1])
 }
 
@@ -214,7 +222,8 @@ func (r *reader) pair(m *module, limit int64) (Pair, error) {
 		{m.b, []int64{int64(shape.N), int64(rank)}},
 	} {
 		if !slices.Equal(c.t.Shape, c.want) {
-			return Pair{}, refuse(r.file, c.t.Name, "has shape %v; rank %d of the configuration and the base's %s, of %d outputs and %d inputs, ask for %v",
+			return Pair{}, refuse(r.file, c.t.Name,
+				"has shape %v; rank %d of the configuration and the base's %s, of %d outputs and %d inputs, ask for %v",
 				c.t.Shape, rank, m.linear, shape.N, shape.K, c.want)
 		}
 		if c.t.DType != weights.F32 && c.t.DType != weights.F16 && c.t.DType != weights.BF16 {
@@ -241,7 +250,8 @@ func finite(file string, t weights.Tensor, by float64) ([]float32, error) {
 	for i, x := range out {
 		out[i] = float32(float64(x) * by)
 		if math.IsNaN(float64(out[i])) || math.IsInf(float64(out[i]), 0) {
-			return nil, refuse(file, t.Name, "has %v at %d, times the scale %g; only finite numbers can be computed with", x, i, by)
+			return nil, refuse(file, t.Name,
+				"has %v at %d, times the scale %g; only finite numbers can be computed with", x, i, by)
 		}
 	}
 	return out, nil
@@ -267,7 +277,9 @@ func (r *reader) checkComplete(modules []*module) error {
 	for _, name := range names {
 		sibling := layered[number.ReplaceAllString(name, "0")]
 		if sibling != nil && !has[name] && r.config.targets.has(sibling.prefix+name) {
-			return refuse(r.file, sibling.prefix+name, "is missing, though %s is there and target_modules names both: was the adapter made for a smaller model?", sibling.full)
+			return refuse(r.file, sibling.prefix+name,
+				"is missing, though %s is there and target_modules names both: was the adapter made for a smaller model?",
+				sibling.full)
 		}
 	}
 	return nil

@@ -33,8 +33,9 @@ type adapterFiles struct {
 }
 
 func tinyAdapter() adapterFiles {
-	f := adapterFiles{map[string]any{"peft_type": "LORA", "r": 1, "lora_alpha": 2, "target_modules": []string{"q"}, "bias": "none"},
-		map[string]weightstest.Tensor{}}
+	f := adapterFiles{map[string]any{
+		"peft_type": "LORA", "r": 1, "lora_alpha": 2, "target_modules": []string{"q"}, "bias": "none",
+	}, map[string]weightstest.Tensor{}}
 	f.module("base_model.model.layer.0.q", 1, 2, 3)
 	f.module("base_model.model.layer.1.q", 1, 2, 3)
 	return f
@@ -74,7 +75,9 @@ func (f adapterFiles) write(t testing.TB) string {
 // A key or tensor that makes PEFT compute something else, or that PEFT ignores, is refused by name.
 func TestRefusals(t *testing.T) {
 	const q0, q1 = "base_model.model.layer.0.q", "base_model.model.layer.1.q"
-	set := func(key string, value any) func(adapterFiles) { return func(f adapterFiles) { f.config[key] = value } }
+	set := func(key string, value any) func(adapterFiles) {
+		return func(f adapterFiles) { f.config[key] = value }
+	}
 	type list = []any
 	type object = map[string]any
 	for _, c := range []struct {
@@ -93,7 +96,8 @@ func TestRefusals(t *testing.T) {
 		{set("use_dora", false), ""},
 		{set("use_something_new", true), "use_something_new: is true: this variant of LoRA is not known"},
 		{set("lora_bias", true), "lora_bias"},
-		{set("modules_to_save", list{"classifier"}), `modules_to_save: is ["classifier"]: the adapter replaces whole modules`},
+		{set("modules_to_save", list{"classifier"}),
+			`modules_to_save: is ["classifier"]: the adapter replaces whole modules`},
 		{set("modules_to_save", list{}), ""},
 		{set("layer_replication", list{list{0, 1}}), "layer_replication"},
 		{set("trainable_token_indices", list{1}), "trainable_token_indices"},
@@ -102,7 +106,8 @@ func TestRefusals(t *testing.T) {
 		{set("arrow_config", object{"a": 1}), "arrow_config"},
 		{set("kasa_config", object{"a": 1}), "kasa_config"},
 		{set("monteclora_config", object{"a": 1}), "monteclora_config"},
-		{set("init_lora_weights", "pissa"), `init_lora_weights: is "pissa", which changes the base's weights`},
+		{set("init_lora_weights", "pissa"),
+			`init_lora_weights: is "pissa", which changes the base's weights`},
 		{set("init_lora_weights", "gaussian"), ""},
 		{set("init_lora_weights", true), ""},
 		{set("qalora_group_size", 16), ""},
@@ -120,10 +125,12 @@ func TestRefusals(t *testing.T) {
 		{set("rank_pattern", object{"ayer.0.q": 2}), ""}, // the end of a name must begin after a dot
 		{set("rank_pattern", list{1}), "rank_pattern: is [1]; an object"},
 		{set("alpha_pattern", object{"q": "2"}), "alpha_pattern"},
-		{set("alpha_pattern", object{"(": 2}), "alpha_pattern.(: has a regular expression that is not supported"},
+		{set("alpha_pattern", object{"(": 2}),
+			"alpha_pattern.(: has a regular expression that is not supported"},
 		{set("target_modules", "layer.*(?<!v)"), "target_modules: has a regular expression"},
 		{set("target_modules", "layer.*"), ""},
-		{set("target_modules", "layer"), q0 + ".lora_A.weight: is there, but target_modules"}, // an expression must match the whole name
+		// an expression must match the whole name
+		{set("target_modules", "layer"), q0 + ".lora_A.weight: is there, but target_modules"},
 		{set("target_modules", ".*q"), ""},
 		{set("target_modules", "all-linear"), ""},
 		{set("target_modules", nil), ""},
@@ -131,29 +138,42 @@ func TestRefusals(t *testing.T) {
 		{set("target_modules", list{"v"}), "is there, but target_modules"},
 		{set("exclude_modules", list{"layer.1.q"}), q1 + ".lora_A.weight: is there, but"},
 		{set("exclude_modules", `layer\.1.*`), q1 + ".lora_A.weight: is there, but"},
-		{set("layers_to_transform", list{0}), q0 + ".lora_A.weight: is there, but"}, // "layer.0." has no layer number, "x.layer.0." has one
+		// "layer.0." has no layer number, "x.layer.0." has one
+		{set("layers_to_transform", list{0}), q0 + ".lora_A.weight: is there, but"},
 		{set("layers_to_transform", "0"), `layers_to_transform: is "0"`},
 		{set("layers_pattern", 3), "layers_pattern: is 3"},
 		{set("layers_pattern", list{"("}), "layers_pattern: has a regular expression"},
 
-		{func(f adapterFiles) { delete(f.tensors, q1+".lora_B.weight") }, "layer.1.q: has only one of lora_A.weight and lora_B.weight"},
-		{func(f adapterFiles) { f.set(q0+".lora_A.weight", 2, 3) }, q0 + ".lora_A.weight: has shape [2 3]; rank 1 of the configuration and the base's layer.0.q, of 2 outputs and 3 inputs, ask for [1 3]"},
+		{func(f adapterFiles) { delete(f.tensors, q1+".lora_B.weight") },
+			"layer.1.q: has only one of lora_A.weight and lora_B.weight"},
+		{func(f adapterFiles) { f.set(q0+".lora_A.weight", 2, 3) }, q0 +
+			".lora_A.weight: has shape [2 3]; rank 1 of the configuration and the base's layer.0.q, of 2 outputs and 3 inputs, ask for [1 3]"},
 		{func(f adapterFiles) { f.set(q0+".lora_A.weight", 1, 4) }, "has shape [1 4]"},
 		{func(f adapterFiles) { f.set(q0+".lora_B.weight", 4, 1) }, q0 + ".lora_B.weight: has shape [4 1]"},
 		{func(f adapterFiles) { f.set(q0+".lora_B.weight", 2) }, "has shape [2]"},
-		{func(f adapterFiles) { f.set(q0+".lora_embedding_A", 1, 3) }, q0 + ".lora_embedding_A: is an adapter of an embedding table"},
+		{func(f adapterFiles) { f.set(q0+".lora_embedding_A", 1, 3) },
+			q0 + ".lora_embedding_A: is an adapter of an embedding table"},
 		{func(f adapterFiles) { f.set(q0+".lora_magnitude_vector.weight", 2) }, "is a part of DoRA"},
 		{func(f adapterFiles) { f.set(q0+".lora_B.bias", 2) }, "is a bias on B"},
-		{func(f adapterFiles) { f.set("base_model.model.head.weight", 5, 3) }, "head.weight: is not lora_A.weight or lora_B.weight"},
-		{func(f adapterFiles) { f.module("base_model.model.layer.2.q", 1, 2, 3) }, "layer.2.q: the base has no such linear; it has 2 whose names end in \"q\", from layer.0.q to layer.1.q: was the adapter made for a larger model?"},
-		{func(f adapterFiles) { f.config["target_modules"] = nil; f.module("head.out.q_proj", 1, 2, 3) }, `the base has no linear whose name ends in "q_proj": the adapter is for another architecture`},
+		{func(f adapterFiles) { f.set("base_model.model.head.weight", 5, 3) },
+			"head.weight: is not lora_A.weight or lora_B.weight"},
+		{func(f adapterFiles) { f.module("base_model.model.layer.2.q", 1, 2, 3) },
+			"layer.2.q: the base has no such linear; it has 2 whose names end in \"q\", from layer.0.q to layer.1.q: was the adapter made for a larger model?"},
+		{func(f adapterFiles) { f.config["target_modules"] = nil; f.module("head.out.q_proj", 1, 2, 3) },
+			`the base has no linear whose name ends in "q_proj": the adapter is for another architecture`},
 		{func(f adapterFiles) {
 			f.config["target_modules"] = nil
 			f.module("my.lm.headless.head_.x.head", 1, 5, 3)
 		}, ""},
-		{func(f adapterFiles) { f.config["target_modules"] = nil; f.module("heads.0", 1, 5, 3) }, `no linear whose name ends in "0"`},
-		{func(f adapterFiles) { f.module("encoder.layer.0.q", 1, 2, 3) }, "encoder.layer.0.q: and layer.0.q are both the base's layer.0.q"},
-		{func(f adapterFiles) { delete(f.tensors, q1+".lora_A.weight"); delete(f.tensors, q1+".lora_B.weight") }, "layer.1.q: is missing, though layer.0.q is there and target_modules names both: was the adapter made for a smaller model?"},
+		{func(f adapterFiles) { f.config["target_modules"] = nil; f.module("heads.0", 1, 5, 3) },
+			`no linear whose name ends in "0"`},
+		{func(f adapterFiles) { f.module("encoder.layer.0.q", 1, 2, 3) },
+			"encoder.layer.0.q: and layer.0.q are both the base's layer.0.q"},
+		{func(f adapterFiles) {
+			delete(f.tensors, q1+".lora_A.weight")
+			delete(f.tensors, q1+".lora_B.weight")
+		},
+			"layer.1.q: is missing, though layer.0.q is there and target_modules names both: was the adapter made for a smaller model?"},
 		{func(f adapterFiles) {
 			clear(f.tensors)
 			f.config["target_modules"] = `bert\.layer\.\d\.q`
@@ -170,12 +190,15 @@ func TestRefusals(t *testing.T) {
 			f.module("base_model.model.cls.decoder", 1, 3, 3)
 		}, "cls.decoder: cannot be adapted: it is in use"},
 		{func(f adapterFiles) {
-			f.tensors["a"] = weightstest.Float32(q0+".lora_A.weight", []int64{1, 3}, 1, float32(math.NaN()), 2)
+			f.tensors["a"] = weightstest.Float32(q0+".lora_A.weight", []int64{1, 3}, 1,
+				float32(math.NaN()), 2)
 			delete(f.tensors, q0+".lora_A.weight")
 		}, q0 + ".lora_A.weight: has NaN at 1"},
 		{set("lora_alpha", 1e39), q0 + ".lora_B.weight: has 0.5 at 0, times the scale 1e+39"},
 		{func(f adapterFiles) {
-			f.tensors[q0+".lora_A.weight"] = weightstest.Tensor{Name: q0 + ".lora_A.weight", DType: weights.I32, Shape: []int64{1, 3}, Data: make([]byte, 12)}
+			f.tensors[q0+".lora_A.weight"] = weightstest.Tensor{
+				Name: q0 + ".lora_A.weight", DType: weights.I32, Shape: []int64{1, 3}, Data: make([]byte, 12),
+			}
 		}, q0 + ".lora_A.weight: has dtype I32"},
 	} {
 		f := tinyAdapter()
@@ -228,7 +251,8 @@ func TestLayers(t *testing.T) {
 	f.config["layers_to_transform"], f.config["layers_pattern"] = 0, "layer"
 	delete(f.tensors, "base_model.model.layer.1.q.lora_A.weight")
 	delete(f.tensors, "base_model.model.layer.1.q.lora_B.weight")
-	if a, err := Read(f.write(t), tinyBase); err != nil || len(a.Pairs) != 1 || a.Pairs["layer.0.q"].B[0] != 1 {
+	if a, err := Read(f.write(t), tinyBase); err != nil || len(a.Pairs) != 1 ||
+		a.Pairs["layer.0.q"].B[0] != 1 {
 		t.Errorf("one layer: %v, %v", a, err)
 	}
 }
@@ -279,7 +303,8 @@ func TestBounds(t *testing.T) {
 		many[fmt.Sprint("m", i)] = 1
 	}
 	f.config["rank_pattern"] = many
-	if _, err := Read(f.write(t), tinyBase); err == nil || !strings.Contains(err.Error(), "rank_pattern: has more than 4096 entries") {
+	if _, err := Read(f.write(t), tinyBase); err == nil ||
+		!strings.Contains(err.Error(), "rank_pattern: has more than 4096 entries") {
 		t.Errorf("too many patterns: %v", err)
 	}
 	f = tinyAdapter()
@@ -295,7 +320,8 @@ func TestBounds(t *testing.T) {
 	if _, err := r.pair(m, 20); err != nil {
 		t.Errorf("an adapter that fits: %v", err)
 	}
-	if _, err := r.pair(m, 19); err == nil || !strings.Contains(err.Error(), "takes more than 1073741824 bytes") {
+	if _, err := r.pair(m, 19); err == nil ||
+		!strings.Contains(err.Error(), "takes more than 1073741824 bytes") {
 		t.Errorf("an adapter that is too large: %v", err)
 	}
 }

@@ -39,14 +39,16 @@ func readTargets(keys map[string]json.RawMessage) (t targets, err error) {
 		if json.Unmarshal(raw, &one) == nil {
 			t.layers = []int{one}
 		} else if json.Unmarshal(raw, &t.layers) != nil {
-			return t, refuse(configFile, layers, "is %s; a number or a list of numbers is possible", clip(raw))
+			return t, refuse(configFile, layers,
+				"is %s; a number or a list of numbers is possible", clip(raw))
 		}
 	}
 	var patterns []string
 	if raw := keys["layers_pattern"]; !empty(raw) {
 		patterns = make([]string, 1)
 		if json.Unmarshal(raw, &patterns[0]) != nil && json.Unmarshal(raw, &patterns) != nil {
-			return t, refuse(configFile, "layers_pattern", "is %s; a text or a list of texts is possible", clip(raw))
+			return t, refuse(configFile, "layers_pattern",
+				"is %s; a text or a list of texts is possible", clip(raw))
 		}
 	}
 	for _, p := range patterns {
@@ -84,7 +86,8 @@ func readNames(key string, raw json.RawMessage) (*regexp.Regexp, []string, error
 func compile(key, pattern string) (*regexp.Regexp, error) {
 	found, err := regexp.Compile(pattern)
 	if err != nil {
-		return nil, refuse(configFile, key, "has a regular expression that is not supported (%v); list the names instead", err)
+		return nil, refuse(configFile, key,
+			"has a regular expression that is not supported (%v); list the names instead", err)
 	}
 	return found, nil
 }
@@ -105,7 +108,8 @@ func (t *targets) has(module string) bool {
 }
 
 func endsIn(names []string, module string) bool {
-	return slices.ContainsFunc(names, func(n string) bool { return module == n || strings.HasSuffix(module, "."+n) })
+	return slices.ContainsFunc(names,
+		func(n string) bool { return module == n || strings.HasSuffix(module, "."+n) })
 }
 
 // layerOf returns the number of the module's layer, or −1.
@@ -137,7 +141,8 @@ func readPatterns(field string, raw json.RawMessage) (patterns, error) {
 		return nil, nil
 	}
 	wrong := refuse(configFile, field, "is %s; an object of numbers is possible", clip(raw))
-	d := json.NewDecoder(bytes.NewReader(raw)) // token by token, because a map would lose the order of the file
+	// token by token, because a map would lose the order of the file
+	d := json.NewDecoder(bytes.NewReader(raw))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
 		return nil, wrong
 	}

@@ -96,7 +96,9 @@ func (r *Registry[M]) EvictForLoad(ctx context.Context, excluded string) (bool, 
 		}
 		expired := patience.C
 		if ends {
-			expired = nil // do not drain another model: this one is already being closed and frees its memory soon
+			// do not drain another model: this one is already being closed and frees its memory
+			// soon
+			expired = nil
 		}
 		select {
 		case <-unloading:
@@ -154,7 +156,8 @@ func (r *Registry[M]) drain(ctx context.Context, eligible func(*entry[M]) bool) 
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if victim != nil && victim.gone == gone && victim.state == Loaded && !victim.unload { // still in use: keep it
+	// still in use: keep it
+	if victim != nil && victim.gone == gone && victim.state == Loaded && !victim.unload {
 		victim.gone = nil
 		close(gone)
 	}
@@ -207,7 +210,8 @@ func (r *Registry[M]) unloadLocked(e *entry[M]) <-chan struct{} {
 		r.mu.Lock()
 		var none M
 		e.model, e.state, e.gone, e.unload = none, Available, nil, false
-		for _, other := range r.entries { // memory was freed, so loads that failed for lack of it may be tried again
+		// memory was freed, so loads that failed for lack of it may be tried again
+		for _, other := range r.entries {
 			if other.state == Failed && other.failure.Class == "OOM" {
 				other.state, other.failure = Available, nil
 			}
@@ -251,7 +255,8 @@ func (r *Registry[M]) evictIdle() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.entries {
-		if e.state == Loaded && e.gone == nil && e.refs == 0 && !r.pinned(e.key) && time.Since(e.at) >= r.opt.Idle && e.model.Idle() {
+		if e.state == Loaded && e.gone == nil && e.refs == 0 && !r.pinned(e.key) &&
+			time.Since(e.at) >= r.opt.Idle && e.model.Idle() {
 			r.unloadLocked(e)
 		}
 	}

@@ -42,7 +42,8 @@ func TestMonitorRelievesButKeepsTheLastThePinnedAndTheUsed(t *testing.T) {
 		wantStates(t, r, map[string]State{"pinned": Loaded, "held": Loaded, "old": Loaded, "new": Loaded})
 		short.Store(true)
 		time.Sleep(1100 * time.Millisecond)
-		wantStates(t, r, map[string]State{"pinned": Loaded, "held": Loaded, "old": Available, "new": Available})
+		wantStates(t, r,
+			map[string]State{"pinned": Loaded, "held": Loaded, "old": Available, "new": Available})
 		held.Release()
 		time.Sleep(2 * time.Second)
 		wantStates(t, r, map[string]State{"pinned": Loaded, "held": Available})
@@ -80,7 +81,8 @@ func TestLookingIsNoUse(t *testing.T) {
 
 func TestIdleModelsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New[*fake](Options{Idle: 10 * time.Second, Pinned: func(key string) bool { return key == "pinned" }})
+		r := New[*fake](
+			Options{Idle: 10 * time.Second, Pinned: func(key string) bool { return key == "pinned" }})
 		r.Watch(0)
 		acquire(t, r, "pinned").Release()
 		long := acquire(t, r, "long") // one long request: the idle time counts from its end
@@ -143,9 +145,13 @@ func TestFetchesRunTogetherAndPackingAlone(t *testing.T) {
 func TestLoadsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dropped := 0
-		hanging := Load[*fake]{Fetch: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) },
-			Drop: func() { dropped++ }}
-		r := New[*fake](Options{Timeout: time.Minute, Cooldowns: map[string]time.Duration{"TIMEOUT": time.Hour},
+		hanging := Load[*fake]{
+			Fetch: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) },
+			Drop:  func() { dropped++ },
+		}
+		r := New[*fake](Options{
+			Timeout:   time.Minute,
+			Cooldowns: map[string]time.Duration{"TIMEOUT": time.Hour},
 			Classify: func(err error) (string, bool) {
 				if errors.Is(err, context.DeadlineExceeded) {
 					return "TIMEOUT", false
@@ -153,7 +159,8 @@ func TestLoadsEnd(t *testing.T) {
 				return "UNKNOWN", false
 			}})
 		var f *Failure
-		if _, err := r.Acquire(t.Context(), "a", hanging); !errors.As(err, &f) || f.Class != "TIMEOUT" || dropped != 1 {
+		if _, err := r.Acquire(t.Context(), "a", hanging); !errors.As(err, &f) || f.Class != "TIMEOUT" ||
+			dropped != 1 {
 			t.Errorf("%v, dropped %d times", err, dropped)
 		}
 		if wait := time.Until(f.Until); wait != 30*time.Minute {
@@ -276,7 +283,8 @@ func TestUnloadWhileLoading(t *testing.T) {
 		m := &fake{}
 		var ref *Ref[*fake]
 		go func() {
-			ref, _ = r.Acquire(t.Context(), "a", by(func() (*fake, error) { time.Sleep(time.Second); return m, nil }))
+			ref, _ = r.Acquire(t.Context(), "a",
+				by(func() (*fake, error) { time.Sleep(time.Second); return m, nil }))
 		}()
 		synctest.Wait()
 		if !r.Unload("a") {
@@ -356,7 +364,8 @@ func TestLoadWaitsForWhatGoes(t *testing.T) {
 			t.Error("a model that is spared went")
 		}
 		two.Release()
-		if did, err := r.EvictForLoad(t.Context(), "one"); !did || err != nil || r.Get("one").State != Loaded || r.Get("two").State != Available {
+		if did, err := r.EvictForLoad(t.Context(), "one"); !did || err != nil ||
+			r.Get("one").State != Loaded || r.Get("two").State != Available {
 			t.Errorf("one is %s, two %s: %v, %v", r.Get("one").State, r.Get("two").State, did, err)
 		}
 		if did, err := r.EvictForLoad(t.Context(), "one"); did || err != nil {
@@ -377,14 +386,17 @@ func TestAlone(t *testing.T) {
 		if time.Since(start) != 5*time.Second {
 			t.Errorf("a model was packed after %s", time.Since(start))
 		}
-		go r.Acquire(t.Context(), "b", by(func() (*fake, error) { time.Sleep(5 * time.Second); return &fake{}, nil }))
+		go r.Acquire(t.Context(), "b",
+			by(func() (*fake, error) { time.Sleep(5 * time.Second); return &fake{}, nil }))
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := r.Alone(ctx, func() error { return errors.New("it ran") }); !errors.Is(err, context.DeadlineExceeded) {
+		if err := r.Alone(ctx, func() error { return errors.New("it ran") }); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
-		if err := r.Alone(t.Context(), func() error { return ErrBusy }); err != ErrBusy || r.Get("b").State != Loaded {
+		if err := r.Alone(t.Context(), func() error { return ErrBusy }); err != ErrBusy ||
+			r.Get("b").State != Loaded {
 			t.Errorf("%v while b is %s", err, r.Get("b").State)
 		}
 		r.Close()
@@ -414,7 +426,8 @@ func TestUnloadOutlivesADrain(t *testing.T) {
 			ref.Release()
 			synctest.Wait()
 			if m.closed.Load() != 1 || r.Get("a").State != Available {
-				t.Errorf("unloaded before the drain %v: closed %d times, %s", before, m.closed.Load(), r.Get("a").State)
+				t.Errorf("unloaded before the drain %v: closed %d times, %s",
+					before, m.closed.Load(), r.Get("a").State)
 			}
 			next := acquire(t, r, "a") // the Unload is done: the next model stays
 			next.Release()
@@ -431,7 +444,8 @@ func TestUnloadOfALoadThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, end := range []error{errors.New("broken"), ErrBusy} {
 			r := New[*fake](Options{})
-			go r.Acquire(t.Context(), "a", by(func() (*fake, error) { time.Sleep(time.Second); return nil, end }))
+			go r.Acquire(t.Context(), "a",
+				by(func() (*fake, error) { time.Sleep(time.Second); return nil, end }))
 			synctest.Wait()
 			if !r.Unload("a") {
 				t.Error("a model that loads was not there")

@@ -187,12 +187,20 @@ func againstPlain(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	const idle = time.Minute
 	full, broken := errors.New("full"), errors.New("broken")
-	p := &plain{budget: 1 + random.IntN(4), pinned: map[string]bool{}, models: map[string]*plainModel{}, failed: map[string]*plainFailure{}}
+	p := &plain{
+		budget: 1 + random.IntN(4),
+		pinned: map[string]bool{},
+		models: map[string]*plainModel{},
+		failed: map[string]*plainFailure{},
+	}
 	keys := []string{"a", "b", "c", "d", "e", "f"}[:2+random.IntN(5)]
 	for _, k := range keys {
 		p.pinned[k] = random.IntN(8) == 0
 	}
-	r := New[*fake](Options{Idle: idle, Pinned: func(k string) bool { return p.pinned[k] }, MaxAttempts: 1 << 30,
+	r := New[*fake](Options{
+		Idle:        idle,
+		Pinned:      func(k string) bool { return p.pinned[k] },
+		MaxAttempts: 1 << 30,
 		Classify: func(err error) (string, bool) {
 			if errors.Is(err, full) {
 				return "OOM", false
@@ -279,7 +287,8 @@ func againstPlain(t *testing.T, seed uint64) {
 			time.Sleep(wait)
 			r.evictIdle()
 			for _, k := range keys {
-				if m := p.models[k]; m != nil && !p.pinned[k] && !m.going && unused(m) && time.Since(m.at) >= idle {
+				if m := p.models[k]; m != nil && !p.pinned[k] && !m.going && unused(m) &&
+					time.Since(m.at) >= idle {
 					p.gone(k)
 				}
 			}
@@ -303,7 +312,8 @@ func againstPlain(t *testing.T, seed uint64) {
 			if got := r.Get(k).State; got != want {
 				t.Errorf("%s is %s, want %s", k, got, want)
 			}
-			if m := live[k]; m != nil && (m.closed.Load() == 0) != (p.models[k] != nil) || m != nil && m.closed.Load() > 1 {
+			if m := live[k]; m != nil && (m.closed.Load() == 0) != (p.models[k] != nil) ||
+				m != nil && m.closed.Load() > 1 {
 				t.Errorf("%s was closed %d times", k, m.closed.Load())
 			}
 		}
@@ -417,10 +427,25 @@ func TestManyAtOnce(t *testing.T) {
 
 func manyAtOnce(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	l := &ledger{t: t, budget: int64(3 + random.IntN(8)), most: 1 + random.IntN(3), loading: map[string]int{}, live: map[string]*watched{}, asked: map[string]bool{},
-		pinned: map[string]bool{"k0": random.IntN(2) == 0}}
-	r := New[*watched](Options{Fetches: l.most, Patience: 100 * time.Millisecond, Drain: time.Duration(1+random.IntN(20)) * time.Second,
-		Pinned: func(key string) bool { return l.pinned[key] }, Idle: time.Minute, Cooldown: time.Second, MaxCooldown: 4 * time.Second, MaxAttempts: 1 << 30})
+	l := &ledger{
+		t:       t,
+		budget:  int64(3 + random.IntN(8)),
+		most:    1 + random.IntN(3),
+		loading: map[string]int{},
+		live:    map[string]*watched{},
+		asked:   map[string]bool{},
+		pinned:  map[string]bool{"k0": random.IntN(2) == 0},
+	}
+	r := New[*watched](Options{
+		Fetches:     l.most,
+		Patience:    100 * time.Millisecond,
+		Drain:       time.Duration(1+random.IntN(20)) * time.Second,
+		Pinned:      func(key string) bool { return l.pinned[key] },
+		Idle:        time.Minute,
+		Cooldown:    time.Second,
+		MaxCooldown: 4 * time.Second,
+		MaxAttempts: 1 << 30,
+	})
 	r.Watch(0)
 	full, broken := errors.New("full"), errors.New("broken")
 	load := func(key string, size int64, fetch, pack time.Duration, here, bad bool) Load[*watched] {
@@ -495,7 +520,8 @@ func manyAtOnce(t *testing.T, seed uint64) {
 					}
 					ctx, cancel := context.WithTimeout(t.Context(), wait)
 					begun := time.Now()
-					ref, err := r.Acquire(ctx, key, load(key, 1+int64(own.IntN(2)), ms(5000), ms(500), own.IntN(3) == 0, own.IntN(12) == 0))
+					ref, err := r.Acquire(ctx, key, load(key, 1+int64(own.IntN(2)), ms(5000), ms(500),
+						own.IntN(3) == 0, own.IntN(12) == 0))
 					cancel()
 					if took := time.Since(begun); took > 20*time.Minute {
 						t.Errorf("a caller waited %s for %s", took, key)
@@ -539,7 +565,8 @@ func manyAtOnce(t *testing.T, seed uint64) {
 		t.Errorf("after Close: %v", err)
 	}
 	if len(l.live) > 0 || l.bytes != 0 || l.packs == 0 || l.unloaded != l.packs {
-		t.Errorf("in the end %d live, %d bytes, %d packed, %d closed", len(l.live), l.bytes, l.packs, l.unloaded)
+		t.Errorf("in the end %d live, %d bytes, %d packed, %d closed",
+			len(l.live), l.bytes, l.packs, l.unloaded)
 	}
 }
 

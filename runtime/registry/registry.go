@@ -130,8 +130,12 @@ type entry[M Model] struct {
 	at      time.Time // of the last use
 	flight  *flight   // the load under way
 	failure *Failure
-	gone    chan struct{} // not nil while the model is being unloaded: Acquire waits until it is closed, which is after Model.Close
-	unload  bool          // Unload was called: the model is unloaded even if a drain gives up; while loading: after the callers that wait for it
+	// not nil while the model is being unloaded: Acquire waits until it is closed, which is after
+	// Model.Close
+	gone chan struct{}
+	// Unload was called: the model is unloaded even if a drain gives up; while loading: after the
+	// callers that wait for it
+	unload bool
 }
 
 // flight is one load. Its fields are guarded by Registry.mu until done is closed.

@@ -79,7 +79,8 @@ func TestCallerLeavesLoadGoesOn(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		ref, err := r.Acquire(t.Context(), "a", by(func() (*fake, error) { t.Error("loaded twice"); return nil, nil }))
+		ref, err := r.Acquire(t.Context(), "a",
+			by(func() (*fake, error) { t.Error("loaded twice"); return nil, nil }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +106,8 @@ func TestFailuresAreRememberedWithCooldown(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			var f *Failure
-			if _, err := r.Acquire(t.Context(), "a", by(bad)); !errors.As(err, &f) || f.Attempts != i+1 || loads != i+1 {
+			if _, err := r.Acquire(t.Context(), "a", by(bad)); !errors.As(err, &f) || f.Attempts != i+1 ||
+				loads != i+1 {
 				t.Fatalf("attempt %d: %v after %d loads", i, err, loads)
 			}
 			if f.Permanent != (i == 2) {
@@ -167,7 +169,8 @@ func TestOutOfMemoryIsForgottenWhenMemoryComesFree(t *testing.T) {
 		r := New[*fake](Options{Classify: func(error) (string, bool) { return "OOM", false }})
 		ref, _ := r.Acquire(t.Context(), "a", ok(&fake{}))
 		ref.Release()
-		if _, err := r.Acquire(t.Context(), "b", by(func() (*fake, error) { return nil, errors.New("oom") })); err == nil {
+		if _, err := r.Acquire(t.Context(), "b",
+			by(func() (*fake, error) { return nil, errors.New("oom") })); err == nil {
 			t.Fatal("no error")
 		}
 		r.Unload("a")
@@ -193,9 +196,14 @@ func TestLoadMakesRoom(t *testing.T) {
 		loads int32
 		want  map[string]State
 	}{
-		"one has to go":  {1, 2, map[string]State{"held": Loaded, "busy": Loaded, "old": Available, "new": Loaded, "x": Loaded}},
-		"two have to go": {2, 3, map[string]State{"held": Loaded, "busy": Loaded, "old": Available, "new": Available, "x": Loaded}},
-		"it never fits":  {9, 3, map[string]State{"held": Loaded, "busy": Loaded, "old": Available, "new": Available, "x": Failed}},
+		"one has to go": {1, 2,
+			map[string]State{"held": Loaded, "busy": Loaded, "old": Available, "new": Loaded, "x": Loaded}},
+		"two have to go": {2, 3, map[string]State{
+			"held": Loaded, "busy": Loaded, "old": Available, "new": Available, "x": Loaded,
+		}},
+		"it never fits": {9, 3, map[string]State{
+			"held": Loaded, "busy": Loaded, "old": Available, "new": Available, "x": Failed,
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -251,7 +259,8 @@ func TestOtherFailuresEvictNothing(t *testing.T) {
 		r := New[*fake](Options{NoMemory: func(error) bool { return false }})
 		ref, _ := r.Acquire(t.Context(), "a", ok(&fake{}))
 		ref.Release()
-		if _, err := r.Acquire(t.Context(), "b", by(func() (*fake, error) { return nil, errors.New("corrupt") })); err == nil {
+		if _, err := r.Acquire(t.Context(), "b",
+			by(func() (*fake, error) { return nil, errors.New("corrupt") })); err == nil {
 			t.Error("no error")
 		}
 		if r.Get("a").State != Loaded {
@@ -266,7 +275,8 @@ func TestOtherFailuresEvictNothing(t *testing.T) {
 // forgotten when a model is unloaded.
 func TestWhatALoadLeavesBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New[*fake](Options{Classify: func(error) (string, bool) { return "NETWORK", false }, Idle: 10 * time.Second})
+		r := New[*fake](
+			Options{Classify: func(error) (string, bool) { return "NETWORK", false }, Idle: 10 * time.Second})
 		acquire(t, r, "old").Release()
 		acquire(t, r, "old").Release()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -282,7 +292,8 @@ func TestWhatALoadLeavesBehind(t *testing.T) {
 			t.Error("no error")
 		}
 		if !r.EvictOne() || r.Get("old").State != Available || r.Get("new").State != Loaded {
-			t.Errorf("old is %s, new %s: old was used before new was there", r.Get("old").State, r.Get("new").State)
+			t.Errorf("old is %s, new %s: old was used before new was there",
+				r.Get("old").State, r.Get("new").State)
 		}
 		if r.Get("away").State != Failed {
 			t.Errorf("a failure of class NETWORK was forgotten when a model went: %s", r.Get("away").State)
@@ -302,7 +313,8 @@ func TestWhatALoadLeavesBehind(t *testing.T) {
 
 		told := make(chan error, 1)
 		go func() {
-			_, err := r.Acquire(t.Context(), "late", Load[*fake]{Fetch: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }})
+			_, err := r.Acquire(t.Context(), "late",
+				Load[*fake]{Fetch: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }})
 			told <- err
 		}()
 		synctest.Wait()
@@ -329,16 +341,18 @@ func TestSlowFetchesDoNotHoldUpWhatIsHere(t *testing.T) {
 		if asked.Load() != 5 {
 			t.Errorf("%d of 5 loads looked at the disk", asked.Load())
 		}
-		ref, err := r.Acquire(t.Context(), "here", Load[*fake]{Find: func(context.Context) (bool, error) { return true, nil },
-			Fetch: func(context.Context) error { t.Error("what is here was fetched"); return nil },
-			Pack:  func(context.Context) (*fake, error) { return &fake{}, nil }})
+		ref, err := r.Acquire(t.Context(), "here",
+			Load[*fake]{Find: func(context.Context) (bool, error) { return true, nil },
+				Fetch: func(context.Context) error { t.Error("what is here was fetched"); return nil },
+				Pack:  func(context.Context) (*fake, error) { return &fake{}, nil }})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ref.Release()
 		broken := errors.New("broken")
-		if _, err := r.Acquire(t.Context(), "broken", Load[*fake]{Find: func(context.Context) (bool, error) { return false, broken },
-			Fetch: slow.Fetch}); !errors.Is(err, broken) {
+		if _, err := r.Acquire(t.Context(), "broken", Load[*fake]{
+			Find: func(context.Context) (bool, error) { return false, broken }, Fetch: slow.Fetch,
+		}); !errors.Is(err, broken) {
 			t.Errorf("%v, want the error of Find", err)
 		}
 	})
@@ -351,7 +365,9 @@ func TestFetchSharesTheLimit(t *testing.T) {
 		r := New[*fake](Options{Fetches: 1, Timeout: time.Minute})
 		defer r.Close()
 		start := time.Now()
-		go r.Acquire(t.Context(), "a", Load[*fake]{Fetch: func(context.Context) error { time.Sleep(10 * time.Second); return errors.New("no") }})
+		go r.Acquire(t.Context(), "a", Load[*fake]{
+			Fetch: func(context.Context) error { time.Sleep(10 * time.Second); return errors.New("no") },
+		})
 		synctest.Wait()
 		err := r.Fetch(t.Context(), func(ctx context.Context) error {
 			if time.Since(start) != 10*time.Second {

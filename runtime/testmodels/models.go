@@ -30,7 +30,9 @@ const (
 )
 
 // Dirs maps these ids to their directories in testdata/golden.
-var Dirs = map[string]string{Mean: "st-mean", CLS: "st-cls-normalize", Prompts: "st-mean-dense-tanh-normalize-prompts"}
+var Dirs = map[string]string{
+	Mean: "st-mean", CLS: "st-cls-normalize", Prompts: "st-mean-dense-tanh-normalize-prompts",
+}
 
 // AdHoc returns a model without a model file, with its weights in dir.
 func AdHoc(t *testing.T, id, dir string) *catalog.Model {
@@ -81,7 +83,8 @@ func Norm(v []float32) float64 {
 
 // Words returns n different texts of 1 to 25 words from the test models' vocabulary.
 func Words(n int) []string {
-	vocab := strings.Fields("the cat sat on a mat what is tallest mountain in world and how tall it really when one counts from sea floor zebra quiz")
+	vocab := strings.Fields(
+		"the cat sat on a mat what is tallest mountain in world and how tall it really when one counts from sea floor zebra quiz")
 	out := make([]string, n)
 	for i := range out {
 		var b strings.Builder
@@ -224,7 +227,8 @@ profiles:
 func UntilLoaded[R any](t *testing.T, ask func() (R, error)) (res R, err error) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(2 * time.Millisecond) {
-		if res, err = ask(); errs.As(err) == nil || errs.As(err).Code != errs.LoRALoading || time.Now().After(end) {
+		if res, err = ask(); errs.As(err) == nil || errs.As(err).Code != errs.LoRALoading ||
+			time.Now().After(end) {
 			return res, err
 		}
 	}
@@ -259,7 +263,8 @@ func Shrink(t *testing.T, dir string, n int) {
 	}
 	model := all["model"].(map[string]any)
 	model["vocab"] = model["vocab"].([]any)[:n-1]
-	all["added_tokens"] = slices.DeleteFunc(all["added_tokens"].([]any), func(a any) bool { return a.(map[string]any)["id"].(float64) >= float64(n-1) })
+	all["added_tokens"] = slices.DeleteFunc(all["added_tokens"].([]any),
+		func(a any) bool { return a.(map[string]any)["id"].(float64) >= float64(n-1) })
 	if data, err = json.Marshal(all); err == nil {
 		err = os.WriteFile(path, data, 0o600)
 	}

@@ -42,7 +42,9 @@ func (t *Tokenizer) EncodeParallel(ctx context.Context, dst *Batch, texts []stri
 }
 
 // EncodePairsParallel encodes pairs as EncodePairs does, on up to GOMAXPROCS goroutines.
-func (t *Tokenizer) EncodePairsParallel(ctx context.Context, dst *Batch, first, second []string, opt Options) error {
+func (t *Tokenizer) EncodePairsParallel(
+	ctx context.Context, dst *Batch, first, second []string, opt Options,
+) error {
 	return t.run(ctx, dst, pairs(first, second), opt, cap(slots))
 }
 

@@ -26,7 +26,8 @@ func TestIDsEqualPython(t *testing.T) {
 			t.Parallel()
 			tok, g := load(t, k.name), golden(k.name)
 			if tok.info.streaming != k.streaming || tok.info.cuttable != k.cuttable {
-				t.Errorf("streaming %v, cuttable %v; want %v, %v", tok.info.streaming, tok.info.cuttable, k.streaming, k.cuttable)
+				t.Errorf("streaming %v, cuttable %v; want %v, %v",
+					tok.info.streaming, tok.info.cuttable, k.streaming, k.cuttable)
 			}
 			var b Batch
 			if err := tok.EncodeParallel(context.Background(), &b, texts(), Options{}); err != nil {
@@ -68,7 +69,8 @@ func TestTruncatedIDsEqualPython(t *testing.T) {
 						w.check(t, fmt.Sprintf("text %d, limit %d", i, n), b.Text(i))
 					}
 					if over := len(all.Text(i)) > n; b.Truncated[i] != over {
-						t.Errorf("text %d, limit %d: Truncated is %v, %d tokens in all", i, n, b.Truncated[i], len(all.Text(i)))
+						t.Errorf("text %d, limit %d: Truncated is %v, %d tokens in all",
+							i, n, b.Truncated[i], len(all.Text(i)))
 					}
 				}
 			}
@@ -136,12 +138,15 @@ func checkPairs(t *testing.T, tok *Tokenizer, pairs []goldenPair, left bool) {
 	for _, p := range pairs {
 		first, second := runes(texts()[p.First], chars), runes(texts()[p.Second], chars+p.More)
 		// Three times, so that calls have more than one pair.
-		if err := tok.EncodePairs(&b, []string{"x", first, first}, []string{"", second, second}, Options{MaxTokens: p.Max, Left: left}); err != nil {
+		if err := tok.EncodePairs(&b, []string{"x", first, first}, []string{"", second, second},
+			Options{MaxTokens: p.Max, Left: left}); err != nil {
 			t.Fatal(err)
 		}
 		from := b.Ends[1]
-		if !slices.Equal(b.Text(1), p.IDs) || !slices.Equal(b.Text(2), p.IDs) || !slices.Equal(b.TypeIDs[from:], p.Types) {
-			t.Errorf("pair %d, %d, limit %d:\n got %v\n     %v\nwant %v\n     %v", p.First, p.Second, p.Max, b.Text(2), b.TypeIDs[from:], p.IDs, p.Types)
+		if !slices.Equal(b.Text(1), p.IDs) || !slices.Equal(b.Text(2), p.IDs) ||
+			!slices.Equal(b.TypeIDs[from:], p.Types) {
+			t.Errorf("pair %d, %d, limit %d:\n got %v\n     %v\nwant %v\n     %v",
+				p.First, p.Second, p.Max, b.Text(2), b.TypeIDs[from:], p.IDs, p.Types)
 		}
 	}
 }

@@ -72,8 +72,10 @@ func Load(dir string) (*Tokenizer, error) {
 		data, err = fromVocab(dir, &set)
 		flags = nil
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("tokenizer: %s has no tokenizer.json (nor the vocab.txt of a BERT model): "+
-				"download the model again with its tokenizer files, or save them there with AutoTokenizer.from_pretrained(...).save_pretrained", dir)
+			return nil, fmt.Errorf(
+				"tokenizer: %s has no tokenizer.json (nor the vocab.txt of a BERT model): "+
+					"download the model again with its tokenizer files, or save them there with AutoTokenizer.from_pretrained(...).save_pretrained",
+				dir)
 		}
 	}
 	if err != nil {
@@ -128,8 +130,8 @@ func (t *Tokenizer) specialIDs(set *settings) (SpecialIDs, error) {
 }
 
 // bertClasses lists transformers' BERT tokenizer and the classes that derive from it unchanged.
-var bertClasses = []string{"BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast",
-	"ElectraTokenizer", "ElectraTokenizerFast"}
+var bertClasses = []string{"BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer",
+	"DistilBertTokenizerFast", "ElectraTokenizer", "ElectraTokenizerFast"}
 
 // bertFlags returns the normalizer flags that transformers' BERT tokenizer takes from its
 // configuration, whatever tokenizer.json says; nil for other classes.

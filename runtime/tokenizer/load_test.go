@@ -44,11 +44,15 @@ func vocabTxt() string {
 
 func TestMetadata(t *testing.T) {
 	tok := load(t, "minilm")
-	if got, want := tok.Special(), (SpecialIDs{CLS: 101, SEP: 102, PAD: 0, UNK: 100, MASK: 103}); got != want {
+	if got, want := tok.Special(), (SpecialIDs{
+		CLS: 101, SEP: 102, PAD: 0, UNK: 100, MASK: 103,
+	}); got != want {
 		t.Errorf("special ids %+v, want %+v", got, want)
 	}
-	if tok.VocabSize() != 30522 || tok.MaxLength() != 512 || tok.CountSpecial(false) != 2 || tok.CountSpecial(true) != 3 {
-		t.Errorf("vocabulary %d, max length %d, special %d and %d", tok.VocabSize(), tok.MaxLength(), tok.CountSpecial(false), tok.CountSpecial(true))
+	if tok.VocabSize() != 30522 || tok.MaxLength() != 512 || tok.CountSpecial(false) != 2 ||
+		tok.CountSpecial(true) != 3 {
+		t.Errorf("vocabulary %d, max length %d, special %d and %d",
+			tok.VocabSize(), tok.MaxLength(), tok.CountSpecial(false), tok.CountSpecial(true))
 	}
 	if id, ok := tok.TokenToID("hello"); id != 7592 || !ok {
 		t.Errorf("hello is %d, %v", id, ok)
@@ -56,7 +60,8 @@ func TestMetadata(t *testing.T) {
 	if id, ok := tok.TokenToID("no such token"); ok {
 		t.Errorf("an unknown token has id %d", id)
 	}
-	if got := load(t, "xlmr").Special(); got.CLS != 0 || got.SEP != 2 || got.PAD != 1 || got.UNK != 3 || got.MASK < 4 {
+	if got := load(t, "xlmr").Special(); got.CLS != 0 || got.SEP != 2 || got.PAD != 1 || got.UNK != 3 ||
+		got.MASK < 4 {
 		t.Errorf("special ids of another family: %+v", got)
 	}
 }
@@ -67,7 +72,9 @@ func TestVocabTxtEqualsTokenizerJSON(t *testing.T) {
 		"dos":  strings.ReplaceAll(vocabTxt(), "\n", "\r\n"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			tok := loadDir(t, modelDir(t, map[string]string{"vocab.txt": vocab, "tokenizer_config.json": minilmFile("tokenizer_config.json")}))
+			tok := loadDir(t, modelDir(t, map[string]string{
+				"vocab.txt": vocab, "tokenizer_config.json": minilmFile("tokenizer_config.json"),
+			}))
 			var b Batch
 			if err := tok.Encode(&b, texts(), Options{}); err != nil {
 				t.Fatal(err)
@@ -76,7 +83,8 @@ func TestVocabTxtEqualsTokenizerJSON(t *testing.T) {
 				want.check(t, fmt.Sprintf("text %d", i), b.Text(i))
 			}
 			if !tok.info.streaming || tok.CountSpecial(true) != 3 {
-				t.Errorf("streaming %v, %d special tokens in a pair", tok.info.streaming, tok.CountSpecial(true))
+				t.Errorf("streaming %v, %d special tokens in a pair",
+					tok.info.streaming, tok.CountSpecial(true))
 			}
 		})
 	}
@@ -87,7 +95,8 @@ func TestConfigurationOverridesTheNormalizer(t *testing.T) {
 	for _, c := range []struct{ config, text, same string }{
 		{`{"tokenizer_class":"BertTokenizer"}`, "HELLO Café", "hello cafe"},
 		{`{"tokenizer_class":"BertTokenizerFast","do_lower_case":false}`, "HELLO hello", "[UNK] hello"},
-		{`{"tokenizer_class":"BertTokenizer","do_lower_case":false,"strip_accents":true}`, "Hello héllo", "[UNK] hello"},
+		{`{"tokenizer_class":"BertTokenizer","do_lower_case":false,"strip_accents":true}`, "Hello héllo",
+			"[UNK] hello"},
 		{`{"tokenizer_class":"BertTokenizer","strip_accents":false}`, "HELLO É", "hello é"},
 		{`{"tokenizer_class":"DistilBertTokenizer","do_lower_case":false}`, "HELLO hello", "[UNK] hello"},
 		{`{"tokenizer_class":"ElectraTokenizerFast","do_lower_case":false}`, "HELLO hello", "[UNK] hello"},
@@ -95,13 +104,16 @@ func TestConfigurationOverridesTheNormalizer(t *testing.T) {
 		{`{"tokenizer_class":"XLMRobertaTokenizer","do_lower_case":false}`, "HELLO", "hello"},
 		{`{}`, "HELLO", "hello"},
 	} {
-		tok := loadDir(t, modelDir(t, map[string]string{"tokenizer.json": minilmFile("tokenizer.json"), "tokenizer_config.json": c.config}))
+		tok := loadDir(t, modelDir(t, map[string]string{
+			"tokenizer.json": minilmFile("tokenizer.json"), "tokenizer_config.json": c.config,
+		}))
 		var a, b, g Batch
 		must(tok.Encode(&a, []string{c.text}, Options{}))
 		must(tok.Encode(&b, []string{c.same}, Options{}))
 		must(tok.Encode(&g, []string{c.text}, Options{general: true}))
 		if !slices.Equal(a.IDs, b.IDs) || !slices.Equal(a.IDs, g.IDs) {
-			t.Errorf("%s: %q gives %v (general pipeline %v), %q gives %v", c.config, c.text, a.IDs, g.IDs, c.same, b.IDs)
+			t.Errorf("%s: %q gives %v (general pipeline %v), %q gives %v",
+				c.config, c.text, a.IDs, g.IDs, c.same, b.IDs)
 		}
 	}
 	tok := loadDir(t, modelDir(t, map[string]string{"tokenizer.json": minilmFile("tokenizer.json"),
@@ -125,7 +137,8 @@ func TestLoadSettings(t *testing.T) {
 	}))
 	hello, _ := tok.TokenToID("hello")
 	world, _ := tok.TokenToID("world")
-	if s := tok.Special(); tok.MaxLength() != 0 || !tok.left || s.CLS != hello || s.SEP != world || s.PAD != 0 {
+	if s := tok.Special(); tok.MaxLength() != 0 || !tok.left || s.CLS != hello || s.SEP != world ||
+		s.PAD != 0 {
 		t.Errorf("max length %d, left %v, special %+v", tok.MaxLength(), tok.left, s)
 	}
 }
@@ -136,17 +149,28 @@ func TestLoadErrorsNameTheFile(t *testing.T) {
 		files map[string]string
 		want  []string
 	}{
-		"nothing":          {nil, []string{"no tokenizer.json", "save_pretrained"}},
-		"truncated":        {map[string]string{"tokenizer.json": json[:len(json)/2]}, []string{"tokenizer.json", "EOF"}},
-		"empty":            {map[string]string{"tokenizer.json": ""}, []string{"tokenizer.json"}},
-		"not a tokenizer":  {map[string]string{"tokenizer.json": `{"a":1}`}, []string{"tokenizer.json"}},
-		"deep":             {map[string]string{"tokenizer.json": strings.Repeat("[", 1<<20)}, []string{"tokenizer.json"}},
-		"bad template":     {map[string]string{"tokenizer.json": strings.Replace(json, `{"Sequence":{"id":"A","type_id":0}},{"Spec`, `{"Spec`, 1)}, []string{"tokenizer.json"}},
-		"bad config":       {map[string]string{"tokenizer.json": json, "tokenizer_config.json": "{"}, []string{"tokenizer_config.json"}},
-		"bad special":      {map[string]string{"tokenizer.json": json, "special_tokens_map.json": `{"cls_token":[]}`}, []string{"special_tokens_map.json"}},
-		"vocab, no [CLS]":  {map[string]string{"vocab.txt": "[UNK]\n[SEP]\na\n"}, []string{"vocab.txt", `"[CLS]"`}},
+		"nothing": {nil, []string{"no tokenizer.json", "save_pretrained"}},
+		"truncated": {map[string]string{"tokenizer.json": json[:len(json)/2]},
+			[]string{"tokenizer.json", "EOF"}},
+		"empty":           {map[string]string{"tokenizer.json": ""}, []string{"tokenizer.json"}},
+		"not a tokenizer": {map[string]string{"tokenizer.json": `{"a":1}`}, []string{"tokenizer.json"}},
+		"deep": {map[string]string{"tokenizer.json": strings.Repeat("[", 1<<20)},
+			[]string{"tokenizer.json"}},
+		"bad template": {map[string]string{
+			"tokenizer.json": strings.Replace(json, `{"Sequence":{"id":"A","type_id":0}},{"Spec`,
+				`{"Spec`, 1),
+		}, []string{"tokenizer.json"}},
+		"bad config": {map[string]string{"tokenizer.json": json, "tokenizer_config.json": "{"},
+			[]string{"tokenizer_config.json"}},
+		"bad special": {map[string]string{
+			"tokenizer.json": json, "special_tokens_map.json": `{"cls_token":[]}`,
+		}, []string{"special_tokens_map.json"}},
+		"vocab, no [CLS]": {map[string]string{"vocab.txt": "[UNK]\n[SEP]\na\n"},
+			[]string{"vocab.txt", `"[CLS]"`}},
 		"vocab, not UTF-8": {map[string]string{"vocab.txt": "[UNK]\n\xff\n"}, []string{"vocab.txt", "UTF-8"}},
-		"vocab, not BERT":  {map[string]string{"vocab.txt": "a\n", "tokenizer_config.json": `{"tokenizer_class":"MPNetTokenizer"}`}, []string{"MPNetTokenizer", "save_pretrained"}},
+		"vocab, not BERT": {map[string]string{
+			"vocab.txt": "a\n", "tokenizer_config.json": `{"tokenizer_class":"MPNetTokenizer"}`,
+		}, []string{"MPNetTokenizer", "save_pretrained"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tok, err := Load(modelDir(t, c.files))

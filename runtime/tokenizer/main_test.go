@@ -134,7 +134,8 @@ type goldenPair struct {
 func golden(kind string) *goldenFile {
 	var g goldenFile
 	mustJSON(filepath.Join(goldenDir, kind, "golden.json"), &g)
-	if len(g.Full) != len(texts()) || len(g.Cut) == 0 || len(g.Left) == 0 || len(g.Pairs) == 0 || len(g.Decoded) == 0 {
+	if len(g.Full) != len(texts()) || len(g.Cut) == 0 || len(g.Left) == 0 || len(g.Pairs) == 0 ||
+		len(g.Decoded) == 0 {
 		panic("golden data of " + kind + " is incomplete")
 	}
 	return &g

@@ -42,7 +42,8 @@ func TestMemoryOfHostileTexts(t *testing.T) {
 		tok := load(t, kind)
 		for name, text := range map[string]string{
 			"grows 18 times": repeat("ﷺ"), "one letter": repeat("a"), "Chinese": repeat("北京市是中华人民共和国的首都"),
-			"Russian": repeat("Привет мир, "), "marks": repeat("\u0301"), "spaces": repeat(" "), "nothing to cut": repeat("。-"),
+			"Russian": repeat("Привет мир, "), "marks": repeat("\u0301"), "spaces": repeat(" "),
+			"nothing to cut": repeat("。-"),
 		} {
 			for _, limit := range []int{512, 0} {
 				var b Batch
@@ -63,9 +64,11 @@ func TestMemoryOfHostileTexts(t *testing.T) {
 				b = Batch{}
 				debug.FreeOSMemory()
 				after, _ := memory(t)
-				t.Logf("%-14s %-16s %4d: peak %4d MiB, kept %3d, ids %d: %v", kind, name, limit, (peak-before)>>20, (after-before)>>20, ids/8, err)
+				t.Logf("%-14s %-16s %4d: peak %4d MiB, kept %3d, ids %d: %v",
+					kind, name, limit, (peak-before)>>20, (after-before)>>20, ids/8, err)
 				if most := int64(96<<20) + 3*ids; peak-before > most {
-					t.Errorf("%s, %s, limit %d: %d MiB, more than %d", kind, name, limit, (peak-before)>>20, most>>20)
+					t.Errorf("%s, %s, limit %d: %d MiB, more than %d",
+						kind, name, limit, (peak-before)>>20, most>>20)
 				}
 				if after-before > 48<<20 {
 					t.Errorf("%s, %s, limit %d: %d MiB are kept", kind, name, limit, (after-before)>>20)

@@ -83,7 +83,8 @@ func (l library) decode(ids []int32, skipSpecial bool) (string, error) {
 		n    C.size_t
 		code C.int32_t
 	)
-	text := C.sietok_decode(l.model, (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(ids))), C.size_t(len(ids)), C.bool(skipSpecial), &n, &code)
+	text := C.sietok_decode(l.model, (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(ids))), C.size_t(len(ids)),
+		C.bool(skipSpecial), &n, &code)
 	s := string(unsafe.Slice((*byte)(text), int(n)))
 	C.sietok_free_text(text, n)
 	if code != C.SIETOK_OK {
@@ -118,7 +119,12 @@ func (t *Tokenizer) encode(dst *Batch, in input, from, to int, opt Options, stop
 	a.cut = a.cut[:count]
 	clear(a.cut)
 
-	o := C.sietok_options{max_tokens: C.uint64_t(max(opt.MaxTokens, 0)), max_whole: opt.maxWhole(), piece: C.uint64_t(opt.piece), flags: t.flags(in, opt)}
+	o := C.sietok_options{
+		max_tokens: C.uint64_t(max(opt.MaxTokens, 0)),
+		max_whole:  opt.maxWhole(),
+		piece:      C.uint64_t(opt.piece),
+		flags:      t.flags(in, opt),
+	}
 	guess := bytes/3 + count*8
 	if opt.MaxTokens > 0 && opt.MaxTokens < guess/count {
 		guess = count * opt.MaxTokens
@@ -190,7 +196,12 @@ var (
 
 // places tokenizes one text. The caller holds t.mu for reading, and t is open.
 func (t *Tokenizer) places(text string, opt Options, stop *uint32) (tokens []Place, cut bool, err error) {
-	o := C.sietok_options{max_tokens: C.uint64_t(max(opt.MaxTokens, 0)), max_whole: opt.maxWhole(), piece: C.uint64_t(opt.piece), flags: t.flags(input{}, opt)}
+	o := C.sietok_options{
+		max_tokens: C.uint64_t(max(opt.MaxTokens, 0)),
+		max_whole:  opt.maxWhole(),
+		piece:      C.uint64_t(opt.piece),
+		flags:      t.flags(input{}, opt),
+	}
 	room := len(text)/3 + 8
 	if opt.MaxTokens > 0 {
 		room = min(room, opt.MaxTokens)

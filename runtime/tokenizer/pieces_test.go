@@ -79,8 +79,15 @@ func charsmap(texts map[string]string) string {
 }
 
 func add(file object, content string, flags ...string) {
-	token := object{"id": len(file["added_tokens"].([]any)) + 900_000, "content": content, "single_word": false, "lstrip": false,
-		"rstrip": false, "normalized": false, "special": false}
+	token := object{
+		"id":          len(file["added_tokens"].([]any)) + 900_000,
+		"content":     content,
+		"single_word": false,
+		"lstrip":      false,
+		"rstrip":      false,
+		"normalized":  false,
+		"special":     false,
+	}
 	for _, f := range flags {
 		token[f] = true
 	}
@@ -102,17 +109,25 @@ func variants(t testing.TB) map[string]*Tokenizer {
 	}
 	spaces := object{"type": "Replace", "pattern": object{"Regex": " {2,}"}, "content": " "}
 	all := map[string]*Tokenizer{
-		"unigram nfkd stripped lower": variant(t, "xlmr", normal(replace("``", "\""), replace("''", "\""), kind("NFKD"), kind("StripAccents"), kind("Lowercase"), spaces)),
-		"unigram precompiled": variant(t, "xlmr", normal(object{"type": "Precompiled", "precompiled_charsmap": charsmap(map[string]string{
-			"ﷺ": "صلى الله عليه وسلم", "ﬁ": "fi", "①": "1", "\t": " ", "\n": " ", "\u00a0": " ", "\u3000": " ", "\u200b": "", "\u0301": "",
-			"e\u0301": "é", "е": "'s", "ß": "ss", "中": "word ", "か": " the", "カ": "", "B": "the", "ﾞ": "x", "京人": "never",
-		})}, spaces)),
-		"unigram nfd":             variant(t, "xlmr", normal(kind("NFD"))),
-		"unigram nfc strip":       variant(t, "xlmr", normal(kind("NFC"), object{"type": "Strip", "strip_left": true, "strip_right": true})),
-		"unigram metaspace first": variant(t, "xlmr", func(f object) { f["pre_tokenizer"] = metaspace("first") }),
-		"unigram metaspace never": variant(t, "xlmr", func(f object) { f["pre_tokenizer"] = metaspace("never") }),
+		"unigram nfkd stripped lower": variant(t, "xlmr", normal(replace("``", "\""), replace("''", "\""),
+			kind("NFKD"), kind("StripAccents"), kind("Lowercase"), spaces)),
+		"unigram precompiled": variant(t, "xlmr",
+			normal(object{"type": "Precompiled", "precompiled_charsmap": charsmap(map[string]string{
+				"ﷺ": "صلى الله عليه وسلم", "ﬁ": "fi", "①": "1", "\t": " ", "\n": " ", "\u00a0": " ",
+				"\u3000": " ", "\u200b": "", "\u0301": "", "e\u0301": "é", "е": "'s", "ß": "ss", "中": "word ",
+				"か": " the", "カ": "", "B": "the", "ﾞ": "x", "京人": "never",
+			})}, spaces)),
+		"unigram nfd": variant(t, "xlmr", normal(kind("NFD"))),
+		"unigram nfc strip": variant(t, "xlmr",
+			normal(kind("NFC"), object{"type": "Strip", "strip_left": true, "strip_right": true})),
+		"unigram metaspace first": variant(t, "xlmr",
+			func(f object) { f["pre_tokenizer"] = metaspace("first") }),
+		"unigram metaspace never": variant(t, "xlmr",
+			func(f object) { f["pre_tokenizer"] = metaspace("never") }),
 		"unigram white space split": variant(t, "xlmr", func(f object) {
-			f["pre_tokenizer"] = object{"type": "Sequence", "pretokenizers": []object{kind("WhitespaceSplit"), metaspace("always")}}
+			f["pre_tokenizer"] = object{
+				"type": "Sequence", "pretokenizers": []object{kind("WhitespaceSplit"), metaspace("always")},
+			}
 		}),
 		"unigram unsplit": variant(t, "xlmr", func(f object) {
 			m := metaspace("always")
@@ -140,12 +155,16 @@ func variants(t testing.TB) map[string]*Tokenizer {
 			add(f, "word", "single_word", "rstrip")
 			add(f, "e the", "lstrip")
 		}),
-		"word pieces, white space": variant(t, "cased", func(f object) { f["pre_tokenizer"] = kind("Whitespace") }),
+		"word pieces, white space": variant(t, "cased",
+			func(f object) { f["pre_tokenizer"] = kind("Whitespace") }),
 		"word pieces, digits": variant(t, "cased", func(f object) {
-			f["pre_tokenizer"] = object{"type": "Sequence", "pretokenizers": []object{kind("WhitespaceSplit"),
-				{"type": "Digits", "individual_digits": true}, {"type": "Punctuation", "behavior": "Isolated"}}}
+			f["pre_tokenizer"] = object{"type": "Sequence", "pretokenizers": []object{
+				kind("WhitespaceSplit"), {"type": "Digits", "individual_digits": true},
+				{"type": "Punctuation", "behavior": "Isolated"},
+			}}
 		}),
-		"whole text": variant(t, "sentencepiece", func(f object) { f["normalizer"] = sequence(kind("NFKC"), replace(" ", "▁")) }),
+		"whole text": variant(t, "sentencepiece",
+			func(f object) { f["normalizer"] = sequence(kind("NFKC"), replace(" ", "▁")) }),
 	}
 	for _, k := range kinds {
 		all[k.name] = load(t, k.name)
@@ -174,7 +193,10 @@ func longText(r *rand.Rand, bytes int) string {
 		case 3:
 			b.WriteString(strings.Repeat(string(letters[r.IntN(len(letters))]), r.IntN(50)))
 		case 4:
-			b.WriteString([]string{" word ", "theword", "it'sstuff we'really don'ted", " the  Über", "ingword the\n", "wordthe thea the"}[r.IntN(6)])
+			b.WriteString([]string{
+				" word ", "theword", "it'sstuff we'really don'ted", " the  Über", "ingword the\n",
+				"wordthe thea the",
+			}[r.IntN(6)])
 		}
 	}
 	return b.String()
@@ -225,8 +247,9 @@ func samePieces(t *testing.T, tok *Tokenizer, text string, piece, limit int) boo
 			for at < min(len(got.IDs), len(want.IDs)) && got.IDs[at] == want.IDs[at] {
 				at++
 			}
-			t.Fatalf("%q, pieces of %d, %+v: %d and %d ids differ from %d on:\n got %v\nwant %v", text, piece, opt, len(got.IDs), len(want.IDs), at,
-				clip(got.IDs[max(0, at-2):]), clip(want.IDs[max(0, at-2):]))
+			t.Fatalf("%q, pieces of %d, %+v: %d and %d ids differ from %d on:\n got %v\nwant %v",
+				text, piece, opt, len(got.IDs), len(want.IDs), at, clip(got.IDs[max(0, at-2):]),
+				clip(want.IDs[max(0, at-2):]))
 		}
 		placed, err := tok.EncodePlaces(t.Context(), []string{text}, whole)
 		must(err)
@@ -236,7 +259,8 @@ func samePieces(t *testing.T, tok *Tokenizer, text string, piece, limit int) boo
 		}
 		must(err)
 		if !slices.Equal(pieces[0].Tokens, placed[0].Tokens) || pieces[0].Truncated != placed[0].Truncated {
-			t.Fatalf("%q, pieces of %d, %+v: other places\n got %v\nwant %v", text, piece, opt, pieces[0].Tokens, placed[0].Tokens)
+			t.Fatalf("%q, pieces of %d, %+v: other places\n got %v\nwant %v",
+				text, piece, opt, pieces[0].Tokens, placed[0].Tokens)
 		}
 	}
 	return true
@@ -247,7 +271,8 @@ func FuzzPieces(f *testing.F) {
 		f.Add(s, uint8(i), uint8(i), uint8(i%len(kinds)))
 	}
 	f.Fuzz(func(t *testing.T, text string, piece, limit, kind uint8) {
-		samePieces(t, fuzzed(t, kinds[int(kind)%len(kinds)].name), strings.ToValidUTF8(text, "\ufffd"), 8+int(piece), 1+int(limit))
+		samePieces(t, fuzzed(t, kinds[int(kind)%len(kinds)].name), strings.ToValidUTF8(text, "\ufffd"),
+			8+int(piece), 1+int(limit))
 	})
 }
 
@@ -259,7 +284,8 @@ func TestHostileNormalizerIsRefused(t *testing.T) {
 	mustJSON(filepath.Join(goldenDir, "xlmr", "tokenizer.json"), &file)
 	var parts []object
 	for range 4 {
-		parts = append(parts, object{"type": "Replace", "pattern": object{"String": "a"}, "content": strings.Repeat("a", 100)})
+		parts = append(parts,
+			object{"type": "Replace", "pattern": object{"String": "a"}, "content": strings.Repeat("a", 100)})
 	}
 	file["normalizer"] = sequence(parts...)
 	data, err := json.Marshal(file)

@@ -83,7 +83,8 @@ func TestPlacesThatFail(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	var e *TextError
-	if _, err := tok.EncodePlaces(context.Background(), []string{"a"}, Options{MaxTokens: 1}); !errors.As(err, &e) || e.Index != 0 || !errors.Is(err, ErrNoRoom) {
+	if _, err := tok.EncodePlaces(context.Background(), []string{"a"}, Options{MaxTokens: 1}); !errors.As(err,
+		&e) || e.Index != 0 || !errors.Is(err, ErrNoRoom) {
 		t.Errorf("no room: %v", err)
 	}
 	if out, err := tok.EncodePlaces(context.Background(), nil, Options{}); err != nil || len(out) != 0 {
@@ -92,7 +93,8 @@ func TestPlacesThatFail(t *testing.T) {
 	if err := tok.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tok.EncodePlaces(context.Background(), []string{"a"}, Options{}); !errors.Is(err, ErrClosed) {
+	if _, err := tok.EncodePlaces(context.Background(), []string{"a"}, Options{}); !errors.Is(err,
+		ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 }

@@ -13,11 +13,12 @@ import (
 // randomText draws from few pieces, so that words, marks, spaces and added tokens often meet.
 func randomText(r *rand.Rand) string {
 	pieces := []string{
-		" ", " ", "  ", "\n", "\t", "a", "e", "the", "word", "ing", "Z", "7", "123", "'s", ".", "!?", "#", "-", "_",
-		"é", "e\u0301", "\u0301", "\u0316", "\u302e", "ß", "İ", "Σ", "й", "ŀ", "\u00a0", "\u3000", "\u2028", "\u0085",
-		"中", "北京", "。", "\uf900", "か\u3099", "が", "한", "\u1112\u1161", "👍🏽", "👨\u200d👩", "\u0600", "\u0d4e", "ﷺ", "①", "▁",
-		"[CLS]", "[SEP]", "[MASK]", "<s>", "<mask>", "<|endoftext|>", "[", "]", "<", "Café", "Über", "über",
-		"\x00", "\x01", "\x7f", "\u200b", "\ufffd", "\ue000", "\xff", "\xe4\xb8", "\xf0\x9f", "\r\n",
+		" ", " ", "  ", "\n", "\t", "a", "e", "the", "word", "ing", "Z", "7", "123", "'s", ".", "!?", "#",
+		"-", "_", "é", "e\u0301", "\u0301", "\u0316", "\u302e", "ß", "İ", "Σ", "й", "ŀ", "\u00a0", "\u3000",
+		"\u2028", "\u0085", "中", "北京", "。", "\uf900", "か\u3099", "が", "한", "\u1112\u1161", "👍🏽", "👨\u200d👩",
+		"\u0600", "\u0d4e", "ﷺ", "①", "▁", "[CLS]", "[SEP]", "[MASK]", "<s>", "<mask>", "<|endoftext|>", "[",
+		"]", "<", "Café", "Über", "über", "\x00", "\x01", "\x7f", "\u200b", "\ufffd", "\ue000", "\xff",
+		"\xe4\xb8", "\xf0\x9f", "\r\n",
 	}
 	var b strings.Builder
 	for n := r.IntN(40); n > 0; n-- {
@@ -43,7 +44,8 @@ func compare(t *testing.T, tok *Tokenizer, text string, limit int) {
 		{"whole text", Options{general: true, whole: true}, Options{}},
 		{"no special tokens", Options{general: true, whole: true, NoSpecial: true}, Options{NoSpecial: true}},
 		{"limit", Options{general: true, whole: true, MaxTokens: limit}, Options{MaxTokens: limit}},
-		{"limit, general pipeline", Options{general: true, whole: true, MaxTokens: limit}, Options{general: true, MaxTokens: limit}},
+		{"limit, general pipeline", Options{general: true, whole: true, MaxTokens: limit},
+			Options{general: true, MaxTokens: limit}},
 	} {
 		if limit == 0 && c.opt.MaxTokens == 0 && strings.HasPrefix(c.name, "limit") {
 			continue // 0 means no limit
@@ -58,7 +60,8 @@ func compare(t *testing.T, tok *Tokenizer, text string, limit int) {
 			t.Fatalf("%s: %q, limit %d:\n got %v\nwant %v", c.name, text, limit, got.IDs, want.IDs)
 		}
 		if cut := c.opt.MaxTokens > 0 && len(all.IDs) > limit; got.Truncated[0] != cut {
-			t.Fatalf("%s: %q, limit %d: Truncated is %v, %d tokens in all", c.name, text, limit, got.Truncated[0], len(all.IDs))
+			t.Fatalf("%s: %q, limit %d: Truncated is %v, %d tokens in all",
+				c.name, text, limit, got.Truncated[0], len(all.IDs))
 		}
 	}
 }
@@ -148,7 +151,8 @@ func TestWorkStopsAtTheLimit(t *testing.T) {
 			}
 			var te *TextError
 			err = tok.Encode(&b, []string{"x", strings.Repeat("。", MaxWholeBytes)}, opt)
-			if !errors.Is(err, ErrTooLong) || !errors.As(err, &te) || te.Index != 1 || !strings.Contains(err.Error(), "bytes") {
+			if !errors.Is(err, ErrTooLong) || !errors.As(err, &te) || te.Index != 1 ||
+				!strings.Contains(err.Error(), "bytes") {
 				t.Errorf("no place to cut: got %v, want ErrTooLong", err)
 			}
 		})
@@ -173,13 +177,16 @@ func FuzzPairLimitEqualsFullThenCut(f *testing.F) {
 		tok := fuzzed(t, kinds[int(kind)%len(kinds)].name)
 		n := tok.CountSpecial(true) + int(limit)
 		var want, got Batch
-		if err := tok.EncodePairs(&want, []string{first}, []string{second}, Options{MaxTokens: n, general: true, whole: true}); err != nil {
+		if err := tok.EncodePairs(&want, []string{first}, []string{second},
+			Options{MaxTokens: n, general: true, whole: true}); err != nil {
 			t.Fatal(err)
 		}
-		if err := tok.EncodePairs(&got, []string{first}, []string{second}, Options{MaxTokens: n}); err != nil {
+		if err := tok.EncodePairs(&got, []string{first}, []string{second},
+			Options{MaxTokens: n}); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(got.IDs, want.IDs) || !slices.Equal(got.TypeIDs, want.TypeIDs) || got.Truncated[0] != want.Truncated[0] {
+		if !slices.Equal(got.IDs, want.IDs) || !slices.Equal(got.TypeIDs, want.TypeIDs) ||
+			got.Truncated[0] != want.Truncated[0] {
 			t.Fatalf("%q, %q, limit %d:\n got %v\nwant %v", first, second, n, got.IDs, want.IDs)
 		}
 	})

@@ -140,7 +140,8 @@ func (t *Tokenizer) Special() SpecialIDs { return t.special }
 func (t *Tokenizer) CheckIDs(ids []int32) error {
 	for i, id := range ids {
 		if id < 0 || int(id) >= t.info.vocabSize {
-			return fmt.Errorf("tokenizer: id %d at position %d is outside the vocabulary (0 to %d)", id, i, t.info.vocabSize-1)
+			return fmt.Errorf("tokenizer: id %d at position %d is outside the vocabulary (0 to %d)",
+				id, i, t.info.vocabSize-1)
 		}
 	}
 	return nil

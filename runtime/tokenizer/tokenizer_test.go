@@ -15,8 +15,9 @@ func TestBatchIsPackedAndReused(t *testing.T) {
 	var b Batch
 	must(tok.EncodePairs(&b, []string{"a"}, []string{"b"}, Options{}))
 	must(tok.Encode(&b, []string{"hello world", "", "hello"}, Options{MaxTokens: 3}))
-	if !slices.Equal(b.IDs, []int32{101, 7592, 102, 101, 102, 101, 7592, 102}) || !slices.Equal(b.Ends, []int32{3, 5, 8}) ||
-		!slices.Equal(b.Truncated, []bool{true, false, false}) || len(b.TypeIDs) != 0 || b.Len() != 3 {
+	if !slices.Equal(b.IDs, []int32{101, 7592, 102, 101, 102, 101, 7592, 102}) ||
+		!slices.Equal(b.Ends, []int32{3, 5, 8}) || !slices.Equal(b.Truncated, []bool{true, false, false}) ||
+		len(b.TypeIDs) != 0 || b.Len() != 3 {
 		t.Errorf("got %+v", b)
 	}
 	must(tok.Encode(&b, nil, Options{}))
@@ -25,7 +26,8 @@ func TestBatchIsPackedAndReused(t *testing.T) {
 	}
 	many := slices.Repeat([]string{"some words of a short query"}, 2000)
 	must(tok.Encode(&b, many, Options{}))
-	if n := testing.AllocsPerRun(20, func() { must(tok.Encode(&b, many, Options{})) }); n > float64(len(many))/20 {
+	if n := testing.AllocsPerRun(20,
+		func() { must(tok.Encode(&b, many, Options{})) }); n > float64(len(many))/20 {
 		// The call allocates a few times. The race detector makes pools drop values and so adds
 		// some.
 		t.Errorf("%v allocations for %d texts, want none per text", n, len(many))
@@ -40,12 +42,14 @@ func TestParallelEqualsSerial(t *testing.T) {
 		var s, p Batch
 		must(tok.Encode(&s, many, Options{MaxTokens: 64}))
 		must(tok.EncodeParallel(t.Context(), &p, many, Options{MaxTokens: 64}))
-		if !slices.Equal(s.IDs, p.IDs) || !slices.Equal(s.Ends, p.Ends) || !slices.Equal(s.Truncated, p.Truncated) {
+		if !slices.Equal(s.IDs, p.IDs) || !slices.Equal(s.Ends, p.Ends) ||
+			!slices.Equal(s.Truncated, p.Truncated) {
 			t.Errorf("%s: another result in parallel", kind)
 		}
 		must(tok.EncodePairs(&s, many, many, Options{MaxTokens: 33}))
 		must(tok.EncodePairsParallel(t.Context(), &p, many, many, Options{MaxTokens: 33}))
-		if !slices.Equal(s.IDs, p.IDs) || !slices.Equal(s.Ends, p.Ends) || !slices.Equal(s.TypeIDs, p.TypeIDs) || len(p.TypeIDs) != len(p.IDs) {
+		if !slices.Equal(s.IDs, p.IDs) || !slices.Equal(s.Ends, p.Ends) ||
+			!slices.Equal(s.TypeIDs, p.TypeIDs) || len(p.TypeIDs) != len(p.IDs) {
 			t.Errorf("%s: another result in parallel for pairs", kind)
 		}
 	}
@@ -72,7 +76,8 @@ func TestOutputGrows(t *testing.T) {
 			t.Fatalf("pair %d has %d ids, its text %d", i, len(pairs.Text(i)), len(one.IDs))
 		}
 	}
-	if len(pairs.TypeIDs) != len(pairs.IDs) || pairs.TypeIDs[len(pairs.TypeIDs)-1] != 1 || pairs.TypeIDs[0] != 0 {
+	if len(pairs.TypeIDs) != len(pairs.IDs) || pairs.TypeIDs[len(pairs.TypeIDs)-1] != 1 ||
+		pairs.TypeIDs[0] != 0 {
 		t.Errorf("%d type ids for %d ids", len(pairs.TypeIDs), len(pairs.IDs))
 	}
 }
@@ -98,7 +103,8 @@ func TestFailuresNameTheText(t *testing.T) {
 		func() error { return whole.Encode(&b, list, Options{MaxTokens: 8}) },
 		func() error { return whole.EncodeParallel(t.Context(), &b, list, Options{MaxTokens: 8}) },
 	} {
-		if err := encode(); !errors.Is(err, ErrTooLong) || !errors.As(err, &te) || te.Index != 29 || b.Len() != 0 {
+		if err := encode(); !errors.Is(err, ErrTooLong) || !errors.As(err, &te) || te.Index != 29 ||
+			b.Len() != 0 {
 			t.Errorf("a long text: %v, %d texts kept", err, b.Len())
 		}
 	}
@@ -201,9 +207,12 @@ func TestCloseWhileInUse(t *testing.T) {
 func BenchmarkEncode(b *testing.B) {
 	passages := make([]string, 512)
 	for i := range passages {
-		passages[i] = fmt.Sprintf("Passage %d. ", i) + strings.Repeat("The committee's report, published in spring, describes how rivers were monitored and which measures improved water quality. ", 6)
+		passages[i] = fmt.Sprintf("Passage %d. ", i) + strings.Repeat(
+			"The committee's report, published in spring, describes how rivers were monitored and which measures improved water quality. ",
+			6)
 	}
-	queries := slices.Repeat([]string{"how do rivers get monitored in spring", "water quality measures"}, 1024)
+	queries := slices.Repeat([]string{"how do rivers get monitored in spring", "water quality measures"},
+		1024)
 	chinese := slices.Repeat([]string{strings.Repeat("北京市是中华人民共和国的首都。", 16)}, 256)
 	for _, c := range []struct {
 		name string

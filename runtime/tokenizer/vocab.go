@@ -27,8 +27,9 @@ func fromVocab(dir string, set *settings) ([]byte, error) {
 		return nil, err
 	}
 	if !set.knownClass() {
-		return nil, fmt.Errorf("tokenizer: %s has no tokenizer.json and its tokenizer_class %q cannot be built from vocab.txt: "+
-			"save it with AutoTokenizer.from_pretrained(...).save_pretrained", dir, set.Class)
+		return nil, fmt.Errorf(
+			"tokenizer: %s has no tokenizer.json and its tokenizer_class %q cannot be built from vocab.txt: "+
+				"save it with AutoTokenizer.from_pretrained(...).save_pretrained", dir, set.Class)
 	}
 	if !utf8.Valid(data) {
 		return nil, fmt.Errorf("tokenizer: %s is not UTF-8", path)
@@ -48,7 +49,8 @@ func fromVocab(dir string, set *settings) ([]byte, error) {
 	cls, sep, unk := name(set.CLS, "[CLS]"), name(set.SEP, "[SEP]"), name(set.UNK, "[UNK]")
 	for _, s := range []string{cls, sep, unk} {
 		if _, ok := vocab[s]; !ok {
-			return nil, fmt.Errorf("tokenizer: %s lacks the special token %q: is it the vocabulary of a BERT model?", path, s)
+			return nil, fmt.Errorf(
+				"tokenizer: %s lacks the special token %q: is it the vocabulary of a BERT model?", path, s)
 		}
 	}
 	var added []addedToken
@@ -57,7 +59,10 @@ func fromVocab(dir string, set *settings) ([]byte, error) {
 			added = append(added, addedToken{ID: id, Content: s, Special: true})
 		}
 	}
-	flags := (&settings{Class: "BertTokenizer", Lowercase: set.Lowercase, Chinese: set.Chinese, StripAccents: set.StripAccents}).bertFlags()
+	flags := (&settings{
+		Class: "BertTokenizer", Lowercase: set.Lowercase, Chinese: set.Chinese,
+		StripAccents: set.StripAccents,
+	}).bertFlags()
 
 	type m = map[string]any
 	special := func(token string, kind int) m { return m{"SpecialToken": m{"id": token, "type_id": kind}} }

@@ -53,7 +53,9 @@ type Bucket interface {
 	// Put writes size bytes of body as an object that appears whole or not at all. Errors:
 	// ErrChanged when the condition does not hold, ErrUnsupported when the storage has no
 	// conditions. Use conditions for small objects only.
-	Put(ctx context.Context, key string, body io.ReaderAt, size int64, when Condition) (version string, err error)
+	Put(
+		ctx context.Context, key string, body io.ReaderAt, size int64, when Condition,
+	) (version string, err error)
 	// Delete removes an object. A missing object is no error.
 	Delete(ctx context.Context, key string) error
 }
@@ -77,7 +79,9 @@ func Parse(s string) (URL, error) {
 		return URL{}, fmt.Errorf("%q is not a bucket; want s3://bucket/prefix or gs://bucket/prefix", s)
 	}
 	if u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Port() != "" {
-		return URL{}, fmt.Errorf("%q: want a bucket's name and an optional prefix, without credentials, port or query", u.Redacted())
+		return URL{}, fmt.Errorf(
+			"%q: want a bucket's name and an optional prefix, without credentials, port or query",
+			u.Redacted())
 	}
 	out := URL{Scheme: u.Scheme, Name: u.Host, Prefix: strings.Trim(u.Path, "/")}
 	for part := range strings.SplitSeq(out.Prefix, "/") {

@@ -49,17 +49,20 @@ func (h *harness) fetched() (names []string) {
 func TestOnlyAdaptersAreFetchedAsAdapters(t *testing.T) {
 	for _, listed := range []bool{true, false} {
 		h := newHarness(t)
-		large := map[string][]byte{"adapter_config.json": []byte("{}"), "adapter_model.safetensors": make([]byte, adapterBytes+1)}
+		large := map[string][]byte{
+			"adapter_config.json": []byte("{}"), "adapter_model.safetensors": make([]byte, adapterBytes+1),
+		}
 		alone := map[string][]byte{"adapter_config.json": []byte("{}"), "README.md": []byte("lost")}
 		for id, want := range map[string]struct {
 			files map[string][]byte
 			says  string
 		}{
-			"t/model":   {modelFiles(), "has no adapter_config.json: it is no LoRA adapter"},
-			"t/large":   {large, "more than 1 MiB"},
-			"t/alone":   {alone, "has no adapter_model.safetensors and adapter_model.bin"},
-			"t/tensors": {map[string][]byte{"adapter_model.safetensors": nil, "adapter_model.bin": nil}, "has no adapter_config.json"},
-			"t/empty":   {map[string][]byte{"README.md": nil}, "has no adapter_config.json"},
+			"t/model": {modelFiles(), "has no adapter_config.json: it is no LoRA adapter"},
+			"t/large": {large, "more than 1 MiB"},
+			"t/alone": {alone, "has no adapter_model.safetensors and adapter_model.bin"},
+			"t/tensors": {map[string][]byte{"adapter_model.safetensors": nil, "adapter_model.bin": nil},
+				"has no adapter_config.json"},
+			"t/empty": {map[string][]byte{"README.md": nil}, "has no adapter_config.json"},
 		} {
 			h.hub.Add(id, want.files).NoChecksums = !listed
 			h.hub.Requests()
@@ -123,7 +126,8 @@ func TestAnAdapterIsFetchedAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := in(t, whole.Dir); !slices.Contains(got, "model.safetensors") || !slices.Contains(got, "1_Pooling") {
+	if got := in(t, whole.Dir); !slices.Contains(got, "model.safetensors") ||
+		!slices.Contains(got, "1_Pooling") {
 		t.Errorf("the model is %v", got)
 	}
 	whole.Release()
@@ -152,7 +156,8 @@ func TestAdapterBesideOtherWeights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := in(t, found.Dir), []string{"adapter_config.json", "adapter_model.bin"}; !slices.Equal(got, want) {
+	if got, want := in(t, found.Dir), []string{"adapter_config.json", "adapter_model.bin"}; !slices.Equal(got,
+		want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	found.Release()
@@ -188,7 +193,9 @@ func TestAdapterOfAnotherTool(t *testing.T) {
 	h := newHarness(t)
 	commit := strings.Repeat("d", 40)
 	cache := repoCache{filepath.Join(h.cache, "models--t--theirs")}
-	for name, data := range maps.All(map[string]string{cache.ref("main"): commit, filepath.Join(cache.snapshot(commit), "adapter_config.json"): "{}"}) {
+	for name, data := range maps.All(map[string]string{
+		cache.ref("main"): commit, filepath.Join(cache.snapshot(commit), "adapter_config.json"): "{}",
+	}) {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +206,8 @@ func TestAdapterOfAnotherTool(t *testing.T) {
 	r := h.resolver(func(o *Options) { o.Offline = true })
 	_, err := r.ResolveAdapter(t.Context(), adapterOf("t/theirs"))
 	wantClass(t, err, ClassNotFound, "lacks adapter_model.safetensors")
-	if err := os.WriteFile(filepath.Join(cache.snapshot(commit), "adapter_model.safetensors"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(cache.snapshot(commit), "adapter_model.safetensors"), nil,
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	config := filepath.Join(cache.snapshot(commit), "adapter_config.json")

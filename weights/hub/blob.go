@@ -51,7 +51,10 @@ type origin interface {
 }
 
 // fetchBlob downloads the missing part of a file, so that blobs/<hash> holds its content.
-func (s *fetcher) fetchBlob(ctx context.Context, cache repoCache, ref modelRef, commit string, f remoteFile, report *reporter, room *reservation) error {
+func (s *fetcher) fetchBlob(
+	ctx context.Context, cache repoCache, ref modelRef, commit string, f remoteFile, report *reporter,
+	room *reservation,
+) error {
 	final := cache.blob(f.hash)
 	if blobExists(final, f.size) {
 		report.received(f.name, f.size)
@@ -60,7 +63,8 @@ func (s *fetcher) fetchBlob(ctx context.Context, cache repoCache, ref modelRef, 
 	}
 	// The Python tools take this lock for the same blob, so that two writers never share one
 	// .incomplete file.
-	release, err := s.disk.locks.take(ctx, filepath.Join(s.cacheDir, ".locks", ref.repoFolder(), f.hash+".lock"), nil)
+	release, err := s.disk.locks.take(ctx,
+		filepath.Join(s.cacheDir, ".locks", ref.repoFolder(), f.hash+".lock"), nil)
 	if err != nil {
 		return err
 	}
@@ -165,7 +169,8 @@ func (d *blobDownload) try(ctx context.Context) (gained int64, err error) {
 		return 0, err
 	}
 	if d.corrupt++; d.corrupt == maxCorrupt {
-		return 0, fail(ClassNetwork, errDamaged, "%s arrived damaged %d times: its checksum is %s, the list says %s; check %s and the disk",
+		return 0, fail(ClassNetwork, errDamaged,
+			"%s arrived damaged %d times: its checksum is %s, the list says %s; check %s and the disk",
 			d.file.name, maxCorrupt, got, d.file.hash, d.from.advice())
 	}
 	return 0, transient("%s arrived damaged", d.file.name)
@@ -191,7 +196,8 @@ func (d *blobDownload) receive(body io.Reader) error {
 		case d.have == d.file.size:
 			return nil
 		case err == io.EOF:
-			return transient("the connection ended after %d of %d bytes of %s", d.have, d.file.size, d.file.name)
+			return transient("the connection ended after %d of %d bytes of %s",
+				d.have, d.file.size, d.file.name)
 		case err != nil:
 			return err
 		}

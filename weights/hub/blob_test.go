@@ -19,7 +19,9 @@ import (
 )
 
 // onStorage returns a fault for the n-th request to the storage, counted from 0.
-func onStorage(fault func(n int, w http.ResponseWriter, r *http.Request) bool) func(http.ResponseWriter, *http.Request, bool) bool {
+func onStorage(
+	fault func(n int, w http.ResponseWriter, r *http.Request) bool,
+) func(http.ResponseWriter, *http.Request, bool) bool {
 	var n atomic.Int64
 	return func(w http.ResponseWriter, r *http.Request, storage bool) bool {
 		return storage && fault(int(n.Add(1))-1, w, r)
@@ -189,25 +191,38 @@ func TestDishonestStorage(t *testing.T) {
 		heals bool // serves correctly afterwards
 		want  string
 	}{
-		"one wrong bit, once":   {func(w http.ResponseWriter, _ *http.Request) { send(w, 200, other) }, true, ""},
-		"one wrong bit, always": {func(w http.ResponseWriter, _ *http.Request) { send(w, 200, other) }, false, "arrived damaged 3 times"},
-		"an error page, once":   {func(w http.ResponseWriter, _ *http.Request) { send(w, 200, []byte("<html>")) }, true, ""},
-		"an error page, always": {func(w http.ResponseWriter, _ *http.Request) { send(w, 200, []byte("<html>")) }, false, "6 bytes of model.safetensors where 100000"},
-		"a byte too many":       {func(w http.ResponseWriter, _ *http.Request) { send(w, 200, append(bytes.Clone(content), 0)) }, false, "100001 bytes"},
-		"empty":                 {func(w http.ResponseWriter, _ *http.Request) { send(w, 200, nil) }, false, "0 bytes"},
-		"204":                   {func(w http.ResponseWriter, _ *http.Request) { send(w, 204, nil) }, false, "204"},
+		"one wrong bit, once": {func(w http.ResponseWriter, _ *http.Request) { send(w, 200, other) }, true,
+			""},
+		"one wrong bit, always": {func(w http.ResponseWriter, _ *http.Request) { send(w, 200, other) }, false,
+			"arrived damaged 3 times"},
+		"an error page, once": {
+			func(w http.ResponseWriter, _ *http.Request) { send(w, 200, []byte("<html>")) }, true, "",
+		},
+		"an error page, always": {func(w http.ResponseWriter, _ *http.Request) {
+			send(w, 200, []byte("<html>"))
+		}, false, "6 bytes of model.safetensors where 100000"},
+		"a byte too many": {func(w http.ResponseWriter, _ *http.Request) {
+			send(w, 200, append(bytes.Clone(content), 0))
+		}, false, "100001 bytes"},
+		"empty": {func(w http.ResponseWriter, _ *http.Request) { send(w, 200, nil) }, false, "0 bytes"},
+		"204":   {func(w http.ResponseWriter, _ *http.Request) { send(w, 204, nil) }, false, "204"},
 		"206 that was not asked": {func(w http.ResponseWriter, _ *http.Request) {
 			send(w, 206, content[9:], "Content-Range", "bytes 9-99999/"+full)
 		}, false, "another part"},
-		"206 without a range": {func(w http.ResponseWriter, _ *http.Request) { send(w, 206, content) }, false, "another part"},
+		"206 without a range": {func(w http.ResponseWriter, _ *http.Request) { send(w, 206, content) }, false,
+			"another part"},
 		"206 of another file": {func(w http.ResponseWriter, _ *http.Request) {
 			send(w, 206, content, "Content-Range", "bytes 0-99999/200000")
 		}, false, "another part"},
-		"416":                    {func(w http.ResponseWriter, _ *http.Request) { send(w, 416, nil) }, true, ""},
-		"expired link, once":     {func(w http.ResponseWriter, _ *http.Request) { send(w, 403, nil) }, true, ""},
-		"expired link, always":   {func(w http.ResponseWriter, _ *http.Request) { send(w, 403, nil) }, false, "403 Forbidden to a link of the hub"},
-		"storage says not found": {func(w http.ResponseWriter, _ *http.Request) { send(w, 404, nil, "X-Error-Code", "GatedRepo") }, false, "404"},
-		"cut before the answer":  {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false, "EOF"},
+		"416":                {func(w http.ResponseWriter, _ *http.Request) { send(w, 416, nil) }, true, ""},
+		"expired link, once": {func(w http.ResponseWriter, _ *http.Request) { send(w, 403, nil) }, true, ""},
+		"expired link, always": {func(w http.ResponseWriter, _ *http.Request) { send(w, 403, nil) }, false,
+			"403 Forbidden to a link of the hub"},
+		"storage says not found": {func(w http.ResponseWriter, _ *http.Request) {
+			send(w, 404, nil, "X-Error-Code", "GatedRepo")
+		}, false, "404"},
+		"cut before the answer": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			false, "EOF"},
 		"endless chunked body": {func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(other[:1000]); err != nil {
@@ -280,7 +295,8 @@ func TestHubOffersAnotherContent(t *testing.T) {
 		h := newHarness(t)
 		var n atomic.Int64
 		h.hub.Fault(func(w http.ResponseWriter, r *http.Request, storage bool) bool {
-			if strings.HasSuffix(r.URL.Path, "/resolve/"+h.model.Commit+"/model.safetensors") && (n.Add(1) == 1 || always) {
+			if strings.HasSuffix(r.URL.Path, "/resolve/"+h.model.Commit+"/model.safetensors") &&
+				(n.Add(1) == 1 || always) {
 				w.Header().Set("X-Linked-Etag", `"`+strings.Repeat("ab", 32)+`"`)
 				w.Header().Set("Location", h.hub.Storage+"/"+modelID+"/model.safetensors?signature=secret")
 				w.WriteHeader(http.StatusFound)
@@ -326,7 +342,10 @@ func TestStall(t *testing.T) {
 		})
 	}
 	h := newHarness(t)
-	h.hub.Fault(func(_ http.ResponseWriter, r *http.Request, _ bool) bool { <-r.Context().Done(); return true })
+	h.hub.Fault(func(_ http.ResponseWriter, r *http.Request, _ bool) bool {
+		<-r.Context().Done()
+		return true
+	})
 	_, err := h.resolve(func(o *Options) { o.StallTimeout = 20 * time.Millisecond })
 	wantClass(t, err, ClassNetwork, "nothing arrived for too long")
 }
@@ -377,7 +396,8 @@ func TestContext(t *testing.T) {
 	}
 	h.wantInvisible()
 	// The received bytes are kept for the next try.
-	if info, err := os.Stat(h.blobOf("model.safetensors") + ".incomplete"); err != nil || info.Size() != 50_000 {
+	if info, err := os.Stat(h.blobOf("model.safetensors") + ".incomplete"); err != nil ||
+		info.Size() != 50_000 {
 		t.Errorf("partial file: %v, %v", info, err)
 	}
 	deadline, stop := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -391,7 +411,8 @@ func TestContext(t *testing.T) {
 	// blob by a Python tool.
 	h.hub.Fault(nil)
 	for _, lock := range []string{"sie.lock", filepath.Base(h.blobOf("model.safetensors")) + ".lock"} {
-		release, err := newLocks(slog.Default()).take(context.Background(), filepath.Join(h.cache, ".locks", "models--sie-test--tiny-bert", lock), nil)
+		release, err := newLocks(slog.Default()).take(context.Background(),
+			filepath.Join(h.cache, ".locks", "models--sie-test--tiny-bert", lock), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -416,7 +437,8 @@ func TestStorageErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
 			file := place(h) // a file where a directory must be
-			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o644)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755),
+				os.WriteFile(file, nil, 0o644)); err != nil {
 				t.Fatal(err)
 			}
 			_, err := h.resolve()
@@ -424,11 +446,12 @@ func TestStorageErrors(t *testing.T) {
 		})
 	}
 	for err, fix := range map[error]string{
-		syscall.ENOSPC: "the disk is full", syscall.EDQUOT: "the disk is full", syscall.EACCES: "not writable",
-		syscall.EROFS: "not writable", syscall.EIO: "check the disk",
+		syscall.ENOSPC: "the disk is full", syscall.EDQUOT: "the disk is full",
+		syscall.EACCES: "not writable", syscall.EROFS: "not writable", syscall.EIO: "check the disk",
 	} {
 		got := storageError(&os.PathError{Op: "write", Path: "x", Err: err}, "store x")
-		if !strings.Contains(got.Error(), fix) || ClassOf(got) != ClassStorage || ClassStorage.Permanent() || !errors.Is(got, err) {
+		if !strings.Contains(got.Error(), fix) || ClassOf(got) != ClassStorage || ClassStorage.Permanent() ||
+			!errors.Is(got, err) {
 			t.Errorf("%v: %v", err, got)
 		}
 	}

@@ -42,11 +42,13 @@ func (c *client) request(ctx context.Context, d *blobDownload) error {
 			}
 		}
 	case http.StatusPartialContent:
-		if first, total, ok := contentRange(resp.Header.Get("Content-Range")); !ok || first != d.have || total >= 0 && total != d.file.size {
+		if first, total, ok := contentRange(resp.Header.Get("Content-Range")); !ok || first != d.have ||
+			total >= 0 && total != d.file.size {
 			if err := d.restart(); err != nil {
 				return err
 			}
-			return transient("%s sent another part of %s than was asked for", resp.Request.URL.Host, d.file.name)
+			return transient("%s sent another part of %s than was asked for",
+				resp.Request.URL.Host, d.file.name)
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
 		if err := d.restart(); err != nil {
@@ -58,9 +60,11 @@ func (c *client) request(ctx context.Context, d *blobDownload) error {
 	}
 	rest := d.file.size - d.have
 	if resp.ContentLength >= 0 && resp.ContentLength != rest {
-		return transient("%s sends %d bytes of %s where %d are missing", resp.Request.URL.Host, resp.ContentLength, d.file.name, rest)
+		return transient("%s sends %d bytes of %s where %d are missing",
+			resp.Request.URL.Host, resp.ContentLength, d.file.name, rest)
 	}
-	if etag := resp.Header.Get("Etag"); strings.HasPrefix(etag, `"`) { // a weak one does not identify the exact bytes
+	// a weak one does not identify the exact bytes
+	if etag := resp.Header.Get("Etag"); strings.HasPrefix(etag, `"`) {
 		d.etag = etag
 	}
 	return d.receive(io.LimitReader(resp.Body, rest))

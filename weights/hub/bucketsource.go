@@ -51,10 +51,12 @@ func (s *bucketSource) find(ctx context.Context, ref modelRef) (Resolved, string
 		if e, ok := errors.AsType[*Error](err); ok {
 			e.Model = ref.id
 		}
-		s.log.Warn("model cache: the cluster cache cannot give a model; the hub is asked", "model", ref.id, "bucket", s.bucket.String(), "error", err)
+		s.log.Warn("model cache: the cluster cache cannot give a model; the hub is asked", "model", ref.id,
+			"bucket", s.bucket.String(), "error", err)
 		return Resolved{}, "the cluster cache failed", nil
 	case errors.Is(err, bucket.ErrDenied):
-		return Resolved{}, "", fail(ClassConfig, err, "the cluster cache %s refuses; check its name and this machine's credentials", s.bucket)
+		return Resolved{}, "", fail(ClassConfig, err,
+			"the cluster cache %s refuses; check its name and this machine's credentials", s.bucket)
 	}
 	if _, ok := errors.AsType[*Error](err); !ok {
 		err = fail(ClassNetwork, err, "the cluster cache %s failed", s.bucket)
@@ -64,7 +66,9 @@ func (s *bucketSource) find(ctx context.Context, ref modelRef) (Resolved, string
 
 // fetch installs the model. The error is bucket.ErrNotFound when the bucket does not have all of
 // it.
-func (s *bucketSource) fetch(ctx context.Context, cache repoCache, ref modelRef, held cached, report *reporter) (string, error) {
+func (s *bucketSource) fetch(
+	ctx context.Context, cache repoCache, ref modelRef, held cached, report *reporter,
+) (string, error) {
 	if held.doubt { // complete the commit that is there, not the branch's newest
 		ref.revision = held.commit
 	}

@@ -170,7 +170,8 @@ func missingEssential(dir string) string {
 			}
 			for _, entry := range entries {
 				for _, pattern := range patterns {
-					if ok, _ := filepath.Match(pattern, entry.Name()); ok && exists(filepath.Join(dir, sub, entry.Name())) {
+					if ok, _ := filepath.Match(pattern, entry.Name()); ok &&
+						exists(filepath.Join(dir, sub, entry.Name())) {
 						return true
 					}
 				}
@@ -184,7 +185,8 @@ func missingEssential(dir string) string {
 		return "the cached snapshot lacks config.json"
 	case !holds("*.safetensors", "*.bin", "*.pt"):
 		return "the cached snapshot lacks the weights"
-	case !adapter && !holds("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "preprocessor_config.json"):
+	case !adapter &&
+		!holds("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "preprocessor_config.json"):
 		return "the cached snapshot lacks the tokenizer"
 	}
 	return missingShard(dir)
@@ -255,7 +257,8 @@ func sizes(files []remoteFile) map[string]int64 {
 
 // writeManifest records the files that the snapshot of a listing holds or will hold.
 func (c repoCache) writeManifest(l *listing) error {
-	raw, err := json.MarshalIndent(manifest{Format: manifestFormat, Files: sizes(l.files), Adapter: l.part}, "", " ")
+	raw, err := json.MarshalIndent(manifest{Format: manifestFormat, Files: sizes(l.files), Adapter: l.part},
+		"", " ")
 	if err != nil {
 		return err
 	}
@@ -339,7 +342,8 @@ func (c repoCache) removeStaging() error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return !e.IsDir() || filepath.Ext(e.Name()) != ".tmp" })
+	entries = slices.DeleteFunc(entries,
+		func(e os.DirEntry) bool { return !e.IsDir() || filepath.Ext(e.Name()) != ".tmp" })
 	for _, entry := range entries {
 		if err := os.RemoveAll(filepath.Join(c.dir, ".sie", entry.Name())); err != nil {
 			return err

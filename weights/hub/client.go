@@ -54,9 +54,11 @@ func newClient(o Options, endpoint *url.URL) *client {
 // response is a final answer with the checksum and size that the hub gave before redirecting.
 type response struct {
 	*http.Response
-	fromHub bool   // the endpoint's own origin gave the final answer, not a storage
-	etag    string // checksum of the file: X-Linked-ETag, else ETag, of the endpoint's origin; unquoted, "" if none
-	size    int64  // X-Linked-Size of the endpoint's origin, -1 if none
+	fromHub bool // the endpoint's own origin gave the final answer, not a storage
+	// checksum of the file: X-Linked-ETag, else ETag, of the endpoint's origin; unquoted, "" if
+	// none
+	etag string
+	size int64 // X-Linked-Size of the endpoint's origin, -1 if none
 }
 
 // do sends a request and follows redirects. The caller closes the body. A read from the body fails
@@ -102,7 +104,9 @@ func (c *client) do(ctx context.Context, method, target string, header http.Head
 		// A HEAD needs only the checksum. The hub gives it before it redirects to a storage, whose
 		// signed links accept only GET.
 		if err == nil && (next == nil || method == http.MethodHead && !sameOrigin(next, c.endpoint)) {
-			resp.Body = &watchedBody{body: resp.Body, ctx: ctx, touch: func() { watchdog.Reset(c.stall) }, end: end}
+			resp.Body = &watchedBody{
+				body: resp.Body, ctx: ctx, touch: func() { watchdog.Reset(c.stall) }, end: end,
+			}
 			result.Response, result.fromHub = resp, fromHub
 			return result, nil
 		}
@@ -129,7 +133,8 @@ func redirect(from *url.URL, resp *http.Response) (*url.URL, error) {
 		return nil, fail(ClassNetwork, nil, "%s redirects to something that is not a web address", from.Host)
 	}
 	if from.Scheme == "https" && to.Scheme == "http" {
-		return nil, fail(ClassNetwork, nil, "%s redirects from https to plain http on %s, which is refused", from.Host, to.Host)
+		return nil, fail(ClassNetwork, nil, "%s redirects from https to plain http on %s, which is refused",
+			from.Host, to.Host)
 	}
 	return to, nil
 }
@@ -165,10 +170,15 @@ func (c *client) requestError(ctx context.Context, u *url.URL, err error) error 
 		return context.Cause(ctx)
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return fail(ClassNetwork, err, "%s: its certificate is not trusted; behind a company proxy, add its certificate to the system's store", u.Host)
+		return fail(ClassNetwork, err,
+			"%s: its certificate is not trusted; behind a company proxy, add its certificate to the system's store",
+			u.Host)
 	}
 	op, ok := errors.AsType[*net.OpError](err)
-	return &transientError{err: fmt.Errorf("%s: %w", u.Host, err), unreachable: ok && (op.Op == "dial" || op.Op == "proxyconnect")}
+	return &transientError{
+		err:         fmt.Errorf("%s: %w", u.Host, err),
+		unreachable: ok && (op.Op == "dial" || op.Op == "proxyconnect"),
+	}
 }
 
 // sameOrigin reports whether two URLs have the same scheme, host and port. The token is sent to the

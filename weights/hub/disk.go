@@ -32,7 +32,9 @@ type disk struct {
 // freeSpace removes repositories, the one used longest ago first, while over reports that the disk
 // is too full. It never removes excluded. stuck lists the repositories whose removal failed. The
 // caller holds the lock of removals.
-func (d disk) freeSpace(ctx context.Context, excluded string, over func() bool) (stuck map[string]bool, err error) {
+func (d disk) freeSpace(
+	ctx context.Context, excluded string, over func() bool,
+) (stuck map[string]bool, err error) {
 	if !over() || !d.canRemove() {
 		return nil, nil
 	}
@@ -51,8 +53,8 @@ func (d disk) freeSpace(ctx context.Context, excluded string, over func() bool) 
 			stuck[c.folder] = true
 			d.log.Warn("model cache: cannot remove a model", "folder", c.folder, "error", err)
 		case removed:
-			d.log.Info("model cache: removed the model used longest ago, to make room on the disk", "folder", c.folder,
-				"last_used", c.used.Format(time.RFC3339))
+			d.log.Info("model cache: removed the model used longest ago, to make room on the disk",
+				"folder", c.folder, "last_used", c.used.Format(time.RFC3339))
 		}
 	}
 	return stuck, nil

@@ -133,10 +133,11 @@ func TestAccessTimesDecideNothing(t *testing.T) {
 	}
 	// Another program reads a's files, and a backup has set their times.
 	later := time.Now().Add(time.Hour)
-	filepath.WalkDir(filepath.Join(d.cache, "models--t--a", "blobs"), func(path string, e fs.DirEntry, err error) error {
-		os.ReadFile(path)
-		return os.Chtimes(path, later, later)
-	})
+	filepath.WalkDir(filepath.Join(d.cache, "models--t--a", "blobs"),
+		func(path string, e fs.DirEntry, err error) error {
+			os.ReadFile(path)
+			return os.Chtimes(path, later, later)
+		})
 	d.use("t/d")
 	d.wantModels("b", "c", "d")
 }
@@ -184,7 +185,8 @@ func TestInUseByAnotherProcessStays(t *testing.T) {
 func (d *smallDisk) holder(id string) (kill func(), lines *bufio.Scanner, stdin io.Closer) {
 	d.Helper()
 	cmd, lines, in := d.processWithInput("SIE_TEST_RESOLVE="+id, "SIE_TEST_HOLD=1")
-	for lines.Scan() && !strings.HasPrefix(lines.Text(), "found") && !strings.HasPrefix(lines.Text(), "error") {
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "found") &&
+		!strings.HasPrefix(lines.Text(), "error") {
 	}
 	if lines.Text() != "found cache" {
 		d.Errorf("the other process says %q", lines.Text())
@@ -204,7 +206,8 @@ func TestModelsOfOtherProgramsStay(t *testing.T) {
 	d.use("t/python")
 	// A model that this server downloaded, and to which a Python program added a revision.
 	d.use("t/both")
-	if err := os.MkdirAll(filepath.Join(d.cache, "models--t--both", "snapshots", strings.Repeat("a", 40)), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(d.cache, "models--t--both", "snapshots", strings.Repeat("a", 40)),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	d.use("t/a")
@@ -219,7 +222,8 @@ func TestLockedByPythonStays(t *testing.T) {
 	d.use("t/a")
 	d.use("t/b")
 	d.use("t/c")
-	release, err := newLocks(slog.Default()).take(t.Context(), filepath.Join(d.cache, ".locks", "models--t--a", strings.Repeat("b", 40)+".lock"), nil)
+	release, err := newLocks(slog.Default()).take(t.Context(),
+		filepath.Join(d.cache, ".locks", "models--t--a", strings.Repeat("b", 40)+".lock"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,8 @@ func storageError(err error, doing string) error {
 func contextError(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.DeadlineExceeded) {
-		return fail(ClassTimeout, cause, "the download did not finish in time; what was received is kept, so another try goes on from there")
+		return fail(ClassTimeout, cause,
+			"the download did not finish in time; what was received is kept, so another try goes on from there")
 	}
 	return cause
 }

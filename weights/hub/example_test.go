@@ -42,7 +42,9 @@ func Example() {
 
 // The settings that Hugging Face's tools share are read from the environment.
 func ExampleOptionsFromEnv() {
-	env := map[string]string{"HF_HUB_CACHE": "/srv/models", "HF_ENDPOINT": "https://mirror.example.com", "HF_HUB_OFFLINE": "1"}
+	env := map[string]string{
+		"HF_HUB_CACHE": "/srv/models", "HF_ENDPOINT": "https://mirror.example.com", "HF_HUB_OFFLINE": "1",
+	}
 	options, err := hub.OptionsFromEnv(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
 	if err != nil {
 		log.Fatal(err)

@@ -22,13 +22,16 @@ type fetcher struct {
 
 // install downloads the listed files and makes them visible as a snapshot, then as the revision.
 // The caller holds the lock.
-func (s *fetcher) install(ctx context.Context, cache repoCache, ref modelRef, l *listing, report *reporter) error {
+func (s *fetcher) install(
+	ctx context.Context, cache repoCache, ref modelRef, l *listing, report *reporter,
+) error {
 	if s.disk.locks.processSuffix() != "" {
 		cache.removeOld()
 	} else if err := cache.removeStaging(); err != nil {
 		return storageError(err, "clean up an earlier download")
 	}
-	if entries, _ := os.ReadDir(filepath.Join(cache.dir, "snapshots")); len(entries) == 0 { // no other tool has one here
+	// no other tool has one here
+	if entries, _ := os.ReadDir(filepath.Join(cache.dir, "snapshots")); len(entries) == 0 {
 		if err := createRecord(accessRecord(cache.dir)); err != nil {
 			return storageError(err, "create the model's folder in the cache")
 		}
@@ -53,10 +56,13 @@ func (s *fetcher) install(ctx context.Context, cache repoCache, ref modelRef, l 
 
 // download fetches the blobs of files. The largest start first, so that no long download starts
 // last.
-func (s *fetcher) download(ctx context.Context, cache repoCache, ref modelRef, commit string, files []remoteFile, report *reporter) error {
+func (s *fetcher) download(
+	ctx context.Context, cache repoCache, ref modelRef, commit string, files []remoteFile, report *reporter,
+) error {
 	// Two names may have the same content; it is downloaded once.
 	blobs := slices.Clone(files)
-	slices.SortFunc(blobs, func(a, b remoteFile) int { return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.hash, b.hash)) })
+	slices.SortFunc(blobs,
+		func(a, b remoteFile) int { return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.hash, b.hash)) })
 	blobs = slices.CompactFunc(blobs, func(a, b remoteFile) bool { return a.hash == b.hash })
 	var total, needed int64
 	for _, f := range blobs {
@@ -65,7 +71,9 @@ func (s *fetcher) download(ctx context.Context, cache repoCache, ref modelRef, c
 			needed += f.size - partialSize(s.disk.locks.partial(cache.blob(f.hash)), f.size)
 		}
 	}
-	room, err := s.disk.reserve(ctx, spaceNeed{bytes: needed, folder: ref.repoFolder(), untilFits: ref.adapter > 0}, func() { report.stage(StageWaiting) })
+	room, err := s.disk.reserve(ctx,
+		spaceNeed{bytes: needed, folder: ref.repoFolder(), untilFits: ref.adapter > 0},
+		func() { report.stage(StageWaiting) })
 	if err != nil {
 		return err
 	}

@@ -14,15 +14,16 @@ import (
 
 // otherRuntimes lists directories with copies of the model, training state, or documents.
 var otherRuntimes = map[string]bool{
-	"onnx": true, "openvino": true, "coreml": true, "tflite": true, "tf": true, "flax": true, "gguf": true, "ggml": true,
-	"mlx": true, "original": true, "docs": true, "assets": true, "images": true, "runs": true, "logs": true,
-	"eval": true, "evaluation": true, "results": true, "checkpoints": true,
+	"onnx": true, "openvino": true, "coreml": true, "tflite": true, "tf": true, "flax": true, "gguf": true,
+	"ggml": true, "mlx": true, "original": true, "docs": true, "assets": true, "images": true, "runs": true,
+	"logs": true, "eval": true, "evaluation": true, "results": true, "checkpoints": true,
 }
 
 var (
 	// unwanted matches remains of training, and weights for other programs, that have a wanted
 	// extension.
-	unwanted  = regexp.MustCompile(`^(trainer_state\.json|training_args\..*|optimizer\..*|scheduler\..*|rng_state.*|scaler\.pt|all_results\.json|(train|eval|test)_results\.json|consolidated.*\.safetensors|rust_model\.ot)$`)
+	unwanted = regexp.MustCompile(
+		`^(trainer_state\.json|training_args\..*|optimizer\..*|scheduler\..*|rng_state.*|scaler\.pt|all_results\.json|(train|eval|test)_results\.json|consolidated.*\.safetensors|rust_model\.ot)$`)
 	shardName = regexp.MustCompile(`^model-\d+-of-\d+\.safetensors$`)
 	// variantName matches model.fp16.safetensors and similar names: the same tensors in another
 	// precision.
@@ -90,12 +91,15 @@ func (l *listing) asAdapter(limit int64) error {
 		return fail(ClassConfig, nil, "has no %s: it is no LoRA adapter", missingAdapterFile(selected))
 	}
 	whole := len(l.files)
-	l.files = slices.DeleteFunc(l.files, func(f remoteFile) bool { return !slices.Contains(selected, f.name) })
+	l.files = slices.DeleteFunc(l.files,
+		func(f remoteFile) bool { return !slices.Contains(selected, f.name) })
 	l.part = l.part || len(l.files) < whole
 	var total int64
 	for _, f := range l.files {
-		if total += max(0, f.size); total > limit { // a size may be unknown (-1); the caller checks again when it is known
-			return fail(ClassConfig, nil, "its LoRA adapter has more than %d MiB, the limit for one", limit>>20)
+		// a size may be unknown (-1); the caller checks again when it is known
+		if total += max(0, f.size); total > limit {
+			return fail(ClassConfig, nil,
+				"its LoRA adapter has more than %d MiB, the limit for one", limit>>20)
 		}
 	}
 	return nil
@@ -108,7 +112,8 @@ func wanted(name string, has, safetensorsIn map[string]bool) bool {
 			return false
 		}
 	}
-	if dir != "." && otherRuntimes[strings.ToLower(strings.SplitN(dir, "/", 2)[0])] || unwanted.MatchString(base) {
+	if dir != "." && otherRuntimes[strings.ToLower(strings.SplitN(dir, "/", 2)[0])] ||
+		unwanted.MatchString(base) {
 		return false
 	}
 	single := has[path.Join(dir, "model.safetensors")]
@@ -131,8 +136,8 @@ func wanted(name string, has, safetensorsIn map[string]bool) bool {
 	}
 	switch path.Ext(base) {
 	case ".json", ".txt", ".model", ".jinja", ".tiktoken", ".spm", ".bpe", ".vocab":
-		return !strings.HasPrefix(strings.ToLower(base), "license") && !strings.HasPrefix(strings.ToLower(base), "readme") &&
-			base != "requirements.txt"
+		return !strings.HasPrefix(strings.ToLower(base), "license") &&
+			!strings.HasPrefix(strings.ToLower(base), "readme") && base != "requirements.txt"
 	case ".pt", ".pth": // small heads beside the weights, such as a sparse or a multi-vector projection
 		return true
 	}
@@ -141,7 +146,8 @@ func wanted(name string, has, safetensorsIn map[string]bool) bool {
 
 // validFileName reports whether the name is a relative path that stays inside the snapshot.
 func validFileName(name string) bool {
-	if name == "" || len(name) > 1024 || !filepath.IsLocal(name) || path.Clean(name) != name || strings.Contains(name, `\`) {
+	if name == "" || len(name) > 1024 || !filepath.IsLocal(name) || path.Clean(name) != name ||
+		strings.Contains(name, `\`) {
 		return false
 	}
 	for _, r := range name {

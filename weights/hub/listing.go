@@ -39,7 +39,8 @@ type listing struct {
 
 // list asks the endpoint for the commit of a revision and its files, and selects what to download.
 func (c *client) list(ctx context.Context, ref modelRef) (*listing, error) {
-	target := strings.TrimSuffix(c.endpoint.String(), "/") + "/api/models/" + ref.id + "/revision/" + url.PathEscape(ref.revision) + "?blobs=true"
+	target := strings.TrimSuffix(c.endpoint.String(), "/") + "/api/models/" + ref.id + "/revision/" +
+		url.PathEscape(ref.revision) + "?blobs=true"
 	resp, err := c.do(ctx, http.MethodGet, target, http.Header{"Accept": {"application/json"}})
 	if err != nil {
 		return nil, err
@@ -57,10 +58,12 @@ func (c *client) list(ctx context.Context, ref modelRef) (*listing, error) {
 	}
 	l, err := parseListing(raw, ref.adapter > 0)
 	if err != nil {
-		return nil, fail(ClassConfig, err, "%s does not answer like a model hub; check HF_ENDPOINT", c.endpoint.Host)
+		return nil, fail(ClassConfig, err, "%s does not answer like a model hub; check HF_ENDPOINT",
+			c.endpoint.Host)
 	}
 	if ref.isCommit() && l.commit != ref.revision {
-		return nil, fail(ClassConfig, nil, "%s answered with commit %s for %s; check HF_ENDPOINT", c.endpoint.Host, l.commit, ref.revision)
+		return nil, fail(ClassConfig, nil, "%s answered with commit %s for %s; check HF_ENDPOINT",
+			c.endpoint.Host, l.commit, ref.revision)
 	}
 	return l, nil
 }
@@ -120,7 +123,9 @@ func parseListing(raw []byte, adapter bool) (*listing, error) {
 }
 
 // describe asks for the checksum and size of a file. Mirrors omit them from their listings.
-func (c *client) describe(ctx context.Context, ref modelRef, commit string, f remoteFile) (remoteFile, error) {
+func (c *client) describe(
+	ctx context.Context, ref modelRef, commit string, f remoteFile,
+) (remoteFile, error) {
 	resp, err := c.do(ctx, http.MethodHead, c.fileURL(ref, commit, f.name), nil)
 	if err != nil {
 		return f, err
@@ -134,7 +139,8 @@ func (c *client) describe(ctx context.Context, ref modelRef, commit string, f re
 		size = resp.ContentLength
 	}
 	if !sha256Pattern.MatchString(resp.etag) && !commitPattern.MatchString(resp.etag) || size < 0 {
-		return f, fail(ClassConfig, nil, "%s gives no checksum and size for %s, so a download could not be verified; use another HF_ENDPOINT",
+		return f, fail(ClassConfig, nil,
+			"%s gives no checksum and size for %s, so a download could not be verified; use another HF_ENDPOINT",
 			c.endpoint.Host, f.name)
 	}
 	return remoteFile{name: f.name, size: size, hash: resp.etag}, nil
@@ -146,5 +152,6 @@ func (c *client) fileURL(ref modelRef, commit, name string) string {
 	for i, part := range parts {
 		parts[i] = url.PathEscape(part)
 	}
-	return strings.TrimSuffix(c.endpoint.String(), "/") + "/" + ref.id + "/resolve/" + commit + "/" + strings.Join(parts, "/")
+	return strings.TrimSuffix(c.endpoint.String(), "/") + "/" + ref.id + "/resolve/" + commit + "/" +
+		strings.Join(parts, "/")
 }

@@ -67,11 +67,12 @@ func (k *locks) try(f *os.File, alone bool) (*lock, error) {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EWOULDBLOCK):
 			return nil, nil
-		case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS),
-			errors.Is(err, unix.EINVAL):
+		case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOTSUP),
+			errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL):
 			if !k.weak.Swap(true) {
-				k.log.Warn("model cache: its file system has no locks, so nothing is removed to make room, and a download does not go on where "+
-					"another process stopped", "dir", filepath.Dir(f.Name()), "error", err)
+				k.log.Warn(
+					"model cache: its file system has no locks, so nothing is removed to make room, and a download does not go on where "+
+						"another process stopped", "dir", filepath.Dir(f.Name()), "error", err)
 			}
 		default:
 			return nil, fmt.Errorf("flock %s: %w", f.Name(), err)
@@ -115,7 +116,8 @@ func (k *locks) take(ctx context.Context, path string, waiting func()) (release 
 		}
 		if err != nil {
 			f.Close()
-			return nil, fail(ClassStorage, err, "the cache cannot be locked; point SIE_LOCAL_CACHE to a local disk")
+			return nil, fail(ClassStorage, err,
+				"the cache cannot be locked; point SIE_LOCAL_CACHE to a local disk")
 		}
 		if first && waiting != nil {
 			waiting()

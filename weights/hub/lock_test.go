@@ -40,7 +40,8 @@ func TestFileSystemWithoutLocks(t *testing.T) {
 				t.Errorf("%v, %v", ok, err)
 			}
 			found.Release()
-			if left, _ := filepath.Glob(filepath.Join(d.cache, "models--*", "*", "*.incomplete")); len(left) > 0 {
+			if left, _ := filepath.Glob(
+				filepath.Join(d.cache, "models--*", "*", "*.incomplete")); len(left) > 0 {
 				t.Errorf("left: %v", left)
 			}
 		})
@@ -54,7 +55,8 @@ func TestHoldEndsOnAnyError(t *testing.T) {
 	if held := k.holdRepo(context.Background(), t.TempDir(), "models--a"); held != nil {
 		t.Error("a hold without a lock")
 	}
-	if _, err := k.take(context.Background(), filepath.Join(t.TempDir(), "x"), nil); ClassOf(err) != ClassStorage {
+	if _, err := k.take(context.Background(), filepath.Join(t.TempDir(), "x"),
+		nil); ClassOf(err) != ClassStorage {
 		t.Errorf("%v", err)
 	}
 	calls := 0
@@ -155,7 +157,8 @@ func TestTwoProcessesWithoutLocks(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
-			if err := cache.publish(&listing{commit: commit, files: files}, fmt.Sprintf(".%d", i)); err != nil {
+			if err := cache.publish(&listing{commit: commit, files: files},
+				fmt.Sprintf(".%d", i)); err != nil {
 				t.Error(err)
 			}
 		})

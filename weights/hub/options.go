@@ -201,27 +201,38 @@ func (o Options) validate() (*url.URL, error) {
 	switch {
 	case err != nil:
 		// Its value may hold a password, and where that would begin is not known.
-		problems = append(problems, fmt.Errorf("HF_ENDPOINT: not a URL; want one such as %s", DefaultEndpoint))
-	case endpoint.Scheme != "https" && endpoint.Scheme != "http" || endpoint.Host == "" || endpoint.RawQuery != "" || endpoint.Fragment != "":
-		problems = append(problems, fmt.Errorf("HF_ENDPOINT %q: want a URL such as %s", endpoint.Redacted(), DefaultEndpoint))
+		problems = append(problems,
+			fmt.Errorf("HF_ENDPOINT: not a URL; want one such as %s", DefaultEndpoint))
+	case endpoint.Scheme != "https" && endpoint.Scheme != "http" || endpoint.Host == "" ||
+		endpoint.RawQuery != "" || endpoint.Fragment != "":
+		problems = append(problems,
+			fmt.Errorf("HF_ENDPOINT %q: want a URL such as %s", endpoint.Redacted(), DefaultEndpoint))
 	}
 	for _, c := range []byte(o.Token) {
 		if c <= ' ' || c >= 0x7f {
-			problems = append(problems, errors.New("HF_TOKEN: holds a space or a character that no token has; copy it again"))
+			problems = append(problems,
+				errors.New("HF_TOKEN: holds a space or a character that no token has; copy it again"))
 			break
 		}
 	}
 	if len(o.Token) > maxTokenBytes {
 		problems = append(problems, fmt.Errorf("HF_TOKEN: longer than %d bytes", maxTokenBytes))
 	}
-	for name, value := range map[string]int64{"MaxFiles": int64(o.MaxFiles), "MaxFileBytes": o.MaxFileBytes,
-		"MaxTotalBytes": o.MaxTotalBytes, "Parallel": int64(o.Parallel), "Attempts": int64(o.Attempts), "StallTimeout": int64(o.StallTimeout)} {
+	for name, value := range map[string]int64{
+		"MaxFiles":      int64(o.MaxFiles),
+		"MaxFileBytes":  o.MaxFileBytes,
+		"MaxTotalBytes": o.MaxTotalBytes,
+		"Parallel":      int64(o.Parallel),
+		"Attempts":      int64(o.Attempts),
+		"StallTimeout":  int64(o.StallTimeout),
+	} {
 		if value < 0 {
 			problems = append(problems, fmt.Errorf("%s: must not be negative", name))
 		}
 	}
 	if o.DiskThreshold < 0 || o.DiskThreshold >= 1 {
-		problems = append(problems, fmt.Errorf("DiskThreshold: must be at least 0 and below 1, got %v", o.DiskThreshold))
+		problems = append(problems,
+			fmt.Errorf("DiskThreshold: must be at least 0 and below 1, got %v", o.DiskThreshold))
 	}
 	return endpoint, errors.Join(problems...)
 }

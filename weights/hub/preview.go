@@ -27,7 +27,9 @@ type lister interface {
 // model on this machine, dir is the model's own directory, which remove leaves in place. The
 // downloaded files are also in the cache, where Resolve finds them. id, revision and errors are as
 // for Resolve.
-func (r *Resolver) Preview(ctx context.Context, id, revision string, names ...string) (dir string, remove func(), err error) {
+func (r *Resolver) Preview(
+	ctx context.Context, id, revision string, names ...string,
+) (dir string, remove func(), err error) {
 	dir, remove, err = r.preview(ctx, id, revision, names)
 	if e, ok := errors.AsType[*Error](err); ok {
 		e.Model = short(id)
@@ -84,7 +86,9 @@ func (r *Resolver) preview(ctx context.Context, id, revision string, names []str
 }
 
 // writePreview makes the directory of a preview.
-func (s *fetcher) writePreview(ctx context.Context, ref modelRef, l *listing, names []string) (string, error) {
+func (s *fetcher) writePreview(
+	ctx context.Context, ref modelRef, l *listing, names []string,
+) (string, error) {
 	dir, err := os.MkdirTemp("", "sie-sketch-")
 	if err != nil {
 		return "", storageError(err, "make a temporary directory")
@@ -98,11 +102,14 @@ func (s *fetcher) writePreview(ctx context.Context, ref modelRef, l *listing, na
 }
 
 // writePreviewFile writes one file of a preview, with its content or empty.
-func (s *fetcher) writePreviewFile(ctx context.Context, dir string, ref modelRef, commit string, f remoteFile, whole bool) error {
+func (s *fetcher) writePreviewFile(
+	ctx context.Context, dir string, ref modelRef, commit string, f remoteFile, whole bool,
+) error {
 	var content []byte
 	if whole {
 		if f.size > maxPreviewBytes {
-			return fail(ClassConfig, nil, "%s has %d bytes, above the limit of %d for a configuration", f.name, f.size, maxPreviewBytes)
+			return fail(ClassConfig, nil, "%s has %d bytes, above the limit of %d for a configuration",
+				f.name, f.size, maxPreviewBytes)
 		}
 		cache := repoCache{filepath.Join(s.cacheDir, ref.repoFolder())}
 		if err := s.fetchBlob(ctx, cache, ref, commit, f, &reporter{}, nil); err != nil {

@@ -62,7 +62,8 @@ func TestPreview(t *testing.T) {
 			t.Errorf("asked for %s", q.Path)
 		}
 	}
-	if _, err := h.resolver(func(o *Options) { o.Offline = true }).Resolve(t.Context(), modelID, ""); err == nil {
+	if _, err := h.resolver(func(o *Options) { o.Offline = true }).Resolve(t.Context(), modelID,
+		""); err == nil {
 		t.Error("a sketch counts as a model")
 	}
 	if _, err := r.Resolve(t.Context(), modelID, ""); err != nil {
@@ -92,11 +93,13 @@ func TestPreviewRefused(t *testing.T) {
 		fault  func(http.ResponseWriter, *http.Request, bool) bool
 		class  Class
 	}{
-		"sie-test/none":   {nil, nil, ClassNotFound},
-		"./none":          {nil, nil, ClassNotFound},
-		"no id":           {nil, nil, ClassConfig},
-		modelID:           {func(o *Options) { o.Offline = true }, nil, ClassNotFound},
-		modelID + "-away": {nil, func(w http.ResponseWriter, _ *http.Request, _ bool) bool { w.WriteHeader(503); return true }, ClassNetwork},
+		"sie-test/none": {nil, nil, ClassNotFound},
+		"./none":        {nil, nil, ClassNotFound},
+		"no id":         {nil, nil, ClassConfig},
+		modelID:         {func(o *Options) { o.Offline = true }, nil, ClassNotFound},
+		modelID + "-away": {nil,
+			func(w http.ResponseWriter, _ *http.Request, _ bool) bool { w.WriteHeader(503); return true },
+			ClassNetwork},
 	} {
 		h.hub.Fault(c.fault)
 		r := h.resolver()
@@ -108,7 +111,8 @@ func TestPreviewRefused(t *testing.T) {
 			t.Errorf("%s: %q, %v of class %s, want %s", id, dir, err, ClassOf(err), c.class)
 		}
 	}
-	h.hub.Fault(func(w http.ResponseWriter, r *http.Request, _ bool) bool { // the list arrives, the file does not
+	// the list arrives, the file does not
+	h.hub.Fault(func(w http.ResponseWriter, r *http.Request, _ bool) bool {
 		if strings.HasSuffix(r.URL.Path, "config.json") {
 			hubtest.Refuse(w, http.StatusForbidden, "", "no")
 			return true
@@ -130,7 +134,8 @@ func TestPreviewFromABucket(t *testing.T) {
 	c.fill()
 	c.machine()
 	files, remove := previewed(c.harness, c.resolver(c.shared, noHub), modelID)
-	if files["config.json"] != string(modelFiles()["config.json"]) || files["model.safetensors"] != "" || len(files) != len(wantedFiles) {
+	if files["config.json"] != string(modelFiles()["config.json"]) || files["model.safetensors"] != "" ||
+		len(files) != len(wantedFiles) {
 		t.Errorf("%v", files)
 	}
 	remove()
@@ -138,7 +143,8 @@ func TestPreviewFromABucket(t *testing.T) {
 		t.Errorf("the hub was asked: %v", asked)
 	}
 	c.hub.Add("sie-test/other", modelFiles())
-	if _, _, err := c.resolver(c.shared, noHub).Preview(t.Context(), "sie-test/other", ""); ClassOf(err) != ClassNotFound {
+	if _, _, err := c.resolver(c.shared, noHub).Preview(t.Context(), "sie-test/other",
+		""); ClassOf(err) != ClassNotFound {
 		t.Errorf("in no bucket, without a hub: %v", err)
 	}
 	files, remove = previewed(c.harness, c.resolver(c.shared), "sie-test/other")

@@ -72,7 +72,9 @@ type stalling struct {
 
 const stallAfter = 50_000
 
-func (s stalling) Open(ctx context.Context, key string, from int64, version string) (bucket.Object, io.ReadCloser, error) {
+func (s stalling) Open(
+	ctx context.Context, key string, from int64, version string,
+) (bucket.Object, io.ReadCloser, error) {
 	o, body, err := s.Bucket.Open(ctx, key, from, version)
 	if err == nil && s.where == "get" && o.Size > stallAfter {
 		return o, stalled{io.LimitReader(body, stallAfter)}, nil
@@ -97,7 +99,9 @@ func stall() {
 	select {}
 }
 
-func (s stalling) Put(ctx context.Context, key string, body io.ReaderAt, size int64, when bucket.Condition) (string, error) {
+func (s stalling) Put(
+	ctx context.Context, key string, body io.ReaderAt, size int64, when bucket.Condition,
+) (string, error) {
 	what, isPut := strings.CutPrefix(s.where, "put ")
 	if isPut && strings.Contains(key, "/"+what+"/") && !strings.HasSuffix(key, ".lock") {
 		stall()
@@ -116,7 +120,9 @@ func (h *harness) processWithInput(env ...string) (*exec.Cmd, *bufio.Scanner, io
 	h.Helper()
 	cmd := exec.Command(os.Args[0])
 	testrig.DieWithParent(cmd)
-	cmd.Env = append([]string{"SIE_TEST_RESOLVE=" + modelID, "HF_ENDPOINT=" + h.hub.URL, "SIE_LOCAL_CACHE=" + h.cache, "NO_PROXY=*"}, env...)
+	cmd.Env = append([]string{
+		"SIE_TEST_RESOLVE=" + modelID, "HF_ENDPOINT=" + h.hub.URL, "SIE_LOCAL_CACHE=" + h.cache, "NO_PROXY=*",
+	}, env...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		h.Fatal(err)

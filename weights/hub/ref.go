@@ -14,7 +14,8 @@ const defaultRevision = "main"
 var (
 	// The hub's own rules for a repository id: an optional owner and a name of letters, digits,
 	// '_', '-' and '.', without ".." or "--" (which separates the parts in the cache).
-	repoIDPattern   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95})?$`)
+	repoIDPattern = regexp.MustCompile(
+		`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95})?$`)
 	revisionPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_./+=@-]{0,254}$`)
 	commitPattern   = regexp.MustCompile(`^[0-9a-f]{40}$`)
 	sha256Pattern   = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -33,8 +34,9 @@ func parseRef(id, revision string) (modelRef, error) {
 	ref := modelRef{id: id, revision: revision}
 	if !repoIDPattern.MatchString(id) || strings.Contains(id, "..") || strings.Contains(id, "--") ||
 		strings.HasSuffix(id, ".git") || strings.HasSuffix(id, ".") {
-		return ref, fail(ClassConfig, nil, "is neither an existing directory nor a valid model id; an id looks like "+
-			"\"org/name\", with letters, digits, '_', '-' and '.'")
+		return ref, fail(ClassConfig, nil,
+			"is neither an existing directory nor a valid model id; an id looks like "+
+				"\"org/name\", with letters, digits, '_', '-' and '.'")
 	}
 	if revision == "" {
 		ref.revision, ref.unrevised = defaultRevision, true
@@ -43,11 +45,13 @@ func parseRef(id, revision string) (modelRef, error) {
 		ref.revision = lower
 	}
 	if !revisionPattern.MatchString(ref.revision) {
-		return ref, fail(ClassConfig, nil, "revision %s is not a branch, tag or commit name", quoteShort(revision))
+		return ref, fail(ClassConfig, nil, "revision %s is not a branch, tag or commit name",
+			quoteShort(revision))
 	}
 	for part := range strings.SplitSeq(ref.revision, "/") {
 		if part == "" || strings.HasPrefix(part, ".") {
-			return ref, fail(ClassConfig, nil, "revision %s is not a branch, tag or commit name", quoteShort(revision))
+			return ref, fail(ClassConfig, nil, "revision %s is not a branch, tag or commit name",
+				quoteShort(revision))
 		}
 	}
 	return ref, nil

@@ -27,9 +27,10 @@ const defaultUserWait = 5 * time.Minute
 
 // spaceNeed is the disk space that a download needs.
 type spaceNeed struct {
-	bytes     int64
-	folder    string // its own repository
-	untilFits bool   // removal stops once the download fits and bytes have been freed, even above the threshold
+	bytes  int64
+	folder string // its own repository
+	// removal stops once the download fits and bytes have been freed, even above the threshold
+	untilFits bool
 }
 
 // reservation is room on the disk for one download only. A nil reservation holds none. It is safe
@@ -89,7 +90,8 @@ func (d disk) reserve(ctx context.Context, need spaceNeed, waiting func()) (*res
 			alone = time.Now()
 		}
 		if a.never || a.downloads == 0 && time.Since(alone) >= d.userWait {
-			return nil, fail(ClassStorage, nil, "needs %d MiB more on the disk of %s, which has %d MiB free%s: free space, or point SIE_LOCAL_CACHE to a larger disk",
+			return nil, fail(ClassStorage, nil,
+				"needs %d MiB more on the disk of %s, which has %d MiB free%s: free space, or point SIE_LOCAL_CACHE to a larger disk",
 				(need.bytes>>20)+1, d.dir, a.free>>20, a.why)
 		}
 		if first && waiting != nil {
@@ -127,7 +129,8 @@ func (d disk) tryReserve(ctx context.Context, need spaceNeed) (a reserveResult, 
 	before, _, _ := d.space(d.dir)
 	over := func() bool {
 		free, total, ok := d.space(d.dir)
-		return d.threshold > 0 && ok && total > 0 && float64(total-free+reserved+need.bytes) > d.threshold*float64(total) &&
+		return d.threshold > 0 && ok && total > 0 &&
+			float64(total-free+reserved+need.bytes) > d.threshold*float64(total) &&
 			(!need.untilFits || free-reserved < need.bytes || free-before < need.bytes)
 	}
 	stuck, err := d.freeSpace(ctx, need.folder, over)
@@ -137,8 +140,8 @@ func (d disk) tryReserve(ctx context.Context, need spaceNeed) (a reserveResult, 
 	free, _, ok := d.space(d.dir)
 	if a.free = free; !ok || free-reserved >= need.bytes {
 		if over() {
-			d.log.Warn("model cache: the disk stays fuller than wanted; nothing more can be removed", "dir", d.dir,
-				"threshold_percent", 100*d.threshold)
+			d.log.Warn("model cache: the disk stays fuller than wanted; nothing more can be removed",
+				"dir", d.dir, "threshold_percent", 100*d.threshold)
 		}
 		a.got, err = d.writeReservation(need.bytes)
 		return a, err

@@ -166,7 +166,11 @@ func TestDeadProcessesReserveNothing(t *testing.T) {
 // TestReservationsShrink: bytes that have arrived are on the disk and not counted twice. Discarded
 // bytes count again.
 func TestReservationsShrink(t *testing.T) {
-	d := disk{dir: t.TempDir(), locks: newLocks(nil), space: func(string) (int64, int64, bool) { return 1000, 1000, true }}
+	d := disk{
+		dir:   t.TempDir(),
+		locks: newLocks(nil),
+		space: func(string) (int64, int64, bool) { return 1000, 1000, true },
+	}
 	var none *reservation
 	none.wrote(5)
 	none.release()
@@ -223,7 +227,8 @@ func TestRemovalStopsWhenTheDownloadFits(t *testing.T) {
 	d.wantModels("b", "c")
 	r.release()
 	d.total = 2*modelBytes + modelBytes/2
-	r, err = small.reserve(t.Context(), spaceNeed{bytes: 2 * modelBytes, untilFits: true}, nil) // it still gets the room it needs
+	// it still gets the room it needs
+	r, err = small.reserve(t.Context(), spaceNeed{bytes: 2 * modelBytes, untilFits: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +259,9 @@ func TestReservationsOfOtherProcesses(t *testing.T) {
 // TestDownloadPublishesItsReservation: a download reports to its reservation the bytes that arrived
 // and those it discarded.
 func TestDownloadPublishesItsReservation(t *testing.T) {
-	room, err := disk{dir: t.TempDir(), locks: newLocks(nil), space: func(string) (int64, int64, bool) { return 1000, 1000, true }}.
+	room, err := disk{dir: t.TempDir(), locks: newLocks(nil), space: func(string) (int64, int64, bool) {
+		return 1000, 1000, true
+	}}.
 		reserve(t.Context(), spaceNeed{bytes: 100}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -304,7 +311,8 @@ func TestNoWaitForModelsThatCannotBeRemoved(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(d.cache, ".locks"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(filepath.Join(d.cache, ".locks", "models--t--a")); err != nil { // remove cannot list the locks and fails
+	// remove cannot list the locks and fails
+	if err := os.RemoveAll(filepath.Join(d.cache, ".locks", "models--t--a")); err != nil {
 		t.Fatal(err)
 	}
 	d.patience = 1 << 60

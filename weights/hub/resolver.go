@@ -56,22 +56,41 @@ func New(o Options) (*Resolver, error) {
 	}
 	r := &Resolver{cacheDir: o.CacheDir, locks: newLocks(o.Log)}
 	r.sources = append(r.sources, diskCache{dir: o.CacheDir, offline: o.Offline && o.Bucket == nil})
-	disk := disk{dir: o.CacheDir, locks: r.locks, userWait: defaultUserWait, threshold: o.DiskThreshold, space: diskSpace, log: o.Log}
+	disk := disk{
+		dir:       o.CacheDir,
+		locks:     r.locks,
+		userWait:  defaultUserWait,
+		threshold: o.DiskThreshold,
+		space:     diskSpace,
+		log:       o.Log,
+	}
 	if o.Bucket != nil {
 		// A bucket is near and the hub is asked after it, so three tries are enough.
-		retry := retrier{attempts: min(3, o.Attempts), sleep: sleep, who: "the cluster cache", check: "the cluster cache " + o.Bucket.String()}
+		retry := retrier{
+			attempts: min(3, o.Attempts),
+			sleep:    sleep,
+			who:      "the cluster cache",
+			check:    "the cluster cache " + o.Bucket.String(),
+		}
 		if !o.Offline {
 			r.uploads = newUploader(o.Bucket, o, r.locks, retry)
 		}
 		from := bucketOrigin{bucket: o.Bucket, stall: o.StallTimeout}
-		r.sources = append(r.sources, &bucketSource{fetcher: fetcher{from: from, cacheDir: o.CacheDir, parallel: o.Parallel, retry: retry, disk: disk},
-			bucket: o.Bucket, options: o, log: o.Log, share: r.uploads, last: o.Offline})
+		r.sources = append(r.sources, &bucketSource{fetcher: fetcher{
+			from: from, cacheDir: o.CacheDir, parallel: o.Parallel, retry: retry, disk: disk,
+		}, bucket: o.Bucket, options: o, log: o.Log, share: r.uploads, last: o.Offline})
 	}
 	if !o.Offline {
 		client := newClient(o, endpoint)
-		retry := retrier{attempts: o.Attempts, sleep: sleep, who: "the hub", check: "the connection, the proxy settings and HF_ENDPOINT"}
-		r.sources = append(r.sources, &hubSource{fetcher: fetcher{from: client, cacheDir: o.CacheDir, parallel: o.Parallel, retry: retry, disk: disk},
-			client: client, options: o, share: r.uploads})
+		retry := retrier{
+			attempts: o.Attempts,
+			sleep:    sleep,
+			who:      "the hub",
+			check:    "the connection, the proxy settings and HF_ENDPOINT",
+		}
+		r.sources = append(r.sources, &hubSource{fetcher: fetcher{
+			from: client, cacheDir: o.CacheDir, parallel: o.Parallel, retry: retry, disk: disk,
+		}, client: client, options: o, share: r.uploads})
 	}
 	return r, nil
 }
@@ -128,7 +147,8 @@ func (r *Resolver) search(ctx context.Context, ref modelRef) (Resolved, error) {
 		// The repository is held before the search, so that nobody removes the snapshot that find
 		// returns. Looking for a repository that is not on disk needs no lock, and leaves no lock
 		// file.
-		if _, isDisk := s.(diskCache); held == nil && (!isDisk || isDirectory(filepath.Join(r.cacheDir, ref.repoFolder()))) {
+		if _, isDisk := s.(diskCache); held == nil &&
+			(!isDisk || isDirectory(filepath.Join(r.cacheDir, ref.repoFolder()))) {
 			held = r.locks.holdRepo(ctx, r.cacheDir, ref.repoFolder())
 		}
 		found, why, err := s.find(ctx, ref)
@@ -146,8 +166,9 @@ func (r *Resolver) search(ctx context.Context, ref modelRef) (Resolved, error) {
 		missing = strings.TrimPrefix(missing+", and "+why, ", and ")
 	}
 	held.release()
-	return Resolved{}, fail(ClassNotFound, nil, "%s, and downloads are off (HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE, SIE_HF_FALLBACK or "+
-		"--no-hf-fallback): turn them on, or fill the cache beforehand", missing)
+	return Resolved{}, fail(ClassNotFound, nil,
+		"%s, and downloads are off (HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE, SIE_HF_FALLBACK or "+
+			"--no-hf-fallback): turn them on, or fill the cache beforehand", missing)
 }
 
 // Find looks for a model on this machine only. It takes the arguments of Resolve, and reports false
@@ -196,7 +217,8 @@ func (r *Resolver) local(id, revision string) (Resolved, modelRef, error) {
 		return Resolved{Dir: path, Source: SourceLocal}, modelRef{}, nil
 	}
 	if isPath {
-		return Resolved{}, modelRef{}, fail(ClassNotFound, nil, "the path of its weights is not a directory on this machine; check it")
+		return Resolved{}, modelRef{}, fail(ClassNotFound, nil,
+			"the path of its weights is not a directory on this machine; check it")
 	}
 	ref, err := parseRef(id, revision)
 	return Resolved{}, ref, err
@@ -211,7 +233,8 @@ func isDirectory(path string) bool {
 func localPath(id string) (path string, isPath bool, err error) {
 	switch {
 	case id == "" || strings.ContainsRune(id, 0):
-		return "", false, fail(ClassConfig, nil, "a model needs an id such as \"org/name\", or the path of its directory")
+		return "", false, fail(ClassConfig, nil,
+			"a model needs an id such as \"org/name\", or the path of its directory")
 	case strings.HasPrefix(id, "~/"):
 		home, err := os.UserHomeDir()
 		if err != nil {
@@ -219,7 +242,8 @@ func localPath(id string) (path string, isPath bool, err error) {
 		}
 		return filepath.Join(home, id[2:]), true, nil
 	}
-	return id, filepath.IsAbs(id) || id == "." || id == ".." || strings.HasPrefix(id, "./") || strings.HasPrefix(id, "../"), nil
+	return id, filepath.IsAbs(id) || id == "." || id == ".." || strings.HasPrefix(id, "./") ||
+		strings.HasPrefix(id, "../"), nil
 }
 
 // diskCache finds complete snapshots on disk. It never writes, so a read-only cache works.

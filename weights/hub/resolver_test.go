@@ -27,9 +27,10 @@ func modelFiles() map[string][]byte {
 	random := rand.NewChaCha8([32]byte{1})
 	random.Read(content)
 	return map[string][]byte{
-		"config.json":           []byte(`{"model_type":"bert"}`),
-		"tokenizer.json":        []byte(`{"version":"1.0"}`),
-		"modules.json":          []byte(`[{"path":"","type":"sentence_transformers.models.Transformer"},{"path":"1_Pooling","type":"sentence_transformers.models.Pooling"}]`),
+		"config.json":    []byte(`{"model_type":"bert"}`),
+		"tokenizer.json": []byte(`{"version":"1.0"}`),
+		"modules.json": []byte(
+			`[{"path":"","type":"sentence_transformers.models.Transformer"},{"path":"1_Pooling","type":"sentence_transformers.models.Pooling"}]`),
 		"1_Pooling/config.json": []byte(`{}`),
 		"model.safetensors":     content,
 		"empty.txt":             {},
@@ -41,7 +42,10 @@ func modelFiles() map[string][]byte {
 	}
 }
 
-var wantedFiles = []string{"1_Pooling/config.json", "config.json", "empty.txt", "model.safetensors", "modules.json", "tokenizer.json"}
+var wantedFiles = []string{
+	"1_Pooling/config.json", "config.json", "empty.txt", "model.safetensors", "modules.json",
+	"tokenizer.json",
+}
 
 // harness is a hub, a cache directory and resolvers that do not wait between tries.
 type harness struct {
@@ -56,7 +60,12 @@ type harness struct {
 
 func newHarness(t *testing.T) *harness {
 	server := hubtest.New(t)
-	return &harness{T: t, hub: server, model: server.Add(modelID, modelFiles()), cache: filepath.Join(t.TempDir(), "cache")}
+	return &harness{
+		T:     t,
+		hub:   server,
+		model: server.Add(modelID, modelFiles()),
+		cache: filepath.Join(t.TempDir(), "cache"),
+	}
 }
 
 func (h *harness) resolver(change ...func(*Options)) *Resolver {
@@ -114,7 +123,8 @@ func (h *harness) listing() *listing {
 		h.Fatal(err)
 	}
 	r := h.resolver()
-	l, err := r.sources[len(r.sources)-1].(*hubSource).describeAll(context.Background(), ref, retrier{attempts: 1, sleep: sleep})
+	l, err := r.sources[len(r.sources)-1].(*hubSource).describeAll(context.Background(), ref,
+		retrier{attempts: 1, sleep: sleep})
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -132,7 +142,8 @@ func (h *harness) wantWhole(dir string) {
 			got = append(got, name)
 			data, err := os.ReadFile(path)
 			if err != nil || !bytes.Equal(data, h.model.Files[name]) {
-				h.Errorf("%s: %d bytes, %v; want the %d of the hub", name, len(data), err, len(h.model.Files[name]))
+				h.Errorf("%s: %d bytes, %v; want the %d of the hub",
+					name, len(data), err, len(h.model.Files[name]))
 			}
 		}
 		return err
@@ -180,11 +191,13 @@ func TestDownload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found.Commit != h.model.Commit || found.Source != SourceHub || found.Dir != h.repo().snapshot(h.model.Commit) {
+	if found.Commit != h.model.Commit || found.Source != SourceHub ||
+		found.Dir != h.repo().snapshot(h.model.Commit) {
 		t.Errorf("found %+v", found)
 	}
 	h.wantWhole(found.Dir)
-	if last.Stage != StageDone || last.Bytes != last.Total || last.Files != last.Of || last.Of == 0 || calls < 2 {
+	if last.Stage != StageDone || last.Bytes != last.Total || last.Files != last.Of ||
+		last.Of == 0 || calls < 2 {
 		t.Errorf("last of %d progress calls: %+v", calls, last)
 	}
 	storage := 0
@@ -195,7 +208,8 @@ func TestDownload(t *testing.T) {
 		if r.Storage != (r.Authorization == "") {
 			t.Errorf("the token must go to the hub and nowhere else: %+v", r)
 		}
-		if strings.Contains(r.Path, ".md") || strings.Contains(r.Path, "onnx") || strings.Contains(r.Path, ".bin") {
+		if strings.Contains(r.Path, ".md") || strings.Contains(r.Path, "onnx") ||
+			strings.Contains(r.Path, ".bin") {
 			t.Errorf("asked for %s", r.Path)
 		}
 	}
@@ -348,7 +362,8 @@ func TestSnapshotOfAnotherTool(t *testing.T) {
 		dir := h.repo().snapshot(h.model.Commit)
 		for _, name := range names {
 			path := filepath.Join(dir, name)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, h.model.Files[name], 0o644)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+				os.WriteFile(path, h.model.Files[name], 0o644)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -356,7 +371,9 @@ func TestSnapshotOfAnotherTool(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	whole := []string{"config.json", "tokenizer.json", "modules.json", "1_Pooling/config.json", "model.safetensors"}
+	whole := []string{
+		"config.json", "tokenizer.json", "modules.json", "1_Pooling/config.json", "model.safetensors",
+	}
 	h := newHarness(t)
 	place(h, whole...)
 	if found, err := h.resolve(); err != nil || found.Source != SourceCache {
@@ -390,7 +407,8 @@ func TestUnverifiedSnapshot(t *testing.T) {
 	place := func(h *harness) string {
 		dir := h.repo().snapshot(h.model.Commit)
 		for _, name := range bare {
-			if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, name), h.model.Files[name], 0o644)); err != nil {
+			if err := errors.Join(os.MkdirAll(dir, 0o755),
+				os.WriteFile(filepath.Join(dir, name), h.model.Files[name], 0o644)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -433,7 +451,8 @@ func TestUnverifiedSnapshot(t *testing.T) {
 	t.Run("a Python tool knows there is none", func(t *testing.T) {
 		h := newHarness(t)
 		place(h)
-		if err := writeAtomically(filepath.Join(h.repo().dir, ".no_exist", h.model.Commit, "modules.json"), nil); err != nil {
+		if err := writeAtomically(filepath.Join(h.repo().dir, ".no_exist", h.model.Commit, "modules.json"),
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		if found, err := h.resolve(); err != nil || found.Source != SourceCache || len(h.hub.Requests()) > 0 {
@@ -441,7 +460,10 @@ func TestUnverifiedSnapshot(t *testing.T) {
 		}
 	})
 	for name, fault := range map[string]func(w http.ResponseWriter, r *http.Request, storage bool) bool{
-		"the hub fails": func(w http.ResponseWriter, _ *http.Request, _ bool) bool { w.WriteHeader(500); return true },
+		"the hub fails": func(w http.ResponseWriter, _ *http.Request, _ bool) bool {
+			w.WriteHeader(500)
+			return true
+		},
 		"the hub refuses": func(w http.ResponseWriter, _ *http.Request, _ bool) bool {
 			hubtest.Refuse(w, 401, "GatedRepo", "")
 			return true
@@ -459,7 +481,8 @@ func TestUnverifiedSnapshot(t *testing.T) {
 	t.Run("offline", func(t *testing.T) {
 		h := newHarness(t)
 		place(h)
-		if _, err := h.resolve(func(o *Options) { o.Offline = true }); err != nil || len(h.hub.Requests()) > 0 {
+		if _, err := h.resolve(func(o *Options) { o.Offline = true }); err != nil ||
+			len(h.hub.Requests()) > 0 {
 			t.Errorf("%v", err)
 		}
 	})
@@ -484,7 +507,8 @@ func TestShardsOfAnotherTool(t *testing.T) {
 	}
 	write("config.json", "{}")
 	write("vocab.txt", "a")
-	write("model.safetensors.index.json", `{"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}}`)
+	write("model.safetensors.index.json",
+		`{"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}}`)
 	write("model-00001-of-00002.safetensors", "x")
 	if got := missingEssential(dir); !strings.Contains(got, "model-00002-of-00002.safetensors") {
 		t.Errorf("missing %q", got)
@@ -545,20 +569,24 @@ func TestLocalDirectories(t *testing.T) {
 		}
 	}
 	t.Setenv("HOME", dir)
-	if found, err := h.resolver().Resolve(context.Background(), "~/"+modelID, ""); err != nil || found.Dir != filepath.Join(dir, modelID) {
+	if found, err := h.resolver().Resolve(context.Background(), "~/"+modelID, ""); err != nil ||
+		found.Dir != filepath.Join(dir, modelID) {
 		t.Errorf("home: %+v, %v", found, err)
 	}
 	for _, id := range []string{"./absent", "../absent", "/absent/model", "~/absent"} {
 		_, err := h.resolver().Resolve(context.Background(), id, "")
 		wantClass(t, err, ClassNotFound, "not a directory")
 	}
-	for _, id := range []string{"", "a b", "a/b/c", "a--b/c", "org/..", "org/name.git", "-x/y", "org/", "org/na\x00me", "org/na\nme", strings.Repeat("x", 300)} {
+	for _, id := range []string{"", "a b", "a/b/c", "a--b/c", "org/..", "org/name.git", "-x/y", "org/",
+		"org/na\x00me", "org/na\nme", strings.Repeat("x", 300)} {
 		_, err := h.resolver().Resolve(context.Background(), id, "")
 		if class := ClassOf(err); err == nil || class != ClassConfig {
 			t.Errorf("id %q: %v", id, err)
 		}
 	}
-	for _, revision := range []string{"../main", "a/../b", "a//b", "/main", "-x", "a b", "a\x00", ".hidden", strings.Repeat("x", 300)} {
+	for _, revision := range []string{
+		"../main", "a/../b", "a//b", "/main", "-x", "a b", "a\x00", ".hidden", strings.Repeat("x", 300),
+	} {
 		_, err := h.resolver().Resolve(context.Background(), "org/name", revision)
 		wantClass(t, err, ClassConfig, "revision")
 	}
@@ -626,7 +654,8 @@ func TestFind(t *testing.T) {
 	if got := h.hub.Requests(); len(got) != 0 {
 		t.Errorf("asked the hub: %v", got)
 	}
-	if found, ok, err := r.Find(t.Context(), found.Dir, ""); !ok || err != nil || found.Source != SourceLocal {
+	if found, ok, err := r.Find(t.Context(), found.Dir, ""); !ok || err != nil ||
+		found.Source != SourceLocal {
 		t.Errorf("a directory: %+v, %v, %v", found, ok, err)
 	}
 	for _, id := range []string{"/nowhere", "a b"} {

@@ -66,13 +66,15 @@ func (r retrier) run(ctx context.Context, total int, try func() (gained int64, e
 		if !t.unreachable {
 			unreachable = 0
 		} else if unreachable++; unreachable >= unreachableMax {
-			return fail(ClassNetwork, t.err, "%s cannot be reached; check %s, or work from a filled cache", r.who, r.check)
+			return fail(ClassNetwork, t.err, "%s cannot be reached; check %s, or work from a filled cache",
+				r.who, r.check)
 		}
 		if failures++; failures >= r.attempts || n >= total {
 			return fail(ClassNetwork, t.err, "gave up after %d tries; check %s", n, r.check)
 		}
 		if t.after > retryAfterMax {
-			return fail(ClassNetwork, t.err, "%s asks to wait %s; try again then (with HF_TOKEN set, the hub's limits are higher)",
+			return fail(ClassNetwork, t.err,
+				"%s asks to wait %s; try again then (with HF_TOKEN set, the hub's limits are higher)",
 				r.who, t.after.Round(time.Second))
 		}
 		wait := min(backoffFirst<<(failures-1), backoffLongest)

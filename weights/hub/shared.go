@@ -76,13 +76,15 @@ func (r bucketRepo) list(ctx context.Context, commit string, limit int) (*listin
 	}
 	var m bucketManifest
 	if json.Unmarshal(raw, &m) != nil || m.Format != manifestFormat || len(m.Files) == 0 {
-		return nil, fail(ClassConfig, nil, "%s%s is not a manifest that this version reads", r.bucket, r.manifest(commit))
+		return nil, fail(ClassConfig, nil, "%s%s is not a manifest that this version reads",
+			r.bucket, r.manifest(commit))
 	}
 	l := &listing{commit: commit}
 	for name, f := range m.Files {
 		file := remoteFile{name: name, size: f.Size, hash: f.Hash, key: r.blob(f.Hash)}
 		if !validFileName(name) || f.Size < 0 || !file.named() {
-			return nil, fail(ClassConfig, nil, "%s%s holds a wrong entry for %s", r.bucket, r.manifest(commit), quoteShort(name))
+			return nil, fail(ClassConfig, nil, "%s%s holds a wrong entry for %s",
+				r.bucket, r.manifest(commit), quoteShort(name))
 		}
 		l.files = append(l.files, file)
 	}
@@ -113,7 +115,13 @@ func (r bucketRepo) listCopied(ctx context.Context, commit string, limit int) (*
 	for _, name := range names {
 		o := byName[name]
 		sum := sha256.Sum256([]byte(r.bucket.String() + "\x00" + o.Key + "\x00" + o.Version))
-		l.files = append(l.files, remoteFile{name: name, size: o.Size, hash: "bucket-" + hex.EncodeToString(sum[:]), key: o.Key, version: o.Version})
+		l.files = append(l.files, remoteFile{
+			name:    name,
+			size:    o.Size,
+			hash:    "bucket-" + hex.EncodeToString(sum[:]),
+			key:     o.Key,
+			version: o.Version,
+		})
 	}
 	return l, nil
 }
@@ -160,7 +168,8 @@ func (o bucketOrigin) request(ctx context.Context, d *blobDownload) error {
 				return err
 			}
 			if d.file.version != "" {
-				return fail(ClassNetwork, err, "%s changed in the cluster cache while it was read; try again", d.file.name)
+				return fail(ClassNetwork, err, "%s changed in the cluster cache while it was read; try again",
+					d.file.name)
 			}
 		}
 		return bucketError(err)
@@ -168,7 +177,8 @@ func (o bucketOrigin) request(ctx context.Context, d *blobDownload) error {
 	watched := &watchedBody{body: body, ctx: ctx, touch: func() { watchdog.Reset(o.stall) }, end: end}
 	defer watched.Close()
 	if object.Size != d.file.size {
-		return fail(ClassNetwork, nil, "%s has %d bytes in the cluster cache, its list says %d", d.file.name, object.Size, d.file.size)
+		return fail(ClassNetwork, nil, "%s has %d bytes in the cluster cache, its list says %d",
+			d.file.name, object.Size, d.file.size)
 	}
 	d.etag = object.Version
 	return d.receive(io.LimitReader(watched, d.file.size-d.have))
@@ -176,7 +186,8 @@ func (o bucketOrigin) request(ctx context.Context, d *blobDownload) error {
 
 // bucketError marks the errors that may pass as transient.
 func bucketError(err error) error {
-	if errors.Is(err, bucket.ErrNotFound) || errors.Is(err, bucket.ErrDenied) || errors.Is(err, bucket.ErrUnsupported) {
+	if errors.Is(err, bucket.ErrNotFound) || errors.Is(err, bucket.ErrDenied) ||
+		errors.Is(err, bucket.ErrUnsupported) {
 		return err
 	}
 	if _, ok := errors.AsType[*Error](err); ok {

@@ -137,7 +137,8 @@ func TestPartOfARepositoryStaysOutOfTheBucket(t *testing.T) {
 		found.Release()
 		r.Shutdown(t.Context())
 		folder := "models--" + strings.ReplaceAll(id, "/", "--")
-		if got := slices.ContainsFunc(c.keys(), func(key string) bool { return strings.HasPrefix(key, folder) }); got != want {
+		if got := slices.ContainsFunc(c.keys(),
+			func(key string) bool { return strings.HasPrefix(key, folder) }); got != want {
 			t.Errorf("%s is in the bucket: %v", id, got)
 		}
 		if left, _ := filepath.Glob(filepath.Join(c.cache, folder, ".sie", "*.share")); len(left) > 0 {
@@ -151,8 +152,11 @@ func TestDiskComesBeforeBucket(t *testing.T) {
 	if _, err := c.resolve(); err != nil {
 		t.Fatal(err)
 	}
-	closed := broken{c.bucket, func(string) error { t.Error("the bucket was asked"); return errors.New("no") }, nil}
-	if found, err := c.resolve(func(o *Options) { o.Bucket = closed }); err != nil || found.Source != SourceCache {
+	closed := broken{
+		c.bucket, func(string) error { t.Error("the bucket was asked"); return errors.New("no") }, nil,
+	}
+	if found, err := c.resolve(func(o *Options) { o.Bucket = closed }); err != nil ||
+		found.Source != SourceCache {
 		t.Errorf("%+v, %v", found, err)
 	}
 }
@@ -172,7 +176,9 @@ type broken struct {
 	put  func(key string) error
 }
 
-func (b broken) Open(ctx context.Context, key string, from int64, version string) (bucket.Object, io.ReadCloser, error) {
+func (b broken) Open(
+	ctx context.Context, key string, from int64, version string,
+) (bucket.Object, io.ReadCloser, error) {
 	if b.open != nil {
 		if err := b.open(key); err != nil {
 			return bucket.Object{}, nil, err
@@ -181,7 +187,9 @@ func (b broken) Open(ctx context.Context, key string, from int64, version string
 	return b.Bucket.Open(ctx, key, from, version)
 }
 
-func (b broken) Put(ctx context.Context, key string, body io.ReaderAt, size int64, when bucket.Condition) (string, error) {
+func (b broken) Put(
+	ctx context.Context, key string, body io.ReaderAt, size int64, when bucket.Condition,
+) (string, error) {
 	if b.put != nil {
 		if err := b.put(key); err != nil {
 			return "", err
@@ -191,11 +199,15 @@ func (b broken) Put(ctx context.Context, key string, body io.ReaderAt, size int6
 }
 
 func TestUnreachableBucketFallsBackToTheHub(t *testing.T) {
-	for name, failure := range map[string]error{"away": errors.New("connection refused"), "refused": bucket.ErrDenied} {
+	for name, failure := range map[string]error{
+		"away": errors.New("connection refused"), "refused": bucket.ErrDenied,
+	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
 			away := func(o *Options) {
-				o.Bucket = broken{c.bucket, func(string) error { return failure }, func(string) error { return failure }}
+				o.Bucket = broken{
+					c.bucket, func(string) error { return failure }, func(string) error { return failure },
+				}
 			}
 			r := c.resolver(away)
 			found, err := r.Resolve(t.Context(), modelID, "")
@@ -206,7 +218,8 @@ func TestUnreachableBucketFallsBackToTheHub(t *testing.T) {
 			r.Shutdown(t.Context())
 			// The model is uploaded at the next load, when the bucket works again.
 			again := c.resolver(c.shared)
-			if found, err := again.Resolve(t.Context(), modelID, ""); err != nil || found.Source != SourceCache {
+			if found, err := again.Resolve(t.Context(), modelID, ""); err != nil ||
+				found.Source != SourceCache {
 				t.Errorf("%+v, %v", found, err)
 			}
 			again.Shutdown(t.Context())
@@ -226,7 +239,8 @@ func TestUnreachableBucketFallsBackToTheHub(t *testing.T) {
 func TestNoModelWithoutItsManifest(t *testing.T) {
 	c := newCluster(t)
 	c.fill()
-	if err := c.bucket.Delete(t.Context(), "models--sie-test--tiny-bert/.sie/"+c.model.Commit+".json"); err != nil {
+	if err := c.bucket.Delete(t.Context(), "models--sie-test--tiny-bert/.sie/"+c.model.Commit+
+		".json"); err != nil {
 		t.Fatal(err)
 	}
 	c.machine()
@@ -241,7 +255,8 @@ func TestDamagedBlobIsNotUsedAndIsReplaced(t *testing.T) {
 	key := "models--sie-test--tiny-bert/blobs/" + filepath.Base(c.blobOf("model.safetensors"))
 	wrong := slices.Clone(c.model.Files["model.safetensors"])
 	wrong[77]++
-	if _, err := c.bucket.Put(t.Context(), key, bytes.NewReader(wrong), int64(len(wrong)), bucket.Condition{}); err != nil {
+	if _, err := c.bucket.Put(t.Context(), key, bytes.NewReader(wrong), int64(len(wrong)),
+		bucket.Condition{}); err != nil {
 		t.Fatal(err)
 	}
 	c.machine()
@@ -260,13 +275,18 @@ func TestManifestOfAnotherSizeIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for old, bad := range map[string]string{`"size": 100000`: `"size": 99999`, `"format": 1`: `"format": 2`, `"config.json"`: `"../config.json"`,
-		`"hash": "`: `"hash": "../`} {
+	for old, bad := range map[string]string{
+		`"size": 100000`: `"size": 99999`,
+		`"format": 1`:    `"format": 2`,
+		`"config.json"`:  `"../config.json"`,
+		`"hash": "`:      `"hash": "../`,
+	} {
 		text := strings.Replace(string(raw), old, bad, 1)
 		if text == string(raw) {
 			t.Fatalf("the manifest has no %s", old)
 		}
-		if _, err := c.bucket.Put(t.Context(), key, strings.NewReader(text), int64(len(text)), bucket.Condition{}); err != nil {
+		if _, err := c.bucket.Put(t.Context(), key, strings.NewReader(text), int64(len(text)),
+			bucket.Condition{}); err != nil {
 			t.Fatal(err)
 		}
 		c.machine()
@@ -282,7 +302,8 @@ func TestManifestOfAnotherSizeIsRefused(t *testing.T) {
 func (c *cluster) copyByHand(without string) {
 	folder := "models--sie-test--tiny-bert/"
 	put := func(key string, data []byte) {
-		if _, err := c.bucket.Put(context.Background(), folder+key, bytes.NewReader(data), int64(len(data)), bucket.Condition{}); err != nil {
+		if _, err := c.bucket.Put(context.Background(), folder+key, bytes.NewReader(data), int64(len(data)),
+			bucket.Condition{}); err != nil {
 			c.Fatal(err)
 		}
 	}
@@ -354,7 +375,9 @@ type watching struct {
 	opened func(key string, from int64)
 }
 
-func (w watching) Open(ctx context.Context, key string, from int64, version string) (bucket.Object, io.ReadCloser, error) {
+func (w watching) Open(
+	ctx context.Context, key string, from int64, version string,
+) (bucket.Object, io.ReadCloser, error) {
 	w.opened(key, from)
 	return w.Bucket.Open(ctx, key, from, version)
 }
@@ -383,7 +406,8 @@ func TestKillNineWhileFilling(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.Shutdown(t.Context())
-			locked := slices.ContainsFunc(c.keys(), func(key string) bool { return strings.HasSuffix(key, ".lock") })
+			locked := slices.ContainsFunc(c.keys(),
+				func(key string) bool { return strings.HasSuffix(key, ".lock") })
 			if !locked {
 				if step != "put refs" { // the manifest is there, so no lock was needed
 					t.Error("a lock that is not old was taken")
@@ -418,7 +442,8 @@ func TestOneProcessFillsTheBucketAtATime(t *testing.T) {
 		c.machine()
 		// The bucket is skipped for downloads, so that all four come from the hub.
 		r := c.resolver(func(o *Options) { o.Bucket = counted })
-		r.sources = slices.DeleteFunc(r.sources, func(s source) bool { _, is := s.(*bucketSource); return is })
+		r.sources = slices.DeleteFunc(r.sources,
+			func(s source) bool { _, is := s.(*bucketSource); return is })
 		if _, err := r.Resolve(t.Context(), modelID, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -461,7 +486,8 @@ func TestDamagedDiskFillsNothing(t *testing.T) {
 	}
 	r.Shutdown(t.Context())
 	for _, key := range c.keys() {
-		if strings.HasSuffix(key, ".json") || strings.Contains(key, filepath.Base(c.blobOf("model.safetensors"))) {
+		if strings.HasSuffix(key, ".json") ||
+			strings.Contains(key, filepath.Base(c.blobOf("model.safetensors"))) {
 			t.Errorf("uploaded %s", key)
 		}
 	}
@@ -479,7 +505,8 @@ func TestBucketOfGoogle(t *testing.T) {
 	c.wantFromBucket()
 	c.machine()
 	c.copyByHand("")
-	if err := c.bucket.Delete(t.Context(), "models--sie-test--tiny-bert/.sie/"+c.model.Commit+".json"); err != nil {
+	if err := c.bucket.Delete(t.Context(), "models--sie-test--tiny-bert/.sie/"+c.model.Commit+
+		".json"); err != nil {
 		t.Fatal(err)
 	}
 	c.wantFromBucket()

@@ -60,7 +60,8 @@ func (s *hubSource) confirm(ctx context.Context, ref modelRef, commit string) *l
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
 	ref.revision = commit
-	l, err := s.describeAll(ctx, ref, retrier{attempts: 1, sleep: s.retry.sleep, who: s.retry.who, check: s.retry.check})
+	l, err := s.describeAll(ctx, ref,
+		retrier{attempts: 1, sleep: s.retry.sleep, who: s.retry.who, check: s.retry.check})
 	if err != nil {
 		return nil
 	}
@@ -79,7 +80,8 @@ func (s *hubSource) describeAll(ctx context.Context, ref modelRef, retry retrier
 		return nil, err
 	}
 	if len(l.files) == 0 && ref.adapter == 0 {
-		return nil, fail(ClassConfig, nil, "has no model files at commit %s; check that it is a model repository", l.commit)
+		return nil, fail(ClassConfig, nil,
+			"has no model files at commit %s; check that it is a model repository", l.commit)
 	}
 	if ref.adapter > 0 {
 		if err := l.asAdapter(ref.adapter); err != nil {
@@ -117,10 +119,12 @@ func (o Options) checkBounds(l *listing) error {
 	var total int64
 	for _, f := range l.files {
 		if f.size > o.MaxFileBytes {
-			return fail(ClassConfig, nil, "%s has %d bytes, above the limit of %d for one file", f.name, f.size, o.MaxFileBytes)
+			return fail(ClassConfig, nil, "%s has %d bytes, above the limit of %d for one file",
+				f.name, f.size, o.MaxFileBytes)
 		}
 		if total += f.size; total > o.MaxTotalBytes {
-			return fail(ClassConfig, nil, "has more than %d bytes of files, the limit for one model", o.MaxTotalBytes)
+			return fail(ClassConfig, nil, "has more than %d bytes of files, the limit for one model",
+				o.MaxTotalBytes)
 		}
 	}
 	return nil

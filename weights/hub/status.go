@@ -23,32 +23,46 @@ func (c *client) statusError(resp *response, ref modelRef, what string) error {
 
 	switch {
 	case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status >= 500:
-		return &transientError{err: fmt.Errorf("%s answered %s", resp.Request.URL.Host, statusText(status)), after: retryAfter(resp.Header, time.Now())}
+		return &transientError{
+			err:   fmt.Errorf("%s answered %s", resp.Request.URL.Host, statusText(status)),
+			after: retryAfter(resp.Header, time.Now()),
+		}
 	case !resp.fromHub:
 		// The storage refuses a link that the hub signed: it has expired or is not yet known. The
 		// next try gets a new one.
 		return transient("%s answered %s to a link of the hub", resp.Request.URL.Host, statusText(status))
 	case code == "GatedRepo" && c.token == "":
-		return fail(ClassGated, nil, "is gated: accept its licence at %s, then set HF_TOKEN to a token of that account", page)
+		return fail(ClassGated, nil,
+			"is gated: accept its licence at %s, then set HF_TOKEN to a token of that account", page)
 	case code == "GatedRepo":
-		return fail(ClassGated, nil, "is gated, and the account of HF_TOKEN has no access yet: accept its licence at %s", page)
+		return fail(ClassGated, nil,
+			"is gated, and the account of HF_TOKEN has no access yet: accept its licence at %s", page)
 	case message == "Access to this resource is disabled.":
 		return fail(ClassNotFound, nil, "is disabled on the hub; see %s", page)
 	case code == "RevisionNotFound":
-		return fail(ClassNotFound, nil, "has no revision %q; its revisions are listed at %s/tree/main", ref.revision, page)
+		return fail(ClassNotFound, nil, "has no revision %q; its revisions are listed at %s/tree/main",
+			ref.revision, page)
 	case code == "EntryNotFound":
 		return fail(ClassNotFound, nil, "has no %s at revision %s", what, ref.revision)
 	case status == http.StatusUnauthorized && strings.Contains(string(message), "Invalid credentials"):
-		return fail(ClassConfig, nil, "HF_TOKEN is not a valid token of %s, or has expired: make a new one, or unset it", c.endpoint.Host)
+		return fail(ClassConfig, nil,
+			"HF_TOKEN is not a valid token of %s, or has expired: make a new one, or unset it",
+			c.endpoint.Host)
 	case code == "RepoNotFound" || status == http.StatusUnauthorized || status == http.StatusNotFound:
 		if c.token == "" {
-			return fail(ClassNotFound, nil, "does not exist on %s, or is private: check the spelling; if it is private, set HF_TOKEN", c.endpoint.Host)
+			return fail(ClassNotFound, nil,
+				"does not exist on %s, or is private: check the spelling; if it is private, set HF_TOKEN",
+				c.endpoint.Host)
 		}
-		return fail(ClassNotFound, nil, "does not exist on %s, or HF_TOKEN may not read it: check the spelling and the token's permissions", c.endpoint.Host)
+		return fail(ClassNotFound, nil,
+			"does not exist on %s, or HF_TOKEN may not read it: check the spelling and the token's permissions",
+			c.endpoint.Host)
 	case status == http.StatusForbidden:
-		return fail(ClassGated, nil, "%s refuses access%s: give the token of HF_TOKEN permission to read %s", c.endpoint.Host, message.suffix(), page)
+		return fail(ClassGated, nil, "%s refuses access%s: give the token of HF_TOKEN permission to read %s",
+			c.endpoint.Host, message.suffix(), page)
 	}
-	return fail(ClassConfig, nil, "%s answered %s%s; check HF_ENDPOINT", c.endpoint.Host, statusText(status), message.suffix())
+	return fail(ClassConfig, nil, "%s answered %s%s; check HF_ENDPOINT",
+		c.endpoint.Host, statusText(status), message.suffix())
 }
 
 // serverText is text from a server, made safe to print.

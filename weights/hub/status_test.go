@@ -27,13 +27,20 @@ func TestRefusals(t *testing.T) {
 		class   Class
 		texts   []string
 	}{
-		"gated, no token":    {func(m *hubtest.Model) { m.Token, m.Gated = "hf_x", true }, anonymous, modelID, ClassGated, []string{"accept its licence at http", modelID, "set HF_TOKEN"}},
-		"gated, no access":   {func(m *hubtest.Model) { m.Token, m.Gated = "hf_x", true }, nil, modelID, ClassGated, []string{"the account of HF_TOKEN has no access yet", "accept its licence at http"}},
-		"private, no token":  {func(m *hubtest.Model) { m.Token = "hf_x" }, anonymous, modelID, ClassNotFound, []string{"does not exist", "or is private", "check the spelling", "set HF_TOKEN"}},
-		"missing, no token":  {nil, anonymous, "org/absent", ClassNotFound, []string{`"org/absent"`, "does not exist", "or is private"}},
-		"missing, token":     {nil, nil, "org/absent", ClassNotFound, []string{"does not exist", "HF_TOKEN may not read it"}},
-		"private, no access": {func(m *hubtest.Model) { m.Token = "hf_x" }, nil, modelID, ClassNotFound, []string{"HF_TOKEN may not read it"}},
-		"expired token":      {nil, func(o *Options) { o.Token = "expired" }, modelID, ClassConfig, []string{"HF_TOKEN is not a valid token"}},
+		"gated, no token": {func(m *hubtest.Model) { m.Token, m.Gated = "hf_x", true }, anonymous, modelID,
+			ClassGated, []string{"accept its licence at http", modelID, "set HF_TOKEN"}},
+		"gated, no access": {func(m *hubtest.Model) { m.Token, m.Gated = "hf_x", true }, nil, modelID,
+			ClassGated, []string{"the account of HF_TOKEN has no access yet", "accept its licence at http"}},
+		"private, no token": {func(m *hubtest.Model) { m.Token = "hf_x" }, anonymous, modelID, ClassNotFound,
+			[]string{"does not exist", "or is private", "check the spelling", "set HF_TOKEN"}},
+		"missing, no token": {nil, anonymous, "org/absent", ClassNotFound,
+			[]string{`"org/absent"`, "does not exist", "or is private"}},
+		"missing, token": {nil, nil, "org/absent", ClassNotFound,
+			[]string{"does not exist", "HF_TOKEN may not read it"}},
+		"private, no access": {func(m *hubtest.Model) { m.Token = "hf_x" }, nil, modelID, ClassNotFound,
+			[]string{"HF_TOKEN may not read it"}},
+		"expired token": {nil, func(o *Options) { o.Token = "expired" }, modelID, ClassConfig,
+			[]string{"HF_TOKEN is not a valid token"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
@@ -81,8 +88,9 @@ func TestStatuses(t *testing.T) {
 		text          string
 		tries         int
 	}{
-		"400":               {400, "", "Bad thing", ClassConfig, "400 Bad Request (Bad thing); check HF_ENDPOINT", 1},
-		"403":               {403, "", "Forbidden: fine-grained", ClassGated, "refuses access (Forbidden: fine-grained)", 1},
+		"400": {400, "", "Bad thing", ClassConfig, "400 Bad Request (Bad thing); check HF_ENDPOINT", 1},
+		"403": {403, "", "Forbidden: fine-grained", ClassGated,
+			"refuses access (Forbidden: fine-grained)", 1},
 		"403 disabled":      {403, "", "Access to this resource is disabled.", ClassNotFound, "disabled", 1},
 		"404 bare":          {404, "", "", ClassNotFound, "does not exist", 1},
 		"404 revision":      {404, "RevisionNotFound", "", ClassNotFound, `no revision "main"`, 1},
@@ -151,9 +159,9 @@ func TestServerErrorsPass(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for value, want := range map[string]time.Duration{
-		"": 0, "0": 0, "12": 12 * time.Second, " 3 ": 3 * time.Second, "-1": 0, "1.5": 0, "soon": 0, "99999999999999999999": 0,
-		now.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second,
-		now.Add(-time.Hour).Format(http.TimeFormat):       0,
+		"": 0, "0": 0, "12": 12 * time.Second, " 3 ": 3 * time.Second, "-1": 0, "1.5": 0, "soon": 0,
+		"99999999999999999999": 0, now.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second,
+		now.Add(-time.Hour).Format(http.TimeFormat): 0,
 	} {
 		if got := retryAfter(http.Header{"Retry-After": {value}}, now); got != want {
 			t.Errorf("%q: %s, want %s", value, got, want)
@@ -197,7 +205,8 @@ func TestRedirects(t *testing.T) {
 		class Class
 		text  string
 	}{
-		"loop":           {"/api/models/" + modelID + "/revision/main?blobs=true", ClassNetwork, "redirects more than 8 times"},
+		"loop": {"/api/models/" + modelID + "/revision/main?blobs=true", ClassNetwork,
+			"redirects more than 8 times"},
 		"no web address": {"file:///etc/passwd", ClassNetwork, "not a web address"},
 		"broken":         {"http://[", ClassNetwork, "Location"},
 		"no host":        {"http:///x", ClassNetwork, "not a web address"},
@@ -257,16 +266,18 @@ func TestNoDowngrade(t *testing.T) {
 
 func TestEndpointWithPath(t *testing.T) {
 	h := newHarness(t)
-	mirror := httptest.NewServer(http.StripPrefix("/mirror/hub", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/api/") || strings.Contains(r.URL.Path, "/resolve/") {
-			h.hub.Serve(w, r, false)
-		} else {
-			http.NotFound(w, r)
-		}
-	})))
+	mirror := httptest.NewServer(
+		http.StripPrefix("/mirror/hub", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(r.URL.Path, "/api/") || strings.Contains(r.URL.Path, "/resolve/") {
+				h.hub.Serve(w, r, false)
+			} else {
+				http.NotFound(w, r)
+			}
+		})))
 	defer mirror.Close()
 	h.model.Files = map[string][]byte{"config.json": []byte("{}"), "model.safetensors": []byte("x")}
-	l, err := newClient(Options{StallTimeout: time.Second, Parallel: 1}, mustURL(t, mirror.URL+"/mirror/hub/")).list(context.Background(), modelRef{id: modelID, revision: "main"})
+	l, err := newClient(Options{StallTimeout: time.Second, Parallel: 1}, mustURL(t, mirror.URL+
+		"/mirror/hub/")).list(context.Background(), modelRef{id: modelID, revision: "main"})
 	if err != nil || len(l.files) != 2 {
 		t.Errorf("%+v, %v", l, err)
 	}
@@ -309,7 +320,8 @@ func TestLimits(t *testing.T) {
 		text   string
 	}{
 		"files": {func(o *Options) { o.MaxFiles = 5 }, "has 6 files, above the limit of 5"},
-		"file":  {func(o *Options) { o.MaxFileBytes = 99_999 }, "model.safetensors has 100000 bytes, above the limit of 99999"},
+		"file": {func(o *Options) { o.MaxFileBytes = 99_999 },
+			"model.safetensors has 100000 bytes, above the limit of 99999"},
 		"total": {func(o *Options) { o.MaxTotalBytes = 100_001 }, "more than 100001 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -327,7 +339,8 @@ func TestLimits(t *testing.T) {
 func TestErrorText(t *testing.T) {
 	h := newHarness(t)
 	_, err := h.resolver().Resolve(context.Background(), "sie-test/absent", "")
-	want := fmt.Sprintf("model \"sie-test/absent\": does not exist on %s, or HF_TOKEN may not read it: check the spelling and the token's permissions",
+	want := fmt.Sprintf(
+		"model \"sie-test/absent\": does not exist on %s, or HF_TOKEN may not read it: check the spelling and the token's permissions",
 		strings.TrimPrefix(h.hub.URL, "http://"))
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
@@ -355,13 +368,16 @@ func TestEndpointSecretsAreNotPrinted(t *testing.T) {
 			hubtest.Refuse(w, c.status, c.code, "no")
 			return true
 		})
-		_, err := h.resolve(func(o *Options) { o.Endpoint = strings.Replace(h.hub.URL, "://", "://someone:passw0rd@", 1) })
-		if err == nil || strings.Contains(err.Error(), "someone") || strings.Contains(err.Error(), "passw0rd") {
+		_, err := h.resolve(
+			func(o *Options) { o.Endpoint = strings.Replace(h.hub.URL, "://", "://someone:passw0rd@", 1) })
+		if err == nil || strings.Contains(err.Error(), "someone") ||
+			strings.Contains(err.Error(), "passw0rd") {
 			t.Errorf("%d %s: %v", c.status, c.code, err)
 		}
 	}
 	_, err := New(Options{CacheDir: t.TempDir(), Endpoint: "https://someone:passw0rd@mirror:port"})
-	if err == nil || strings.Contains(err.Error(), "passw0rd") || !strings.Contains(err.Error(), "HF_ENDPOINT: not a URL") {
+	if err == nil || strings.Contains(err.Error(), "passw0rd") ||
+		!strings.Contains(err.Error(), "HF_ENDPOINT: not a URL") {
 		t.Errorf("what is no URL: %v", err)
 	}
 }

@@ -21,8 +21,13 @@ func (t turn) fromCache() Resolved {
 // takeTurn waits until no other goroutine or process downloads the repository. whole means that the
 // cache has all of it; nothing is then left to release. A cache that cannot be locked, because it
 // is read-only, serves the snapshot it has.
-func (s *fetcher) takeTurn(ctx context.Context, ref modelRef, progress func(Progress)) (t turn, whole bool, _ error) {
-	t = turn{cache: repoCache{filepath.Join(s.cacheDir, ref.repoFolder())}, report: &reporter{call: progress, state: Progress{Model: ref.id}}}
+func (s *fetcher) takeTurn(
+	ctx context.Context, ref modelRef, progress func(Progress),
+) (t turn, whole bool, _ error) {
+	t = turn{
+		cache:  repoCache{filepath.Join(s.cacheDir, ref.repoFolder())},
+		report: &reporter{call: progress, state: Progress{Model: ref.id}},
+	}
 	release, err := s.disk.locks.take(ctx, filepath.Join(s.cacheDir, ".locks", ref.repoFolder(), "sie.lock"),
 		func() { t.report.stage(StageWaiting) })
 	t.held, t.release = t.cache.find(ref), release

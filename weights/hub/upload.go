@@ -47,7 +47,8 @@ type uploader struct {
 	cancel context.CancelFunc
 	turn   chan struct{} // holds one token while an upload runs
 
-	damaged sync.Map // by folder: the bucket gave wrong contents, which the upload of a good download replaces
+	// by folder: the bucket gave wrong contents, which the upload of a good download replaces
+	damaged sync.Map
 
 	mu      lockorder.Mutex[lockorder.Uploader] // guards waiting
 	waiting map[string]bool
@@ -56,8 +57,10 @@ type uploader struct {
 
 func newUploader(b bucket.Bucket, o Options, k *locks, retry retrier) *uploader {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &uploader{bucket: b, cacheDir: o.CacheDir, locks: k, retry: retry, log: o.Log, lease: leaseTime, ctx: ctx, cancel: cancel,
-		turn: make(chan struct{}, 1), waiting: make(map[string]bool)}
+	return &uploader{
+		bucket: b, cacheDir: o.CacheDir, locks: k, retry: retry, log: o.Log, lease: leaseTime, ctx: ctx,
+		cancel: cancel, turn: make(chan struct{}, 1), waiting: make(map[string]bool),
+	}
 }
 
 // markerPath returns the path of the file that marks a snapshot for upload. The file holds the
@@ -113,11 +116,13 @@ func (s *uploader) start(ref modelRef, commit string) {
 		switch {
 		case s.ctx.Err() != nil:
 		case err != nil:
-			s.log.Warn("model cache: a model could not be put into the cluster cache; it is tried again at its next load",
+			s.log.Warn(
+				"model cache: a model could not be put into the cluster cache; it is tried again at its next load",
 				"model", ref.id, "bucket", s.bucket.String(), "error", err)
 		case bytes >= 0:
-			s.log.Info("model cache: a model is in the cluster cache now", "model", ref.id, "bucket", s.bucket.String(),
-				"uploaded_mib", bytes>>20, "took", time.Since(start).Round(time.Millisecond))
+			s.log.Info("model cache: a model is in the cluster cache now", "model", ref.id,
+				"bucket", s.bucket.String(), "uploaded_mib", bytes>>20,
+				"took", time.Since(start).Round(time.Millisecond))
 		}
 	})
 }
@@ -174,7 +179,8 @@ func (s *uploader) upload(ctx context.Context, ref modelRef, commit string) (sen
 		}
 	}
 	if !ref.isCommit() {
-		if err := s.put(ctx, repo.ref(ref.revision), bytes.NewReader([]byte(commit)), int64(len(commit))); err != nil {
+		if err := s.put(ctx, repo.ref(ref.revision), bytes.NewReader([]byte(commit)),
+			int64(len(commit))); err != nil {
 			return sent, err
 		}
 	}
@@ -208,7 +214,9 @@ func (c repoCache) contents(commit string) (map[string]bucketFile, error) {
 
 // uploadFiles uploads the blobs that the bucket lacks, or all of them. Each blob is verified first,
 // so that a file damaged on this disk does not get the name of a good one.
-func (s *uploader) uploadFiles(ctx context.Context, cache repoCache, repo bucketRepo, files map[string]bucketFile, all bool) (sent int64, err error) {
+func (s *uploader) uploadFiles(
+	ctx context.Context, cache repoCache, repo bucketRepo, files map[string]bucketFile, all bool,
+) (sent int64, err error) {
 	objects, err := s.bucket.List(ctx, repo.folder+"/blobs/", 100_000)
 	if err != nil {
 		return 0, err
@@ -222,7 +230,8 @@ func (s *uploader) uploadFiles(ctx context.Context, cache repoCache, repo bucket
 		if size, ok := has[key]; ok && size == f.Size && !all {
 			continue
 		}
-		if err := s.uploadBlob(ctx, cache.blob(f.Hash), key, remoteFile{name: name, size: f.Size, hash: f.Hash}); err != nil {
+		if err := s.uploadBlob(ctx, cache.blob(f.Hash), key,
+			remoteFile{name: name, size: f.Size, hash: f.Hash}); err != nil {
 			return sent, fmt.Errorf("%s: %w", name, err)
 		}
 		has[key] = f.Size
@@ -242,7 +251,9 @@ func (s *uploader) uploadBlob(ctx context.Context, path, key string, f remoteFil
 		return err
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != f.hash {
-		return fmt.Errorf("is damaged on this disk: its checksum is %s, not %s; delete the model's folder from the cache", got, f.hash)
+		return fmt.Errorf(
+			"is damaged on this disk: its checksum is %s, not %s; delete the model's folder from the cache",
+			got, f.hash)
 	}
 	return s.put(ctx, key, blob, f.size)
 }
@@ -318,7 +329,8 @@ func (s *uploader) lockBucket(ctx context.Context, key string) (release func(), 
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
 		defer cancel()
 		if err := s.bucket.Delete(ctx, key); err != nil {
-			s.log.Warn("model cache: the lock in the cluster cache stays until it is old", "key", key, "error", err)
+			s.log.Warn("model cache: the lock in the cluster cache stays until it is old", "key", key,
+				"error", err)
 		}
 	}, true, nil
 }

@@ -16,8 +16,14 @@ func heldDisk(t *testing.T, free *int64) (d disk, size int64) {
 		t.Fatal(err)
 	}
 	t.Cleanup(held.Release)
-	d = disk{dir: small.cache, locks: newLocks(nil), threshold: 0.85, log: slog.New(slog.DiscardHandler), userWait: time.Hour,
-		space: func(string) (int64, int64, bool) { return *free, 10 * modelBytes, true }}
+	d = disk{
+		dir:       small.cache,
+		locks:     newLocks(nil),
+		threshold: 0.85,
+		log:       slog.New(slog.DiscardHandler),
+		userWait:  time.Hour,
+		space:     func(string) (int64, int64, bool) { return *free, 10 * modelBytes, true },
+	}
 	found := d.candidates("")
 	if len(found) != 1 {
 		t.Fatalf("%d models may be removed once nobody uses them, want one", len(found))
@@ -30,10 +36,12 @@ func heldDisk(t *testing.T, free *int64) (d disk, size int64) {
 func TestExactlyEnoughRoomIsWaitedFor(t *testing.T) {
 	free := int64(1000)
 	d, size := heldDisk(t, &free)
-	if a, err := d.tryReserve(t.Context(), spaceNeed{bytes: free + size}); err != nil || a.got != nil || a.never {
+	if a, err := d.tryReserve(t.Context(), spaceNeed{bytes: free + size}); err != nil ||
+		a.got != nil || a.never {
 		t.Errorf("what just fits beside a model in use: %+v, %v", a, err)
 	}
-	if a, err := d.tryReserve(t.Context(), spaceNeed{bytes: free + size + 1}); err != nil || a.got != nil || !a.never {
+	if a, err := d.tryReserve(t.Context(), spaceNeed{bytes: free + size + 1}); err != nil ||
+		a.got != nil || !a.never {
 		t.Errorf("a byte more than there can be: %+v, %v", a, err)
 	}
 }
@@ -67,7 +75,8 @@ func TestUserWaitBeginsAfterTheLastDownload(t *testing.T) {
 		time.Sleep(d.userWait) // beside another one
 		second.release()
 		if took := <-done; took < 3*d.userWait || took > 3*d.userWait+time.Minute {
-			t.Errorf("it gave up after %v, %v after the last download ended; want %v", took, took-2*d.userWait, d.userWait)
+			t.Errorf("it gave up after %v, %v after the last download ended; want %v",
+				took, took-2*d.userWait, d.userWait)
 		}
 	})
 }

@@ -43,8 +43,10 @@ func Float32(name string, shape []int64, values ...float32) Tensor {
 // writeOrder is the order in which the reference writer lays out element types: by size, the
 // largest first.
 var writeOrder = []weights.DType{
-	weights.U64, weights.I64, weights.F64, weights.C64, weights.F32, weights.U32, weights.I32, weights.BF16, weights.F16,
-	weights.U16, weights.I16, weights.F8E5M2FNUZ, weights.F8E4M3FNUZ, weights.F8E8M0, weights.F8E4M3, weights.F8E5M2,
+	weights.U64, weights.I64, weights.F64, weights.C64, weights.F32, weights.U32, weights.I32, weights.BF16,
+	weights.F16,
+	weights.U16, weights.I16, weights.F8E5M2FNUZ, weights.F8E4M3FNUZ, weights.F8E8M0, weights.F8E4M3,
+	weights.F8E5M2,
 	weights.I8, weights.U8, weights.F6E3M2, weights.F6E2M3, weights.F4, weights.Bool,
 }
 
@@ -54,7 +56,8 @@ var writeOrder = []weights.DType{
 func Encode(metadata map[string]string, tensors ...Tensor) []byte {
 	tensors = slices.Clone(tensors)
 	slices.SortStableFunc(tensors, func(a, b Tensor) int {
-		return cmp.Or(cmp.Compare(slices.Index(writeOrder, a.DType), slices.Index(writeOrder, b.DType)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(slices.Index(writeOrder, a.DType), slices.Index(writeOrder, b.DType)),
+			cmp.Compare(a.Name, b.Name))
 	})
 	return EncodeInOrder(metadata, tensors...)
 }
@@ -75,8 +78,9 @@ func EncodeInOrder(metadata map[string]string, tensors ...Tensor) []byte {
 		for i, dim := range t.Shape {
 			shape[i] = fmt.Sprint(dim)
 		}
-		members = append(members, fmt.Sprintf(`%s:{"dtype":%s,"shape":[%s],"data_offsets":[%d,%d]}`,
-			quote(t.Name), quote(string(t.DType)), strings.Join(shape, ","), len(data), len(data)+len(t.Data)))
+		members = append(members,
+			fmt.Sprintf(`%s:{"dtype":%s,"shape":[%s],"data_offsets":[%d,%d]}`, quote(t.Name),
+				quote(string(t.DType)), strings.Join(shape, ","), len(data), len(data)+len(t.Data)))
 		data = append(data, t.Data...)
 	}
 	return File("{"+strings.Join(members, ",")+"}", data)
@@ -115,7 +119,8 @@ func WriteSharded(tb testing.TB, dir string, groups ...[]Tensor) {
 			total += len(t.Data)
 		}
 	}
-	WriteFile(tb, dir, weights.IndexFile, fmt.Appendf(nil, "{\n  \"metadata\": {\n    \"total_size\": %d\n  },\n  \"weight_map\": {\n    %s\n  }\n}\n",
+	WriteFile(tb, dir, weights.IndexFile, fmt.Appendf(nil,
+		"{\n  \"metadata\": {\n    \"total_size\": %d\n  },\n  \"weight_map\": {\n    %s\n  }\n}\n",
 		total, strings.Join(entries, ",\n    ")))
 }
 

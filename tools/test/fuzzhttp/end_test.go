@@ -27,8 +27,11 @@ const (
 func TestEndUnderLoad(t *testing.T) {
 	for time := range endTimes {
 		p := serve(t)
-		body := `{"items":[` + strings.TrimSuffix(strings.Repeat(`{"text":"the cat sat on the mat"},`, 1+19*(time%2)), ",") + `]}`
-		request := fmt.Sprintf("POST /v1/encode/mean HTTP/1.1\r\nHost: x\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n%s", jsonType, len(body), body)
+		body := `{"items":[` + strings.TrimSuffix(strings.Repeat(`{"text":"the cat sat on the mat"},`, 1+
+			19*(time%2)), ",") + `]}`
+		request := fmt.Sprintf(
+			"POST /v1/encode/mean HTTP/1.1\r\nHost: x\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n%s",
+			jsonType, len(body), body)
 		var clients sync.WaitGroup
 		warm := make(chan struct{}, endClients)
 		var mu sync.Mutex
@@ -50,7 +53,8 @@ func TestEndUnderLoad(t *testing.T) {
 					}
 					resp, err := http.ReadResponse(br, nil)
 					if err != nil {
-						t.Errorf("time %d, client %d: request %d was sent and not answered: %v", time, k, n, err)
+						t.Errorf("time %d, client %d: request %d was sent and not answered: %v",
+							time, k, n, err)
 						return
 					}
 					if _, err := io.Copy(io.Discard, resp.Body); err != nil {
@@ -96,7 +100,8 @@ func TestEndUnderLoad(t *testing.T) {
 // A request whose results can never be held is refused before memory is allocated for them.
 func TestHugeRequestStaysSmall(t *testing.T) {
 	p := serve(t, "--max-held-bytes", "200000000")
-	body := `{"items":[` + strings.TrimSuffix(strings.Repeat(`{"text":"a"},`, 1<<20), ",") + `]}` // 4,096 bytes of results each would be 4 GiB
+	// 4,096 bytes of results each would be 4 GiB
+	body := `{"items":[` + strings.TrimSuffix(strings.Repeat(`{"text":"a"},`, 1<<20), ",") + `]}`
 	before := p.usage()
 	resp, err := http.Post("http://"+p.addr+"/v1/encode/mean", jsonType, strings.NewReader(body))
 	if err != nil {

@@ -38,10 +38,15 @@ func weird(r *rand.Rand) any {
 	for range r.IntN(1200) {
 		deep = []any{deep}
 	}
-	values := []any{nil, true, 0, 1, -1, math.MaxInt32, math.MaxInt, 1e308, -0.0, 0.5, "", "x", strings.Repeat("é", r.IntN(3000)), "\x00", "\xff\xfe", "\u202e",
-		strings.Repeat("\ufdfa", r.IntN(200)), []any{}, tree{}, []any{nil}, tree{"": tree{"": nil}}, []byte{0, 1, 0xff}, []any{1, "a", nil}, deep,
-		raw("NaN"), raw("\xc1"), raw("1e999"), raw(`"\ud800"`), bigMap{true, math.MaxUint32}, bigMap{false, 1 << 20},
-		twice{"text", "a", "b"}, twice{"items", []any{}, 5}, "float32", "muvera", "smve", []any{"dense", "dense"}, "four", "no/such", "../../etc", "mean:default", 60, 1 << 20}
+	values := []any{
+		nil, true, 0, 1, -1, math.MaxInt32, math.MaxInt, 1e308, -0.0, 0.5, "", "x",
+		strings.Repeat("é", r.IntN(3000)), "\x00", "\xff\xfe", "\u202e",
+		strings.Repeat("\ufdfa", r.IntN(200)), []any{}, tree{}, []any{nil}, tree{"": tree{"": nil}},
+		[]byte{0, 1, 0xff}, []any{1, "a", nil}, deep, raw("NaN"), raw("\xc1"), raw("1e999"), raw(`"\ud800"`),
+		bigMap{true, math.MaxUint32}, bigMap{false, 1 << 20}, twice{"text", "a", "b"},
+		twice{"items", []any{}, 5}, "float32", "muvera", "smve", []any{"dense", "dense"}, "four", "no/such",
+		"../../etc", "mean:default", 60, 1 << 20,
+	}
 	return values[r.IntN(len(values))]
 }
 
@@ -53,7 +58,10 @@ func mutate(r *rand.Rand, x any) any {
 		keys := sortedKeys(v)
 		switch n := r.IntN(12); {
 		case len(keys) == 0 || n == 0:
-			v[[]string{"zzz", "options", "params", "text", "images", "metadata", "profile", "output_schema", "labels", ""}[r.IntN(10)]] = weird(r)
+			v[[]string{
+				"zzz", "options", "params", "text", "images", "metadata", "profile", "output_schema",
+				"labels", "",
+			}[r.IntN(10)]] = weird(r)
 		case n == 1:
 			delete(v, keys[r.IntN(len(keys))])
 		case n == 2:
@@ -153,8 +161,11 @@ func makeLoad(r *rand.Rand, all []ask) load {
 	var l load
 	for range 1 + r.IntN(8) {
 		a := all[r.IntN(len(all))]
-		extra := []string{"", "", "X-SIE-SDK-Version: 0.6.30\r\n", "X-Request-ID: a\r\n", "X-SIE-MACHINE-PROFILE: l4\r\n", "Content-Encoding: gzip\r\n", "Accept: text/html\r\n",
-			"X-SIE-Remote: x\r\n", "Expect: 100-continue\r\n", "Origin: null\r\n"}[r.IntN(10)]
+		extra := []string{
+			"", "", "X-SIE-SDK-Version: 0.6.30\r\n", "X-Request-ID: a\r\n", "X-SIE-MACHINE-PROFILE: l4\r\n",
+			"Content-Encoding: gzip\r\n", "Accept: text/html\r\n", "X-SIE-Remote: x\r\n",
+			"Expect: 100-continue\r\n", "Origin: null\r\n",
+		}[r.IntN(10)]
 		kind := r.IntN(8)
 		if a.body != nil && kind < 5 {
 			a.body = clone(a.body)
@@ -170,7 +181,8 @@ func makeLoad(r *rand.Rand, all []ask) load {
 			one = inChunks(r, head, body, false)
 		case kind == 5 && a.body != nil:
 			bad := corrupt(r, body)
-			one = append([]byte(strings.Replace(head, fmt.Sprintf("Content-Length: %d", len(body)), fmt.Sprintf("Content-Length: %d", len(bad)), 1)), bad...)
+			one = append([]byte(strings.Replace(head, fmt.Sprintf("Content-Length: %d", len(body)),
+				fmt.Sprintf("Content-Length: %d", len(bad)), 1)), bad...)
 		case kind == 6 && a.body != nil:
 			one, l.answers = inChunks(r, head, body, true), -1
 		case kind == 7 && r.IntN(3) == 0:
@@ -239,7 +251,8 @@ func (p *process) send(l load) (answers int, err error) {
 		resp, err := http.ReadResponse(br, &http.Request{Method: "POST"})
 		switch {
 		case err == nil:
-		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && br.Buffered() == 0 || isReset(err):
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && br.Buffered() == 0 ||
+			isReset(err):
 			if l.answers >= 0 && answers < l.answers && !closing {
 				return answers, fmt.Errorf("%d answers to %d requests, then %w", answers, l.answers, err)
 			}
@@ -258,7 +271,8 @@ func (p *process) send(l load) (answers int, err error) {
 			return answers, fmt.Errorf("answer %d: %w", answers, err)
 		}
 		if err := check(resp.StatusCode, resp.Header, body); err != nil {
-			return answers, fmt.Errorf("answer %d is a %d, %w: %v %.500s", answers, resp.StatusCode, err, resp.Header, body)
+			return answers, fmt.Errorf("answer %d is a %d, %w: %v %.500s",
+				answers, resp.StatusCode, err, resp.Header, body)
 		}
 		answers, closing = answers+1, closing || resp.Close
 	}
@@ -281,7 +295,8 @@ func isReset(err error) bool {
 // its use of memory, descriptors and goroutines does not grow.
 func TestFuzz(t *testing.T) {
 	random(t, 0)
-	p := serve(t, "--body-stall", "300ms", "--body-timeout", "2s", "--head-timeout", "500ms", "--max-held-bytes", "2000000")
+	p := serve(t, "--body-stall", "300ms", "--body-timeout", "2s", "--head-timeout", "500ms",
+		"--max-held-bytes", "2000000")
 	all := asks()
 	alone := p.alone(all, nil)
 	p.fuzz(all, 1000, fuzzRounds/4, 0) // for resources made on first use
@@ -298,7 +313,8 @@ func TestFuzz(t *testing.T) {
 	}
 	for _, word := range []string{"panic", "goroutine ", "level=ERROR"} {
 		if log := p.log.String(); strings.Contains(log, word) {
-			t.Errorf("%q in the log: %s", word, tail(log[strings.Index(log, word):][:min(3000, len(log)-strings.Index(log, word))]))
+			t.Errorf("%q in the log: %s",
+				word, tail(log[strings.Index(log, word):][:min(3000, len(log)-strings.Index(log, word))]))
 		}
 	}
 }
@@ -317,7 +333,8 @@ func (p *process) fuzz(all []ask, part uint64, n int, lasting time.Duration) (ro
 				sent.Add(1)
 				got.Add(int64(a))
 				if err != nil {
-					p.t.Errorf("client %d, connection %d: %v\n%s\n%.3000q", k, i, err, strings.Join(l.what, "\n"), l.bytes)
+					p.t.Errorf("client %d, connection %d: %v\n%s\n%.3000q",
+						k, i, err, strings.Join(l.what, "\n"), l.bytes)
 				}
 			}
 		})

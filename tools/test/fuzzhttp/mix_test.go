@@ -109,7 +109,8 @@ func TestMix(t *testing.T) {
 				n := r.IntN(len(all))
 				got, err := exchange(c, br, all[n])
 				if err != nil || !bytes.Equal(got, alone[n]) {
-					t.Errorf("client %d, request %d, %v: in company %v\n%.300q\nalone\n%.300q", k, i, all[n], err, got, alone[n])
+					t.Errorf("client %d, request %d, %v: in company %v\n%.300q\nalone\n%.300q",
+						k, i, all[n], err, got, alone[n])
 				}
 				compared.Add(1)
 				if r.IntN(20) == 0 { // the client leaves during a request

@@ -26,7 +26,8 @@ type twice struct {
 
 // MarshalJSON implements json.Marshaler.
 func (t twice) MarshalJSON() ([]byte, error) {
-	return append(append(append(append(append([]byte("{"), toJSON(t.key)...), ':'), toJSON(t.first)...), ','), append(append(append(toJSON(t.key), ':'), toJSON(t.then)...), '}')...), nil
+	return append(append(append(append(append([]byte("{"), toJSON(t.key)...), ':'), toJSON(t.first)...), ','),
+		append(append(append(toJSON(t.key), ':'), toJSON(t.then)...), '}')...), nil
 }
 
 // raw is bytes that are written in place of a value, in either encoding.

@@ -28,9 +28,10 @@ import (
 )
 
 var (
-	lasting = flag.Duration("fuzz.for", 0, "how long the fuzzer and the mixer go on; 0: a fixed number of requests")
-	seed    = flag.Uint64("fuzz.seed", 0, "what random choices begin with; 0: another one each time")
-	binary  string
+	lasting = flag.Duration("fuzz.for", 0,
+		"how long the fuzzer and the mixer go on; 0: a fixed number of requests")
+	seed   = flag.Uint64("fuzz.seed", 0, "what random choices begin with; 0: another one each time")
+	binary string
 )
 
 // patience is how long a step may take before it counts as hung. No check depends on speed.
@@ -49,7 +50,8 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "sie-server")
-	if out, err := exec.Command("go", "build", "-tags", "native", "-o", binary, "../../../cmd/sie-server").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-tags", "native", "-o", binary,
+		"../../../cmd/sie-server").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build sie-server: %v\n%s", err, out)
 		return 1
 	}
@@ -88,9 +90,11 @@ func serve(t *testing.T, flags ...string) *process {
 	t.Helper()
 	p := &process{t: t, log: &testrig.Log{}, done: make(chan struct{})}
 	models := writeModels(t)
-	args := []string{"serve", "--host", "127.0.0.1", "--port", "0", "--no-hf-fallback", "--threads", "2", "--models-dir", models,
-		"--preload", "mean,splade,m3,late,ce,nli,tags,moods,lo", "--default-model", "mean,splade,late,ce,moods", "--local-cache", t.TempDir(),
-		"--request-timeout", "110s"}
+	args := []string{
+		"serve", "--host", "127.0.0.1", "--port", "0", "--no-hf-fallback", "--threads", "2", "--models-dir",
+		models, "--preload", "mean,splade,m3,late,ce,nli,tags,moods,lo", "--default-model",
+		"mean,splade,late,ce,moods", "--local-cache", t.TempDir(), "--request-timeout", "110s",
+	}
 	p.cmd = exec.Command(binary, append(args, flags...)...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	testrig.DieWithParent(p.cmd)
@@ -199,9 +203,12 @@ func writeModels(t *testing.T) string {
 	dir := t.TempDir()
 	at := func(name string) string { return golden.Open(t, name).Dir }
 	encode := func(outputs string) string { return "tasks: {encode: {" + outputs + "}}" }
-	m3 := copied(t, "st-xlmr-mean-torch", map[string]string{"colbert_linear.pt": "m3-text", "sparse_linear.pt": "m3-text"})
-	for name, content := range map[string]string{"1_Pooling/config.json": `{"word_embedding_dimension": 64, "pooling_mode_cls_token": true}`,
-		"config_sentence_transformers.json": `{"prompts": {}}`} {
+	m3 := copied(t, "st-xlmr-mean-torch",
+		map[string]string{"colbert_linear.pt": "m3-text", "sparse_linear.pt": "m3-text"})
+	for name, content := range map[string]string{
+		"1_Pooling/config.json":             `{"word_embedding_dimension": 64, "pooling_mode_cls_token": true}`,
+		"config_sentence_transformers.json": `{"prompts": {}}`,
+	} {
 		if err := os.WriteFile(filepath.Join(m3, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -209,24 +216,31 @@ func writeModels(t *testing.T) string {
 	tokens := map[string]string{"tokenizer.json": "st-mean", "tokenizer_config.json": "st-mean"}
 	adapters := filepath.Join(at("lora-bert"), "adapters")
 	for id, m := range map[string]struct{ dir, adapter, tasks, load string }{
-		"mean":    {at("st-mean"), "sentence_transformer", encode("dense: {dim: 32}"), ""},
-		"prompts": {at("st-mean-dense-tanh-normalize-prompts"), "sentence_transformer", encode("dense: {dim: 20}"), ""},
-		"splade":  {at("splade-bert"), "splade_flash", encode("sparse: {dim: 101}"), ""},
-		"m3":      {m3, "bge_m3_flash", "tasks: {encode: {dense: {dim: 64}, sparse: {dim: 430}, multivector: {dim: 64}}, score: {}}", ""},
-		"late":    {copied(t, "colbert-linear", tokens), "colbert", "tasks: {encode: {multivector: {dim: 24}}, score: {}}", "{query_max_length: 12, muvera_config: {}}"},
-		"ce":      {at("rerank-sigmoid"), "cross_encoder", "tasks: {score: {}}", ""},
-		"nli":     {at("pipeline-zero-shot"), "nli_classification", "tasks: {extract: {}}", ""},
-		"tags":    {at("pipeline-tags"), "token_classification", "tasks: {extract: {}}", ""},
-		"moods":   {copied(t, "classify-bert", tokens), "sequence_classification", "tasks: {extract: {}}", ""},
+		"mean": {at("st-mean"), "sentence_transformer", encode("dense: {dim: 32}"), ""},
+		"prompts": {at("st-mean-dense-tanh-normalize-prompts"), "sentence_transformer",
+			encode("dense: {dim: 20}"), ""},
+		"splade": {at("splade-bert"), "splade_flash", encode("sparse: {dim: 101}"), ""},
+		"m3": {m3, "bge_m3_flash",
+			"tasks: {encode: {dense: {dim: 64}, sparse: {dim: 430}, multivector: {dim: 64}}, score: {}}", ""},
+		"late": {copied(t, "colbert-linear", tokens), "colbert",
+			"tasks: {encode: {multivector: {dim: 24}}, score: {}}",
+			"{query_max_length: 12, muvera_config: {}}"},
+		"ce":    {at("rerank-sigmoid"), "cross_encoder", "tasks: {score: {}}", ""},
+		"nli":   {at("pipeline-zero-shot"), "nli_classification", "tasks: {extract: {}}", ""},
+		"tags":  {at("pipeline-tags"), "token_classification", "tasks: {extract: {}}", ""},
+		"moods": {copied(t, "classify-bert", tokens), "sequence_classification", "tasks: {extract: {}}", ""},
 		"lo": {copied(t, "lora-bert", tokens), "bert_flash", encode("dense: {dim: 64}"),
-			fmt.Sprintf("{lora_paths: {four: %s/rank4, other: %s/rslora, third: %s/patterns}}", adapters, adapters, adapters)},
+			fmt.Sprintf("{lora_paths: {four: %s/rank4, other: %s/rslora, third: %s/patterns}}",
+				adapters, adapters, adapters)},
 	} {
 		load := m.load
 		if load == "" {
 			load = "{}"
 		}
-		text := fmt.Sprintf("sie_id: %s\nweights_path: %s\nmax_sequence_length: 60\n%s\nprofiles:\n  default: {adapter_path: \"sie_server.adapters.%s:X\", "+
-			"max_batch_tokens: 4096, adapter_options: {loadtime: %s}}\n", id, m.dir, m.tasks, m.adapter, load)
+		text := fmt.Sprintf(
+			"sie_id: %s\nweights_path: %s\nmax_sequence_length: 60\n%s\nprofiles:\n  default: {adapter_path: \"sie_server.adapters.%s:X\", "+
+				"max_batch_tokens: 4096, adapter_options: {loadtime: %s}}\n", id, m.dir, m.tasks,
+			m.adapter, load)
 		if err := os.WriteFile(filepath.Join(dir, id+".yaml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

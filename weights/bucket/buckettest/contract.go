@@ -54,7 +54,8 @@ func Contract(t *testing.T, b bucket.Bucket, large int) {
 			key := fmt.Sprintf("a/%d.bin", len(data))
 			version := must(put(key, data, bucket.Condition{}))
 			got, o, err := read(key, 0, "")
-			if err != nil || !bytes.Equal(got, data) || o.Size != int64(len(data)) || o.Version != version || o.Modified.IsZero() {
+			if err != nil || !bytes.Equal(got, data) || o.Size != int64(len(data)) || o.Version != version ||
+				o.Modified.IsZero() {
 				t.Fatalf("%s: %d bytes, %+v, want version %s, %v", key, len(got), o, version, err)
 			}
 			if len(data) == 0 {
@@ -76,11 +77,13 @@ func Contract(t *testing.T, b bucket.Bucket, large int) {
 	})
 	t.Run("conditions", func(t *testing.T) {
 		first := must(put("b/lock", []byte("me"), bucket.Condition{Absent: true}))
-		if _, err := put("b/lock", []byte("you"), bucket.Condition{Absent: true}); !errors.Is(err, bucket.ErrChanged) {
+		if _, err := put("b/lock", []byte("you"), bucket.Condition{Absent: true}); !errors.Is(err,
+			bucket.ErrChanged) {
 			t.Errorf("absent: %v", err)
 		}
 		second := must(put("b/lock", []byte("me again"), bucket.Condition{Version: first}))
-		if _, err := put("b/lock", []byte("you"), bucket.Condition{Version: first}); !errors.Is(err, bucket.ErrChanged) {
+		if _, err := put("b/lock", []byte("you"), bucket.Condition{Version: first}); !errors.Is(err,
+			bucket.ErrChanged) {
 			t.Errorf("old version: %v", err)
 		}
 		if data, o, err := read("b/lock", 0, ""); string(data) != "me again" || o.Version != second {
@@ -93,8 +96,8 @@ func Contract(t *testing.T, b bucket.Bucket, large int) {
 	})
 	t.Run("list", func(t *testing.T) {
 		list, err := b.List(ctx, "b/", 10)
-		if err != nil || len(list) != 2 || list[0].Key != "b/lock" || list[1].Key != "b/x" || list[1].Size != 3 ||
-			list[1].Version == "" || list[1].Modified.IsZero() {
+		if err != nil || len(list) != 2 || list[0].Key != "b/lock" || list[1].Key != "b/x" ||
+			list[1].Size != 3 || list[1].Version == "" || list[1].Modified.IsZero() {
 			t.Fatalf("%+v, %v", list, err)
 		}
 		if _, o, err := read("b/x", 0, list[1].Version); err != nil || o.Version != list[1].Version {

@@ -49,8 +49,11 @@ func S3(tb testing.TB) (url string, env []string, dir string) {
 		cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY=tester", "ROOT_SECRET_KEY=not-a-secret")
 		return cmd
 	})
-	env = []string{"AWS_ENDPOINT_URL=http://" + address, "AWS_ACCESS_KEY_ID=tester", "AWS_SECRET_ACCESS_KEY=not-a-secret",
-		"AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true", "NO_PROXY=*"}
+	env = []string{
+		"AWS_ENDPOINT_URL=http://" + address, "AWS_ACCESS_KEY_ID=tester",
+		"AWS_SECRET_ACCESS_KEY=not-a-secret", "AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true",
+		"NO_PROXY=*",
+	}
 	setenv(tb, env)
 	return "s3://" + bucketName, env, dir
 }
@@ -65,8 +68,8 @@ func GCS(tb testing.TB) (url string, env []string, dir string) {
 	name := program(tb, "fake-gcs-server")
 	address := start(tb, func(address string) *exec.Cmd {
 		host, port, _ := net.SplitHostPort(address)
-		return exec.Command(name, "-scheme", "http", "-host", host, "-port", port,
-			"-backend", "filesystem", "-filesystem-root", root, "-external-url", "http://"+address, "-public-host", address)
+		return exec.Command(name, "-scheme", "http", "-host", host, "-port", port, "-backend", "filesystem",
+			"-filesystem-root", root, "-external-url", "http://"+address, "-public-host", address)
 	})
 	env = []string{"STORAGE_EMULATOR_HOST=" + address, "NO_PROXY=*"}
 	setenv(tb, env)

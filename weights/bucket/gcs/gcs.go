@@ -75,7 +75,9 @@ func (b *Bucket) List(ctx context.Context, prefix string, limit int) ([]bucket.O
 }
 
 // Open implements bucket.Bucket.
-func (b *Bucket) Open(ctx context.Context, key string, from int64, version string) (bucket.Object, io.ReadCloser, error) {
+func (b *Bucket) Open(
+	ctx context.Context, key string, from int64, version string,
+) (bucket.Object, io.ReadCloser, error) {
 	h, err := b.object(key)
 	if err != nil {
 		return bucket.Object{}, nil, err
@@ -91,7 +93,12 @@ func (b *Bucket) Open(ctx context.Context, key string, from int64, version strin
 	if err != nil {
 		return bucket.Object{}, nil, b.explain(ctx, err)
 	}
-	o := bucket.Object{Key: key, Size: r.Attrs.Size, Version: strconv.FormatInt(r.Attrs.Generation, 10), Modified: r.Attrs.LastModified}
+	o := bucket.Object{
+		Key:      key,
+		Size:     r.Attrs.Size,
+		Version:  strconv.FormatInt(r.Attrs.Generation, 10),
+		Modified: r.Attrs.LastModified,
+	}
 	if r.Attrs.StartOffset != from || version != "" && o.Version != version {
 		return o, nil, errors.Join(bucket.ErrChanged, r.Close())
 	}
@@ -100,7 +107,9 @@ func (b *Bucket) Open(ctx context.Context, key string, from int64, version strin
 
 // Put implements bucket.Bucket. A large object is sent in chunks of the client's own size, and the
 // client retries each chunk for a while.
-func (b *Bucket) Put(ctx context.Context, key string, body io.ReaderAt, size int64, when bucket.Condition) (string, error) {
+func (b *Bucket) Put(
+	ctx context.Context, key string, body io.ReaderAt, size int64, when bucket.Condition,
+) (string, error) {
 	h, err := b.object(key)
 	if err != nil {
 		return "", err

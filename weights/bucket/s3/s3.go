@@ -73,7 +73,8 @@ func (b *Bucket) List(ctx context.Context, prefix string, limit int) ([]bucket.O
 		return nil, err
 	}
 	var out []bucket.Object
-	pages := s3.NewListObjectsV2Paginator(c, &s3.ListObjectsV2Input{Bucket: &b.url.Name, Prefix: b.key(prefix)})
+	pages := s3.NewListObjectsV2Paginator(c,
+		&s3.ListObjectsV2Input{Bucket: &b.url.Name, Prefix: b.key(prefix)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -83,15 +84,21 @@ func (b *Bucket) List(ctx context.Context, prefix string, limit int) ([]bucket.O
 			if len(out) == limit {
 				return nil, fmt.Errorf("%s%s: more than %d objects", b, prefix, limit)
 			}
-			out = append(out, bucket.Object{Key: strings.TrimPrefix(aws.ToString(o.Key), b.url.Prefix), Size: aws.ToInt64(o.Size),
-				Version: aws.ToString(o.ETag), Modified: aws.ToTime(o.LastModified)})
+			out = append(out, bucket.Object{
+				Key:      strings.TrimPrefix(aws.ToString(o.Key), b.url.Prefix),
+				Size:     aws.ToInt64(o.Size),
+				Version:  aws.ToString(o.ETag),
+				Modified: aws.ToTime(o.LastModified),
+			})
 		}
 	}
 	return out, nil
 }
 
 // Open implements bucket.Bucket.
-func (b *Bucket) Open(ctx context.Context, key string, from int64, version string) (bucket.Object, io.ReadCloser, error) {
+func (b *Bucket) Open(
+	ctx context.Context, key string, from int64, version string,
+) (bucket.Object, io.ReadCloser, error) {
 	c, err := b.dial()
 	if err != nil {
 		return bucket.Object{}, nil, err
@@ -107,7 +114,12 @@ func (b *Bucket) Open(ctx context.Context, key string, from int64, version strin
 	if err != nil {
 		return bucket.Object{}, nil, b.explain(ctx, err)
 	}
-	o := bucket.Object{Key: key, Size: aws.ToInt64(out.ContentLength) + from, Version: aws.ToString(out.ETag), Modified: aws.ToTime(out.LastModified)}
+	o := bucket.Object{
+		Key:      key,
+		Size:     aws.ToInt64(out.ContentLength) + from,
+		Version:  aws.ToString(out.ETag),
+		Modified: aws.ToTime(out.LastModified),
+	}
 	// A storage may answer with the whole object or with another content. Such a body must not be
 	// appended to the partial file.
 	begins := from == 0 || strings.HasPrefix(aws.ToString(out.ContentRange), fmt.Sprintf("bytes %d-", from))
@@ -118,7 +130,9 @@ func (b *Bucket) Open(ctx context.Context, key string, from int64, version strin
 }
 
 // Put implements bucket.Bucket. It ignores the condition for objects that are uploaded in parts.
-func (b *Bucket) Put(ctx context.Context, key string, body io.ReaderAt, size int64, when bucket.Condition) (string, error) {
+func (b *Bucket) Put(
+	ctx context.Context, key string, body io.ReaderAt, size int64, when bucket.Condition,
+) (string, error) {
 	c, err := b.dial()
 	if err != nil {
 		return "", err
@@ -126,7 +140,9 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReaderAt, size int
 	if size > b.part {
 		return b.putParts(ctx, c, key, body, size)
 	}
-	in := &s3.PutObjectInput{Bucket: &b.url.Name, Key: b.key(key), Body: io.NewSectionReader(body, 0, size), ContentLength: &size}
+	in := &s3.PutObjectInput{
+		Bucket: &b.url.Name, Key: b.key(key), Body: io.NewSectionReader(body, 0, size), ContentLength: &size,
+	}
 	if when.Absent {
 		in.IfNoneMatch = aws.String("*")
 	}
@@ -143,8 +159,11 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReaderAt, size int
 // putParts uploads a large object in parts, one after the other, because uploads run in the
 // background. The parts of a failed upload are removed. Those of a killed process are left to the
 // bucket's rule on incomplete uploads.
-func (b *Bucket) putParts(ctx context.Context, c *s3.Client, key string, body io.ReaderAt, size int64) (string, error) {
-	made, err := c.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: &b.url.Name, Key: b.key(key)})
+func (b *Bucket) putParts(
+	ctx context.Context, c *s3.Client, key string, body io.ReaderAt, size int64,
+) (string, error) {
+	made, err := c.CreateMultipartUpload(ctx,
+		&s3.CreateMultipartUploadInput{Bucket: &b.url.Name, Key: b.key(key)})
 	if err != nil {
 		return "", b.explain(ctx, err)
 	}
@@ -152,15 +171,25 @@ func (b *Bucket) putParts(ctx context.Context, c *s3.Client, key string, body io
 	var done []types.CompletedPart
 	for at, number := int64(0), int32(1); at < size; at, number = at+part, number+1 {
 		n := min(part, size-at)
-		out, err := c.UploadPart(ctx, &s3.UploadPartInput{Bucket: &b.url.Name, Key: b.key(key), UploadId: made.UploadId,
-			PartNumber: aws.Int32(number), Body: io.NewSectionReader(body, at, n), ContentLength: &n})
+		out, err := c.UploadPart(ctx, &s3.UploadPartInput{
+			Bucket:        &b.url.Name,
+			Key:           b.key(key),
+			UploadId:      made.UploadId,
+			PartNumber:    aws.Int32(number),
+			Body:          io.NewSectionReader(body, at, n),
+			ContentLength: &n,
+		})
 		if err != nil {
 			return "", b.abort(c, key, made.UploadId, b.explain(ctx, err))
 		}
 		done = append(done, types.CompletedPart{ETag: out.ETag, PartNumber: aws.Int32(number)})
 	}
-	out, err := c.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{Bucket: &b.url.Name, Key: b.key(key), UploadId: made.UploadId,
-		MultipartUpload: &types.CompletedMultipartUpload{Parts: done}})
+	out, err := c.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
+		Bucket:          &b.url.Name,
+		Key:             b.key(key),
+		UploadId:        made.UploadId,
+		MultipartUpload: &types.CompletedMultipartUpload{Parts: done},
+	})
 	if err != nil {
 		return "", b.abort(c, key, made.UploadId, b.explain(ctx, err))
 	}
@@ -171,7 +200,8 @@ func (b *Bucket) putParts(ctx context.Context, c *s3.Client, key string, body io
 func (b *Bucket) abort(c *s3.Client, key string, upload *string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), abortTimeout)
 	defer cancel()
-	_, err := c.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &b.url.Name, Key: b.key(key), UploadId: upload})
+	_, err := c.AbortMultipartUpload(ctx,
+		&s3.AbortMultipartUploadInput{Bucket: &b.url.Name, Key: b.key(key), UploadId: upload})
 	if err != nil {
 		return fmt.Errorf("%w (its parts could not be removed: %w)", cause, b.explain(ctx, err))
 	}
@@ -215,7 +245,8 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("there is no bucket %s: %w", b.url.Name, bucket.ErrDenied)
 	case status == http.StatusNotFound:
 		kind = bucket.ErrNotFound
-	case status == http.StatusPreconditionFailed, status == http.StatusConflict, status == http.StatusRequestedRangeNotSatisfiable:
+	case status == http.StatusPreconditionFailed, status == http.StatusConflict,
+		status == http.StatusRequestedRangeNotSatisfiable:
 		kind = bucket.ErrChanged
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		kind = bucket.ErrDenied

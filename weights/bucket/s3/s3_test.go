@@ -43,7 +43,8 @@ func TestContractBelowAPrefix(t *testing.T) {
 
 func TestRefusalsAreDenied(t *testing.T) {
 	url, _, _ := buckettest.S3(t)
-	if _, _, err := open(t, "s3://not-there").Open(t.Context(), "x", 0, ""); !errors.Is(err, bucket.ErrDenied) || !strings.Contains(err.Error(), "not-there") {
+	if _, _, err := open(t, "s3://not-there").Open(t.Context(), "x", 0, ""); !errors.Is(err,
+		bucket.ErrDenied) || !strings.Contains(err.Error(), "not-there") {
 		t.Errorf("a bucket that is not there: %v", err)
 	}
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong-secret")

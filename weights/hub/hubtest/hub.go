@@ -131,8 +131,14 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, storage bool) {
 func (s *Server) record(storage bool, serve http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
-		s.requests = append(s.requests, Request{Storage: storage, Method: r.Method, Path: r.URL.Path,
-			Authorization: r.Header.Get("Authorization"), Range: r.Header.Get("Range"), IfRange: r.Header.Get("If-Range")})
+		s.requests = append(s.requests, Request{
+			Storage:       storage,
+			Method:        r.Method,
+			Path:          r.URL.Path,
+			Authorization: r.Header.Get("Authorization"),
+			Range:         r.Header.Get("Range"),
+			IfRange:       r.Header.Get("If-Range"),
+		})
 		fault := s.fault
 		s.mu.Unlock()
 		if fault == nil || !fault(w, r, storage) {
@@ -165,7 +171,8 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request, id string, listin
 	case m != nil && m.Gated && sent == "":
 		Refuse(w, http.StatusUnauthorized, "GatedRepo", "Access to model "+id+" is restricted.")
 	case m != nil && m.Gated:
-		Refuse(w, http.StatusForbidden, "GatedRepo", "Access to model "+id+" is restricted and you are not in the authorized list.")
+		Refuse(w, http.StatusForbidden, "GatedRepo",
+			"Access to model "+id+" is restricted and you are not in the authorized list.")
 	case sent == "":
 		Refuse(w, http.StatusUnauthorized, "RepoNotFound", "Invalid username or password.")
 	default:
@@ -219,7 +226,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, id, revision strin
 	for name, checksum := range m.Extra {
 		siblings = append(siblings, map[string]any{"rfilename": name, "size": 1, "blobId": checksum})
 	}
-	json.NewEncoder(w).Encode(map[string]any{"id": id, "sha": m.Commit, "gated": m.Gated, "siblings": siblings})
+	json.NewEncoder(w).Encode(
+		map[string]any{"id": id, "sha": m.Commit, "gated": m.Gated, "siblings": siblings})
 }
 
 func (s *Server) resolve(w http.ResponseWriter, r *http.Request, id, commit, name string) {
@@ -241,7 +249,8 @@ func (s *Server) resolve(w http.ResponseWriter, r *http.Request, id, commit, nam
 		return
 	}
 	w.Header().Set("Etag", `"`+blobID(data)+`"`)
-	w.Header().Set("Location", "/api/resolve-cache/"+m.ID+"/at/"+m.Commit+"/"+(&url.URL{Path: name}).EscapedPath())
+	w.Header().Set("Location",
+		"/api/resolve-cache/"+m.ID+"/at/"+m.Commit+"/"+(&url.URL{Path: name}).EscapedPath())
 	w.WriteHeader(http.StatusTemporaryRedirect)
 }
 
