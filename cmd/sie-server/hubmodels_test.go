@@ -69,7 +69,7 @@ func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*servicete
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
-	return &servicetest.Worker{Service: w}, cat
+	return servicetest.Of(w), cat
 }
 
 // A hub repository without a model file is served as its own files say. No weights are asked for at
@@ -190,7 +190,7 @@ profiles:
 			options map[string]any
 		}{{"acme/rerank", nil}, {"acme/rerank", map[string]any{"lora_id": "acme/lora"}}, {"acme/rerank:tuned", nil}} {
 			for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
-				res, err := (&servicetest.Worker{Service: w}).Score(t.Context(), &servicetest.ScoreRequest{Model: c.model, Query: "the cat", Texts: []string{"sat on the mat"}, Options: c.options})
+				res, err := (servicetest.Of(w)).Score(t.Context(), &servicetest.ScoreRequest{Model: c.model, Query: "the cat", Texts: []string{"sat on the mat"}, Options: c.options})
 				if err == nil {
 					scores[i] = res.Scores[0]
 					break

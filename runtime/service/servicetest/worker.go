@@ -24,8 +24,11 @@ func New(opt Options) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{s, func(int64, int) error { return nil }}, nil
+	return Of(s), nil
 }
+
+// Of returns a Worker over a service.
+func Of(s *service.Service) *Worker { return &Worker{s, func(int64, int) error { return nil }} }
 
 // With returns a Worker over the same service whose requests ask hold for the room of their
 // results.
