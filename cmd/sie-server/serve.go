@@ -20,6 +20,7 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/server"
+	"github.com/sie-engine/sie/runtime/service"
 	"github.com/sie-engine/sie/weights/hub"
 )
 
@@ -50,6 +51,7 @@ func (c *serveCmd) check() error {
 	return err
 }
 
+// Run serves until a signal, until the listener fails, or until a device is lost.
 func (c *serveCmd) Run() error {
 	log := c.Logger(os.Stderr)
 	for _, f := range []struct {
@@ -64,9 +66,40 @@ func (c *serveCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	all, err := c.files()
+	s, err := c.open(log, secure)
 	if err != nil {
 		return err
+	}
+	defer s.close()
+	l, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
+	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("%w: is another server on port %d? Choose one with --port", err, c.Port)
+		}
+		return errors.Join(err, s.stop())
+	}
+	if secure.TLS != nil {
+		l = tls.NewListener(l, secure.TLS)
+	}
+	log.Info("sie-server", "version", build.Version, "commit", build.Commit, "address", l.Addr().String(),
+		"device", s.models.DeviceName(), "precision", s.models.Precision(), "models", s.models.Catalog().Len(),
+		"api_keys", secure.Keys != nil, "tls", secure.TLS != nil)
+	for _, d := range s.models.Devices() {
+		log.Info("device", aboutDevice(d)...)
+	}
+	s.ready = func() { log.Info("ready", "url", url(l.Addr(), secure.TLS != nil)) }
+	signals, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer cancel()
+	defer context.AfterFunc(signals, cancel)() // a second signal ends the process at once
+	return s.run(signals, l)
+}
+
+// open opens everything that the flags ask for, and begins to watch the models directory. Nothing
+// is loaded or served yet. The caller closes it.
+func (c *serveCmd) open(log *slog.Logger, secure sie.Secured) (s *serving[*service.Service], err error) {
+	all, err := c.files()
+	if err != nil {
+		return nil, err
 	}
 	c.sourceFlags.preload = c.Preload
 	for _, ref := range ids(c.Preload) {
@@ -76,7 +109,7 @@ func (c *serveCmd) Run() error {
 	}
 	selected, err := c.narrow(context.Background(), all)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cat, bundle := selected.catalog, selected.bundle
 	for _, w := range cat.Warnings() {
@@ -84,15 +117,21 @@ func (c *serveCmd) Run() error {
 	}
 	defaults, err := defaultModels(c.Default, c.Models, cat)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	s = &serving[*service.Service]{log: log, preload: append(ids(c.Pinned), selected.preload...), drain: c.DrainTimeout, ready: func() {}}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
 	series := metrics.New()
 	w, err := newWorker(&c.sourceFlags, &c.computeFlags, &c.batchFlags, cat, log, series, c.Admission(), logProgress(log.Info))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var end time.Time // when shutting down must be over
-	defer func() { closeBy(end, "models", log, w.Close) }()
+	s.models = w
+	s.closes("models", func(end time.Time) { closeBy(end, "models", log, w.Close) })
 
 	opt := server.Options{Options: c.Server(secure, &c.Log, log), Limits: c.Requests(),
 		DefaultModels: defaults, MachineProfile: cmp.Or(c.MachineProfile, c.GPUType, w.GPUType()), Name: server.WorkerName(),
@@ -100,67 +139,23 @@ func (c *serveCmd) Run() error {
 	}
 	telemetry, err := c.Telemetry(context.Background(), "sie-server", build.Version, series.Registry, log)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if telemetry != nil {
-		defer func() { closeTelemetry(end, telemetry, log) }()
+		s.closes("telemetry", func(end time.Time) { closeTelemetry(end, telemetry, log) })
 		opt.Tracer = telemetry.Tracer
 	}
 	if bundle != nil {
 		opt.Bundle, opt.BundleHash = bundle.Name, selected.hash
 	}
-	s, err := server.New(w, opt)
+	front, err := server.New(w, opt)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
-	if err != nil {
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("%w: is another server on port %d? Choose one with --port", err, c.Port)
-		}
-		return err
-	}
-	if secure.TLS != nil {
-		l = tls.NewListener(l, secure.TLS)
-	}
-	log.Info("sie-server", "version", build.Version, "commit", build.Commit, "address", l.Addr().String(),
-		"device", w.DeviceName(), "precision", w.Precision(), "models", cat.Len(),
-		"api_keys", secure.Keys != nil, "tls", secure.TLS != nil)
-	for _, d := range w.Devices() {
-		log.Info("device", aboutDevice(d)...)
-	}
-
-	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer cancel()
-	reload := newReloader(&c.sourceFlags, all, w, s, log)
-	defer reload.close()
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	loaded := make(chan error, 1)
-	go func() { loaded <- preload(stop, w, append(ids(c.Pinned), selected.preload...)) }()
-	for {
-		select {
-		case err := <-loaded:
-			if err != nil {
-				log.Error("preload", "error", err)
-			}
-			s.Ready()
-			log.Info("ready", "url", url(l.Addr(), secure.TLS != nil))
-		case err := <-served: // running requests go on; the worker is closed after them
-			end = time.Now().Add(c.DrainTimeout)
-			return errors.Join(err, drain(s, end))
-		case <-w.LostC():
-			log.Error("the device is lost; draining and exiting")
-			end = time.Now().Add(c.DrainTimeout)
-			_ = drain(s, end)
-			return errors.New("device lost")
-		case <-stop.Done():
-			cancel() // a second signal ends the process at once
-			log.Info("shutting down: finishing running requests; a second signal stops at once", "at_most", c.DrainTimeout)
-			end = time.Now().Add(c.DrainTimeout)
-			return drain(s, end)
-		}
-	}
+	s.server = front
+	reload := newReloader(&c.sourceFlags, all, w, front, log)
+	s.closes("reloader", func(time.Time) { reload.close() })
+	return s, nil
 }
 
 // aboutDevice returns what the log says about an open device.

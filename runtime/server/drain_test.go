@@ -254,6 +254,46 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// All entrances drain together. Shutdown waits for a request that came by another entrance, and
+// once another entrance has begun to drain, requests over HTTP are refused and end their
+// connections.
+func TestDrainOfAllEntrances(t *testing.T) {
+	r := start(t, nil)
+	w, err := r.service.Gate().Enter(admit.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := r.dial()
+	kept.send(post(len(oneText)) + oneText)
+	if a := kept.receive("POST"); a.status != 200 || a.header.Get("Connection") == "close" {
+		t.Errorf("before: %d %v", a.status, a.header)
+	}
+	r.service.Gate().Shut()
+	kept.send(post(len(oneText)) + oneText)
+	if a := kept.receive("POST"); a.status != 503 || a.header.Get("Retry-After") == "" || a.header.Get("Connection") != "close" || a.failure(t).Code != "DRAINING" {
+		t.Errorf("another entrance drains: %d %v %s", a.status, a.header, a.body)
+	}
+	kept.ended()
+	if a := r.do("GET", "/readyz", ""); a.status != 503 {
+		t.Errorf("/readyz: %d", a.status)
+	}
+	if n := r.metric(`sie_requests_total{endpoint="encode",model="",status="error"}`); n != "1" {
+		t.Errorf("the refusal was counted %q times", n)
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.Shutdown(t.Context()) }()
+	testrig.Until(t, "the listener is still open", func() bool { return r.do("GET", "/healthz", "").status == 200 })
+	select {
+	case err := <-done:
+		t.Fatalf("shut down while another entrance has a request: %v", err)
+	default:
+	}
+	w.End()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // A request that has arrived on a kept connection is answered, whenever the server stops. The last
 // answer tells the client that the connection ends. Unused connections are closed.
 func TestDrainAnswersKeptConnections(t *testing.T) {
