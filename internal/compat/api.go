@@ -1,7 +1,10 @@
 package compat
 
 import (
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sie-engine/sie/internal/admit"
@@ -143,6 +146,19 @@ func (c *call) done(items, tokens int, t api.Timings, body api.Answer) error {
 // wishes returns the Wishes of a request with the route's name for its items.
 func (c *call) wishes(left bool) api.Wishes {
 	return api.Wishes{Field: c.route.Field, TruncateLeft: left}
+}
+
+// placed returns an error about an item of a native request with the place that the item has in its
+// client's request.
+func (c *call) placed(err error, place func(item int) string) error {
+	e, ok := errors.AsType[*errs.Error](err)
+	if !ok || e.Item == nil {
+		return err
+	}
+	own, theirs, out := fmt.Sprintf("%s[%d]", c.route.Field, *e.Item), place(*e.Item), *e
+	out.Param = strings.Replace(e.Param, own, theirs, 1)
+	out.Message = strings.Replace(e.Message, "'"+own+"'", "'"+theirs+"'", 1)
+	return &out
 }
 
 // items returns the items of a request for texts or for lists of token ids.

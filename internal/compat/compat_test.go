@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"regexp"
@@ -320,6 +321,25 @@ func TestErrors(t *testing.T) {
 		f.nan = true
 		if _, _, err := ask(t, &API{Backend: f, Defaults: []string{"cross"}}, path, body); err == nil || errs.As(err).Status != 500 {
 			t.Errorf("%s: a score that is no number: %v", path, err)
+		}
+	}
+	for _, c := range []struct {
+		path, body string
+		item       int // of the last native request
+		place      string
+	}{
+		{"/predict", `{"inputs":[["a","b"],["c"],["d","e"],["f"]]}`, 1, "inputs[3]"},
+		{"/predict", `{"inputs":[["a","b"],["d","e"]]}`, 1, "inputs[1]"},
+		{"/similarity", `{"inputs":{"source_sentence":"a","sentences":["a","b"]}}`, 0, "inputs.source_sentence"},
+		{"/similarity", `{"inputs":{"source_sentence":"a","sentences":["a","b"]}}`, 2, "inputs.sentences[1]"},
+	} {
+		f, own := newFake(), fmt.Sprintf("inputs[%d]", c.item)
+		long := errs.TooLong(own, "Field '"+own+"' is too long")
+		long.Item = &c.item
+		f.err = long
+		_, _, err := ask(t, &API{Backend: f, Defaults: []string{map[string]string{"/predict": "classes", "/similarity": "org/dense"}[c.path]}}, c.path, c.body)
+		if e := errs.As(err); e == nil || e.Param != c.place || e.Message != "Field '"+c.place+"' is too long" || long.Param != own {
+			t.Errorf("%s: item %d is named in %v, want %s", c.path, c.item, err, c.place)
 		}
 	}
 	f := newFake()

@@ -2,6 +2,7 @@ package compat
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -56,12 +57,18 @@ func (c *call) teiSimilarity() error {
 		return err
 	}
 	q := api.EncodeRequest{Items: items(append([]string{req.Source}, req.Sentences...), nil)}
-	return c.teiEncode("dense", &q, &req.TEIOptions, func(res *api.EncodeResponse) api.Answer {
+	err = c.teiEncode("dense", &q, &req.TEIOptions, func(res *api.EncodeResponse) api.Answer {
 		rows, out := vectors(res), make([]float64, len(req.Sentences))
 		for i := range out {
 			out[i] = cosine(rows[0].Data, rows[i+1].Data)
 		}
 		return func(dst []byte, to *api.Sink) []byte { return api.AppendTEISimilarities(dst, to, out) }
+	})
+	return c.placed(err, func(i int) string {
+		if i == 0 {
+			return "inputs.source_sentence"
+		}
+		return fmt.Sprintf("inputs.sentences[%d]", i-1)
 	})
 }
 

@@ -2,6 +2,7 @@ package compat
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -152,7 +153,7 @@ func (c *call) predictSome(req *api.TEIPredictRequest, options api.Options, isPa
 	}
 	res, err := c.Backend.Classify(c.work, c.model, &api.ClassifyRequest{Items: list, RawScores: req.RawScores, Options: options, Wishes: c.wishes(req.Left)})
 	if err != nil {
-		return 0, t, err
+		return 0, t, c.placed(err, func(i int) string { return fmt.Sprintf("inputs[%d]", at[i]) })
 	}
 	for k, row := range res.Scores {
 		if _, finite := api.Rank(row); !finite {
