@@ -103,7 +103,7 @@ test-c: deps ## kernel conformance and C tests
 test-emulated: test-c tokenizers minilm ## the GPU path with emulated kernels and a stand-in driver
 	@tools/test/emulated.sh
 
-test-asan: deps ## kernel conformance and C tests under AddressSanitizer and UBSan
+test-asan: deps ## kernel conformance and C tests under AddressSanitizer and UBSan, every case of them
 	@tools/test/asan.sh
 
 mutate: deps ## break every kernel in every way and see that a test notices; takes hours, goes on where stopped (FILES=…)

@@ -6,9 +6,8 @@
 set(bench_dir ${CMAKE_SOURCE_DIR}/kernels/bench)
 
 # Cases, harness and judge; no table.
-file(GLOB case_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/tests/*.cc)
-list(FILTER case_sources EXCLUDE REGEX "/(main|golden_[a-z_]*|detect_test|emulated_amx)\\.cc$")
-add_library(kernel_cases STATIC EXCLUDE_FROM_ALL ${case_sources} ${bench_dir}/mirror.cc ${bench_dir}/points.cc
+add_library(kernel_cases STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:kernel_case_objects>
+            ${CMAKE_SOURCE_DIR}/kernels/tests/support_golden.cc ${bench_dir}/mirror.cc ${bench_dir}/points.cc
             ${bench_dir}/verify.cc ${bench_dir}/no_cpu.cc $<TARGET_OBJECTS:kernels_ref>)
 target_link_libraries(kernel_cases PRIVATE sie_flags)
 
@@ -44,15 +43,21 @@ endif()
 if(SIE_EMULATED)
   add_executable(kernel_mirror_test ${bench_dir}/mirror_test.cc ${bench_dir}/device_host.cc)
   target_link_libraries(kernel_mirror_test PRIVATE sie_flags kernel_cases pthread m)
-  add_test(NAME kernel_mirror COMMAND kernel_mirror_test)
-
   add_executable(kernel_conformance_emulated ${bench_dir}/conformance.cc ${bench_dir}/device_host.cc)
   add_executable(kernel_bench_emulated ${bench_dir}/emulated_main.cc ${bench_dir}/device_host.cc)
   foreach(program kernel_conformance_emulated kernel_bench_emulated)
     target_link_libraries(${program} PRIVATE sie_flags kernel_cases sie_cuda_emulated pthread m)
   endforeach()
-  add_test(NAME kernel_conformance_emulated COMMAND kernel_conformance_emulated)
-  add_test(NAME kernel_bench_emulated COMMAND kernel_bench_emulated)
+  set(configurations "")
+  if(SIE_SANITIZE)
+    # They run kernel_tests' kernels in other programs: under sanitizers for `ctest -C whole` only.
+    set(configurations CONFIGURATIONS whole)
+    set_target_properties(kernel_mirror_test kernel_conformance_emulated kernel_bench_emulated PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+  add_custom_target(bench_tests DEPENDS kernel_mirror_test kernel_conformance_emulated kernel_bench_emulated)
+  add_test(NAME kernel_mirror COMMAND kernel_mirror_test ${configurations})
+  add_test(NAME kernel_conformance_emulated COMMAND kernel_conformance_emulated ${configurations})
+  add_test(NAME kernel_bench_emulated COMMAND kernel_bench_emulated ${configurations})
   # The whole list runs without the mirror; how these launch the kernels is no part of the record of that.
   set_tests_properties(kernel_mirror kernel_conformance_emulated kernel_bench_emulated PROPERTIES
                        ENVIRONMENT_MODIFICATION "SIE_TEST_SHARD=set:0/29;SIE_SIMT_LAUNCHES=unset:")

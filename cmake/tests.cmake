@@ -1,6 +1,7 @@
 # Tests of the C side: the conformance list, csrc's own, the header in both languages, and the symbols.
-file(GLOB kernel_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/tests/*.cc)
-add_executable(kernel_tests ${kernel_test_sources})
+set(own_test_sources ${SIE_KERNEL_TEST_SOURCES})
+list(REMOVE_ITEM own_test_sources ${SIE_CASE_SOURCES})
+add_executable(kernel_tests ${own_test_sources} $<TARGET_OBJECTS:kernel_case_objects>)
 target_link_libraries(kernel_tests PRIVATE sie_flags sie m pthread)
 set(SIE_GPU_CALLS emulated.cc refusals_test.cc sparse_refusals_test.cc muvera_calls_test.cc places_test.cc)
 if(SIE_EMULATED)
@@ -35,21 +36,28 @@ if(TARGET kernels_cpu_amx)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/tests/emulated_amx.cc PROPERTIES
                               COMPILE_DEFINITIONS SIE_EMULATED_TILES)
 endif()
-# Long lists run in two processes, for two cores, the longest of all tests first. What the emulator runs is slow under
-# sanitizers, which have two cases of nine; without them every case runs.
+# sie_add_halves(NAME OF COST COMMAND…): a long list in two processes, for two cores, the longest of all tests first; each has
+# every OF-th case. Sanitizers make it slow: where OF is more than 2, `ctest -C whole` runs all cases too (make test-asan).
 function(sie_add_halves name of cost)
   foreach(half 0 1)
     add_test(NAME ${name}_${half} COMMAND ${ARGN})
     set_tests_properties(${name}_${half} PROPERTIES ENVIRONMENT SIE_TEST_SHARD=${half}/${of} COST ${cost})
+    if(of GREATER 2)
+      add_test(NAME ${name}_whole_${half} COMMAND ${ARGN} CONFIGURATIONS whole)
+      set_tests_properties(${name}_whole_${half} PROPERTIES ENVIRONMENT SIE_TEST_SHARD=${half}/2 COST ${cost})
+    endif()
   endforeach()
 endfunction()
-sie_add_halves(kernels 2 100 kernel_tests --host)
+# Two cases of five and of nine: odd numbers, since neighbours in the lists are one shape in two layouts.
+set(of_host 2)
+set(of_gpu 2)
+if(SIE_SANITIZE)
+  set(of_host 5)
+  set(of_gpu 9)
+endif()
+sie_add_halves(kernels ${of_host} 100 kernel_tests --host)
 if(SIE_EMULATED)
-  set(of 2)
-  if(SIE_SANITIZE)
-    set(of 9)
-  endif()
-  sie_add_halves(kernels_emulated ${of} 90 kernel_tests --gpu)
+  sie_add_halves(kernels_emulated ${of_gpu} 90 kernel_tests --gpu)
 endif()
 
 file(GLOB csrc_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/tests/*.cc ${CMAKE_SOURCE_DIR}/csrc/tests/*.c)

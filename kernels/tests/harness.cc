@@ -210,7 +210,7 @@ void run_group(const Group &group) {
 
 // Sanitizers watch memory, which smaller shapes use in the same way, and make this slow: they run
 // one case of five, of every class.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(SIE_ADDRESS_SANITIZER) || defined(__SANITIZE_THREAD__)
 constexpr int production_step = 5;
 #else
 constexpr int production_step = 1;

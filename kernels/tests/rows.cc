@@ -14,7 +14,7 @@ constexpr uint8_t sentinel = 0xff;
 
 // AddressSanitizer reports an access one byte past a block, so the block ends with the last
 // element.
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(SIE_ADDRESS_SANITIZER)
 constexpr int64_t tail_guard = 0;
 #else
 constexpr int64_t tail_guard = 256;

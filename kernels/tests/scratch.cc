@@ -6,7 +6,7 @@ namespace harness {
 namespace {
 
 // As behind Rows: AddressSanitizer itself sees an access one byte too far.
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(SIE_ADDRESS_SANITIZER)
 constexpr int64_t guard = 0;
 #else
 constexpr int64_t guard = 256;

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The C library and its tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan. Usage: asan.sh [build|run]
+# Without an argument both, with every case of the long lists; run alone is for make test, which has a part of them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if [ "${1:-build}" = build ]; then
@@ -9,8 +10,12 @@ if [ "${1:-build}" = build ]; then
     cmake --preset asan "${generator[@]}" >/dev/null
   fi
   log=build-asan/build.log
-  cmake --build build-asan -j "$(nproc)" >"$log" 2>&1 || { cat "$log"; exit 1; }
+  targets=(all)
+  if [ $# = 0 ]; then targets+=(bench_tests); fi
+  cmake --build build-asan -j "$(nproc)" --target "${targets[@]}" >"$log" 2>&1 || { cat "$log"; exit 1; }
 fi
 if [ "${1:-run}" = run ]; then
-  ctest --test-dir build-asan -j "$(nproc)" --output-on-failure
+  whole=()
+  if [ $# = 0 ]; then whole=(-C whole); fi
+  ctest --test-dir build-asan -j "$(nproc)" --output-on-failure "${whole[@]}"
 fi

@@ -1,0 +1,16 @@
+# The conformance list, compiled once: kernel_case_objects, for kernel_tests (tests.cmake) and for the programs of kernels/bench.
+#
+#   SIE_KERNEL_TEST_SOURCES   all of kernels/tests
+#   SIE_CASE_SOURCES          those of them in kernel_case_objects: cases, harness and judge, which are the same everywhere
+file(GLOB SIE_KERNEL_TEST_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/tests/*.cc)
+set(SIE_CASE_SOURCES ${SIE_KERNEL_TEST_SOURCES})
+list(FILTER SIE_CASE_SOURCES EXCLUDE REGEX "/(main|golden_[a-z_]*|detect_test|emulated_amx|support_golden)\\.cc$")
+add_library(kernel_case_objects OBJECT EXCLUDE_FROM_ALL ${SIE_CASE_SOURCES})
+target_link_libraries(kernel_case_objects PRIVATE sie_flags)
+
+if(SIE_SANITIZE MATCHES "address")
+  # The harness, which fills and compares, is compiled as in the plain build: AddressSanitizer watches what the kernels do
+  # with the blocks that it allocates. Its loops in double would take most of the time.
+  set_source_files_properties(${SIE_KERNEL_TEST_SOURCES} PROPERTIES
+                              COMPILE_OPTIONS "-O2;-fno-sanitize=all;-DSIE_ADDRESS_SANITIZER")
+endif()
