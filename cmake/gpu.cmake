@@ -28,18 +28,15 @@ add_library(sie_gpu STATIC EXCLUDE_FROM_ALL ${gpu_objects})
 set_target_properties(sie_gpu PROPERTIES LINKER_LANGUAGE CXX)
 
 if(SIE_CUDA)
-  # libgcc and libstdc++ are linked statically: the server runs in an image that has neither. -lstdc++ of any package
-  # finds the one here, because CGO_LDFLAGS names this folder first.
+  # libgcc and libstdc++ are linked statically: the server runs in an image that has neither.
   execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.a OUTPUT_VARIABLE static_cxx
                   OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(NOT IS_ABSOLUTE "${static_cxx}")
     message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no libstdc++.a: install the C++ library's development package")
   endif()
-  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/driver)
-  file(CREATE_LINK ${static_cxx} ${CMAKE_BINARY_DIR}/driver/libstdc++.a SYMBOLIC)
   sie_cgo_flags(cgo_flags_cuda OUTPUT libsie_cuda_gen.go TAGS "native && cuda && !emulated"
                 LIBRARIES sie_gpu sie_cuda sie_driver
-                LINK ${cudart} -static-libgcc -lstdc++ -lm -lpthread -ldl -lrt)
+                LINK ${cudart} -static-libgcc ${static_cxx} -lm -lpthread -ldl -lrt)
 endif()
 
 if(SIE_TESTS)

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Builds bin/cuda/sie-server: the server with the CUDA kernels, for machines with and without a GPU. Needs no GPU and no
 # driver. Usage: build-cuda.sh [TOOLKIT [TARGETS]]    as tools/kernels/build.sh takes them
+#   SIE_CGO_BUILD   another build folder that has driver/libcuda.a, whose Go packages are then used again
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$(tools/kernels/build.sh "${1:-}" "${2:-}")
 cmake --build "$build" -j "$(nproc)" --target cgo_flags_cuda >"$build/gpu.log" 2>&1 || { cat "$build/gpu.log" >&2; exit 1; }
 home=$(sed -n 's/^home //p' "$build/cuda-objects/build.txt")
-eval "$(tools/setup/cgo-cuda.sh "$build" "$home")"
+eval "$(tools/setup/cgo-cuda.sh "${SIE_CGO_BUILD:-$build}" "$home")"
 mkdir -p bin/cuda
 "${GO:-go}" build -tags 'native cuda' -trimpath \
   -ldflags "-X github.com/sie-engine/sie/internal/build.Commit=${COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)}" \

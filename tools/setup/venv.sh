@@ -33,12 +33,12 @@ plain=$(mktemp)
 trap 'rm -f "$plain"' EXIT
 grep -vE '^(#|--no-deps|--target|$)' "$list" > "$plain" || true
 if [ -s "$plain" ]; then
-  $pip install --progress-bar off -r "$plain"
+  $pip install --progress-bar off --no-compile -r "$plain"
 fi
 { grep -E '^--no-deps ' "$list" || true; } | while read -r _ spec; do
-  $pip install -q --no-deps --ignore-requires-python "$spec"
+  $pip install -q --no-compile --no-deps --ignore-requires-python "$spec"
 done
 { grep -E '^--target ' "$list" || true; } | while read -r _ dir spec; do
-  $pip install -q --no-deps --ignore-requires-python --target "$venv/$dir" "$spec"
+  $pip install -q --no-compile --no-deps --ignore-requires-python --target "$venv/$dir" "$spec"
 done
 touch "$stamp"
