@@ -37,6 +37,9 @@ func memory(t *testing.T) (now, peak int64) {
 // TestMemoryOfHostileTexts checks that two megabytes of text need bounded memory, whatever they
 // normalise to and with or without a limit, and that the memory is freed.
 func TestMemoryOfHostileTexts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("texts of megabytes, one after another; without -short")
+	}
 	repeat := func(s string) string { return strings.Repeat(s, 2_000_000/len(s)) }
 	for _, kind := range []string{"xlmr", "roberta", "sentencepiece", "minilm"} {
 		tok := load(t, kind)

@@ -65,6 +65,9 @@ func realTexts(bytes int) map[string]string {
 // and places are those of the whole text. A text without any place to cut is refused; people do not
 // write such texts.
 func TestLongTextsOfOneLine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("texts of megabytes, one after another; without -short")
+	}
 	uncut := []string{"blanks", "dashes", "digits", "emoji", "lines", "table"}
 	// a BERT normalizer puts spaces around each character; with added tokens it does not stream
 	spaced := []string{"chinese", "chinese, 、。"}
