@@ -132,10 +132,12 @@ class Planner {
     // Backwards, because the needs of a gathered row apply to the value that it is gathered from.
     for (int64_t i = p_->ops.size() - 1; i >= 0; i--) {
       const Op &op = p_->ops[i];
-      for (sie_value v : {op.in[0], op.in[1], op.in[2], op.residual}) {
+      const sie_value read[] = {op.in[0], op.in[1], op.in[2], op.residual};
+      for (int operand = 0; operand < 4; operand++) {
+        sie_value v = read[operand];
         if (v == SIE_NO_VALUE) continue;
         int32_t base = p_->values[v].base;
-        if (v == op.in[0] && reads_quantised(op)) {
+        if (operand == 0 && reads_quantised(op)) {
           uses_[v].quantised++;
           if (v != base || op.lora >= 0) uses_[base].floats++;  // for quantising, or for adapters
           continue;
@@ -143,7 +145,7 @@ class Planner {
         uses_[base].floats++;
         uses_[base].outputs += op.kind == SIE_OP_OUTPUT_ROWS ? 1 : 0;
         uses_[base].updated = uses_[base].updated || op.updates;
-        bool typed = op.kind == SIE_OP_ATTENTION || op.updates || (has_matrix(op.kind) && v == op.in[0]) ||
+        bool typed = op.kind == SIE_OP_ATTENTION || op.updates || (has_matrix(op.kind) && operand == 0) ||
                      (moves_rows(op) && uses_[op.out].strict);
         uses_[base].strict = uses_[base].strict || typed;
       }

@@ -159,7 +159,8 @@ struct Run {
   }
 
   // Cases that random steps seldom make: a sum that only a gather reads, for a linear that needs
-  // the class's own type; and a value that only linears read, both whole and as a view.
+  // the class's own type; a value that only linears read, both whole and as a view; and a linear's
+  // result that only one linear reads, as x and as the residual.
   bool record_awkward(uint32_t compute) {
     record::Caps caps;
     caps.max_tokens = caps.max_len = tokens;
@@ -167,7 +168,7 @@ struct Run {
     MUST(record::begin(device, caps, &program, &err));
     sie_weight *word = weight(SIE_WEIGHT_TABLE, compute, 50, width, 1, 0);
     sie_weight *gamma = weight(SIE_WEIGHT_VECTOR, 0, width, 1, 0.3f, 1);
-    sie_value x, sum, gathered, first, both, whole, half, view;
+    sie_value x, sum, gathered, first, both, whole, half, view, twice;
     MUST(record::embed_layernorm(program, word, nullptr, nullptr, gamma, nullptr, 1e-6f, 0, &x, &err));
     if (!linear(compute, x, width, SIE_ACT_NONE, x, &sum)) return false;
     MUST(record::gather_rows(program, sum, SIE_POOL_LAST, &gathered, &err));
@@ -177,7 +178,8 @@ struct Run {
     MUST(record::linear(program, both, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &whole, &err));
     MUST(record::columns(program, both, width, width, &view, &err));
     if (!linear(compute, view, width, SIE_ACT_NONE, SIE_NO_VALUE, &half)) return false;
-    const sie_value values[] = {whole, half, first, first};
+    if (!linear(compute, half, width, SIE_ACT_NONE, half, &twice)) return false;
+    const sie_value values[] = {whole, twice, first, first};
     for (int32_t i = 0; i < 4; i++) {
       by_token[i] = i < 2;
       if (i < 3) MUST(record::output_values(program, values[i], i, &err));
