@@ -96,7 +96,7 @@ bool Executors::submit(Run *run) {
 void Executors::wait(const Run *run) {
   for (;;) {
     uint32_t seen = completed_.load();
-    if (run->state.load(std::memory_order_acquire) == run_done) return;
+    if (run->state.load(std::memory_order_acquire) != run_started) return;
     // No spinning: the waiting thread would take a core from an executor.
     completed_.wait_while(seen, 0);
   }

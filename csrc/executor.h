@@ -113,7 +113,7 @@ class Executors {
   // Queues a run whose fields are set; false if max_runs are in flight. Its state becomes
   // run_started, then run_done; a run without tickets is done at once.
   bool submit(Run *run);
-  // Blocks until the run is done.
+  // Blocks while the run is in flight.
   void wait(const Run *run);
 
   // What an executor's thread runs: does tickets, first those of runs that do not yield, sleeps

@@ -258,7 +258,9 @@ sie_status sie_slot_wait(sie_slot *slot, sie_error *err) {
   const sie_program *program = slot->program;
   int32_t op = slot->failed_op.load(std::memory_order_relaxed);
   sie_status failure = slot->failure;
-  slot->state.store(run_idle, std::memory_order_release);
+  uint32_t done = run_done;
+  SIE_FAIL_IF(!slot->state.compare_exchange_strong(done, run_idle, std::memory_order_acq_rel),
+              SIE_INVALID_ARGUMENT, err, "another thread has waited for the slot's run");
   SIE_FAIL_IF(op >= 0, failure, err, "operation %d (%s) failed with status %d", op,
               op_name(program->plan[op].op.kind), static_cast<int>(failure));
   return SIE_OK;

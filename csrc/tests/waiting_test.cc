@@ -1,8 +1,14 @@
 // waiting_test.cc — wait words and barriers in every order of their steps.
-#include <memory>
+#include <sched.h>
 
+#include <memory>
+#include <thread>
+
+#include "device.h"
 #include "executor.h"
+#include "model.h"
 #include "schedule.h"
+#include "slot.h"
 #include "tests/check.h"
 
 namespace {
@@ -93,4 +99,63 @@ TEST(waiting_barriers_hold_everyone) {
     printf("     %ld orders of %d members\n", orders, members);
     CHECK(orders > 100, "%ld orders", orders);
   }
+}
+
+namespace {
+
+// A thread that waits for a run sleeps until the test releases it.
+struct Sleeper {
+  sie_slot *slot;
+  std::atomic<bool> asleep, released, stuck;
+};
+Sleeper sleeper;
+thread_local bool is_sleeper;
+
+void sleep_until_released(const std::atomic<uint32_t> *word, uint32_t value) {
+  if (!is_sleeper) {
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+    return;
+  }
+  if (sleeper.released.load()) {  // it sleeps again, though the run is over: lets it go
+    sleeper.stuck.store(true);
+    sleeper.slot->state.store(sie::run_done);
+    const_cast<std::atomic<uint32_t> *>(word)->fetch_add(1);
+  }
+  sleeper.asleep.store(true);
+  while (!sleeper.released.load()) sched_yield();
+}
+
+void wait_for_the_sleeper(int32_t) {
+  while (!sleeper.asleep.load()) sched_yield();
+}
+
+const sie::hooks::Hooks sleeper_hooks = {
+    nullptr, sleep_until_released, nullptr, wait_for_the_sleeper, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+// Two threads wait for one run. The one that wakes up late finds the slot free and must not sleep
+// on.
+TEST(waiting_twice_for_one_run) {
+  model::Model m;
+  model::Shape shape;
+  CHECK(m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+  if (m.slots[0] == nullptr) return;
+  model::Batch batch;
+  batch.add(shape, 1, 5);
+  sleeper.slot = m.slots[0];
+  sie::hooks::installed.store(&sleeper_hooks);
+  CHECK(submit(&m, 0, batch) == SIE_OK, "%s", m.err.message);
+  sie_status late = SIE_OK;
+  sie_error err = {};
+  std::thread other([&late, &err, &m] {
+    is_sleeper = true;
+    late = sie_slot_wait(m.slots[0], &err);
+  });
+  CHECK(wait(&m, 0, batch).status == SIE_OK, "%s", m.err.message);
+  sleeper.released.store(true);
+  other.join();
+  sie::hooks::installed.store(nullptr);
+  CHECK(!sleeper.stuck.load(), "the late thread sleeps on");
+  CHECK(late == SIE_INVALID_ARGUMENT && err.message[0] != '\0', "status %d, %s", late, err.message);
 }
