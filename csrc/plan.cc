@@ -23,7 +23,7 @@ using ll = long long;
 
 struct Uses {
   int32_t floats = 0;     // of a base: how many operations read its float rows
-  int32_t outputs = 0;    // of a base: how many of these write output rows
+  int32_t outputs = 0;    // of a base: how many of these write output rows of all its columns
   int32_t quantised = 0;  // of any value: how many INT8 and FP8 linears read it
   bool updated = false;   // of a base: an operation updates it
   bool strict = false;    // of a base: a reader needs the class's activation type
@@ -143,7 +143,7 @@ class Planner {
           continue;
         }
         uses_[base].floats++;
-        uses_[base].outputs += op.kind == SIE_OP_OUTPUT_ROWS ? 1 : 0;
+        uses_[base].outputs += op.kind == SIE_OP_OUTPUT_ROWS && v == base ? 1 : 0;
         uses_[base].updated = uses_[base].updated || op.updates;
         bool typed = op.kind == SIE_OP_ATTENTION || op.updates || (has_matrix(op.kind) && operand == 0) ||
                      (moves_rows(op) && uses_[op.out].strict);

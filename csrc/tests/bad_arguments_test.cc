@@ -235,18 +235,6 @@ TEST(bad_recording_arguments) {
   CHECK(sie_program_describe(nullptr, nullptr, 0) == 0, "a null program describes itself");
 }
 
-TEST(bad_forms_are_refused_when_the_program_ends) {
-  // No backend has a head dimension of 16. Recording cannot know that; the rehearsal finds it.
-  model::Shape shape;
-  shape.heads = 4;
-  shape.head_dim = 16;
-  Model m;
-  sie_status status = m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, shape);
-  CHECK(status == SIE_OK || status == SIE_UNSUPPORTED, "status %d", status);
-  if (status == SIE_UNSUPPORTED)
-    CHECK(strstr(m.err.message, "head_dim 16") != nullptr, "message: %s", m.err.message);
-}
-
 TEST(bad_run_arguments) {
   Open open, other;
   Model &m = open.m;

@@ -142,3 +142,48 @@ TEST(gpu_graphs_read_a_batchs_choices) {
     }
   }
 }
+
+namespace {
+
+// Pooled rows of which outputs read a part, and all. On a GPU the kernel that writes an output may
+// do the pooling, but only of whole rows.
+sie_status view_tail(Model *m, sie_value x) {
+  sie_value pooled, view;
+  sie_status status = record::pool(m->program, x, SIE_POOL_MEAN, &pooled, &m->err);
+  if (status == SIE_OK) status = record::columns(m->program, pooled, 16, 32, &view, &m->err);
+  if (status == SIE_OK) status = record::output_rows(m->program, view, 0, &m->err);
+  return status == SIE_OK ? record::output_rows(m->program, pooled, 1, &m->err) : status;
+}
+
+sie_status only_view_tail(Model *m, sie_value x) {
+  sie_value pooled, view;
+  sie_status status = record::pool(m->program, x, SIE_POOL_CLS, &pooled, &m->err);
+  if (status == SIE_OK) status = record::columns(m->program, pooled, 16, 32, &view, &m->err);
+  return status == SIE_OK ? record::output_rows(m->program, view, 0, &m->err) : status;
+}
+
+}  // namespace
+
+TEST(gpu_outputs_of_a_part_of_pooled_rows) {
+  const Head views[] = {
+      {"view", view_tail, nullptr, {{heads::Kind::rows, 32}, {heads::Kind::rows, 64}, {}, {}}, 1, false},
+      {"only view", only_view_tail, nullptr, {{heads::Kind::rows, 32}, {}, {}, {}}, 1, false},
+  };
+  for (const Head &head : views) {
+    Model reference;
+    CHECK(reference.open(SIE_DEVICE_REF, 0, 0, SIE_COMPUTE_F32, shape_of(head)) == SIE_OK, "%s",
+          reference.err.message);
+    Batch batch = heads::batch_of(head, reference.shape, {1, 2, 5}, false);
+    Result expected = run(&reference, batch);
+    const Path &path = paths[3];
+    StandInCard card(path.major, path.minor, false);
+    Model m;
+    CHECK(m.open_on(&card, path.compute, shape_of(head)) == SIE_OK, "%s: %s", head.name, m.err.message);
+    if (m.slots[0] == nullptr) return;
+    Result got = run(&m, batch);
+    for (int o = 0; o < 4 && head.outputs[o].kind != heads::Kind::none; o++) {
+      double worst = distance(head, batch, got, expected, o);
+      CHECK(worst <= path.tolerance, "%s: output %d differs by %g", head.name, o, worst);
+    }
+  }
+}

@@ -189,6 +189,17 @@ TEST(gpu_refuses) {
   sie_device_close(device);
 }
 
+// Recording cannot know which heads the kernels have; the rehearsal finds it.
+TEST(gpu_refuses_heads_without_a_kernel) {
+  StandInCard card(9, 0, true);
+  Model m;
+  Shape shape = small_shape(false);
+  shape.heads = 4;
+  shape.head_dim = 16;
+  CHECK(m.open_on(&card, SIE_COMPUTE_BF16, shape) == SIE_UNSUPPORTED, "%s", m.err.message);
+  CHECK(strstr(m.err.message, "attention of bf16 rows, head_dim 16") != nullptr, "%s", m.err.message);
+}
+
 // Class F32 is only for weights behind pooling.
 TEST(gpu_refuses_models_in_f32) {
   StandInCard card(9, 0, true);
