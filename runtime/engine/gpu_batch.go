@@ -141,7 +141,8 @@ func (g *gpu) submit(p *Program, a *Arena, s *Slot) error {
 	}
 	err := g.enqueue(p, a, s)
 	if err != nil {
-		_ = g.driver.drain() // it would return the same error again
+		_ = g.driver.drain()         // it would return the same error again
+		_ = cSlotWait(s.ptrLocked()) // frees the slot if C has submitted its batch
 	}
 	return err
 }

@@ -151,3 +151,33 @@ func TestCardOutOfMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestCardSlotAfterAFailure fails a copy behind the kernels of a batch, which have then been
+// submitted. Both slots must take batches again.
+func TestCardSlotAfterAFailure(t *testing.T) {
+	d := openCard(t, "9.0", Options{})
+	defer command(t, "reset")
+	m, err := newBlock(d, ComputeBF16, blockCaps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := NewRunner(d)
+	defer func() { r.Close(); m.close() }()
+	want, err := run(r, texts(m.program, 7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for copies := 1; copies <= 4; copies++ { // the input, the flags, and the outputs
+		command(t, "fail cuMemcpyDtoDAsync_v2 %d 2", copies)
+		for range 4 {
+			if _, err := run(r, texts(m.program, 7)); err != nil && !errors.Is(err, ErrNoMemory) {
+				t.Errorf("copy %d: %v", copies, err)
+			}
+		}
+		for range 3 {
+			if got, err := run(r, texts(m.program, 7)); err != nil || !slices.Equal(got, want) {
+				t.Errorf("after a failure of copy %d: %v", copies, err)
+			}
+		}
+	}
+}
