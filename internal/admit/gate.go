@@ -93,12 +93,17 @@ func (g *Gate) Reserve(bytes int64) error {
 // Free gives back bytes that Reserve counted.
 func (g *Gate) Free(bytes int64) { g.held.Add(-bytes) }
 
+// take counts bytes if there is room. It never counts more than fit, even for a moment.
 func (g *Gate) take(bytes int64) bool {
-	if g.held.Add(bytes) > g.opt.MaxHeldBytes {
-		g.held.Add(-bytes)
-		return false
+	for {
+		held := g.held.Load()
+		if bytes > g.opt.MaxHeldBytes-held {
+			return false
+		}
+		if g.held.CompareAndSwap(held, held+bytes) {
+			return true
+		}
 	}
-	return true
 }
 
 // Request describes a request that asks to be admitted.

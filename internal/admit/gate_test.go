@@ -21,6 +21,35 @@ func enter(t *testing.T, g *Gate, r Request) *Work {
 	return w
 }
 
+// A request that never fits takes no room from others, not even for a moment.
+func TestRefusedRoomIsNeverTaken(t *testing.T) {
+	g := New(Options{MaxHeldBytes: 100})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range 200_000 {
+			if g.Reserve(1<<40) == nil {
+				t.Error("too many bytes are admitted")
+			}
+		}
+	}()
+	for refused := 0; ; {
+		select {
+		case <-ended:
+			if refused > 0 || g.Held() != 0 {
+				t.Errorf("%d requests that fit were refused; %d bytes are held", refused, g.Held())
+			}
+			return
+		default:
+		}
+		if g.Reserve(1) != nil {
+			refused++
+			continue
+		}
+		g.Free(1)
+	}
+}
+
 // refused reports whether err is the retryable 503 of a drain.
 func refused(err error) bool {
 	e := errs.As(err)
