@@ -157,14 +157,8 @@ func (p *packer) data(k int64, dtype engine.DType, bytes []byte) *engine.Weight 
 	if p.err != nil {
 		return nil
 	}
-	w, err := p.dev.NewWeight(engine.WeightSpec{Kind: engine.DataWeight, Compute: engine.ComputeF32, DType: dtype, K: k,
+	w, err := p.create(engine.WeightSpec{Kind: engine.DataWeight, Compute: engine.ComputeF32, DType: dtype, K: k,
 		Parts: []engine.Part{{Data: bytes, Rows: int64(len(bytes)) / dtype.RowBytes(k)}}})
-	if err != nil {
-		p.fail(err)
-		return nil
-	}
-	p.packed = append(p.packed, w)
-	p.bytes += w.Bytes()
-	p.denormals += w.Denormals()
+	p.fail(err)
 	return w
 }

@@ -2,6 +2,7 @@ package arch
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -64,6 +65,24 @@ type Options struct {
 	MaxTokens int            // of a batch; 0 = DefaultMaxTokens. Raised to the longest sequence.
 	MaxSeqs   int            // of a batch; 0 = DefaultMaxSeqs
 	NoPruning bool           // compute the whole last block even where only one row of it is read; for tests
+}
+
+// Validate returns all errors in the options joined, or nil. Whether the device has the precision
+// is checked by Load.
+func (o *Options) Validate() error {
+	var all []error
+	if o.Task == (Task{}) {
+		all = append(all, refuse(configFile, "", "the model is loaded for no task"))
+	}
+	for _, x := range []struct {
+		name  string
+		value int
+	}{{"MaxSeqLen", o.MaxSeqLen}, {"MaxTokens", o.MaxTokens}, {"MaxSeqs", o.MaxSeqs}} {
+		if x.value < 0 {
+			all = append(all, fmt.Errorf("%s must not be negative; got %d", x.name, x.value))
+		}
+	}
+	return errors.Join(all...)
 }
 
 // Model is a loaded model: packed weights and the program of its task. The exported fields are
@@ -137,8 +156,8 @@ func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 
 // describe reads the model's files except its weights.
 func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) {
-	if o.Task == (Task{}) {
-		return nil, parts{}, refuse(configFile, "", "the model is loaded for no task")
+	if err := o.Validate(); err != nil {
+		return nil, parts{}, err
 	}
 	tree := files.Dir(dir)
 	chain, load, err := o.Task.read(tree)

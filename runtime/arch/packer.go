@@ -140,15 +140,23 @@ func (p *packer) packAs(compute engine.Compute, kind engine.WeightKind, shape []
 		}
 		spec.Parts = append(spec.Parts, engine.Part{Data: data, Rows: shape[0]})
 	}
-	w, err := p.dev.NewWeight(spec)
+	w, err := p.create(spec)
 	if err != nil {
 		p.fail(fmt.Errorf("%s: %s: %w", p.file, p.prefix+names[0], err))
-		return nil
+	}
+	return w
+}
+
+// create packs a weight, which p then owns, or returns nil and an error.
+func (p *packer) create(spec engine.WeightSpec) (*engine.Weight, error) {
+	w, err := p.dev.NewWeight(spec)
+	if err != nil {
+		return nil, err
 	}
 	p.packed = append(p.packed, w)
 	p.bytes += w.Bytes()
 	p.denormals += w.Denormals()
-	return w
+	return w, nil
 }
 
 // find returns the tensor with that full name if it has the shape and a type that can be packed.

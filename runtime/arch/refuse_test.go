@@ -376,3 +376,13 @@ func TestNoTask(t *testing.T) {
 		t.Errorf("%v, task %v", err, Task{})
 	}
 }
+
+// Options that say nothing sensible are refused together, before any file is read.
+func TestOptionsAreValidated(t *testing.T) {
+	_, err := Load(t.TempDir(), open(t, engine.Options{Threads: 1}), Options{MaxSeqLen: -1, MaxTokens: -2, MaxSeqs: -3})
+	for _, want := range []string{"no task", "MaxSeqLen must not be negative; got -1", "MaxTokens must not be negative; got -2", "MaxSeqs must not be negative; got -3"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+}

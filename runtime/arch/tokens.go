@@ -69,14 +69,8 @@ func (p *packer) values(kind engine.WeightKind, k int64, values []float32) *engi
 		return nil
 	}
 	spec.Parts = []engine.Part{{Data: littleEndian(values), Rows: rows}}
-	w, err := p.dev.NewWeight(spec)
-	if err != nil {
-		p.fail(err)
-		return nil
-	}
-	p.packed = append(p.packed, w)
-	p.bytes += w.Bytes()
-	p.denormals += w.Denormals()
+	w, err := p.create(spec)
+	p.fail(err)
 	return w
 }
 

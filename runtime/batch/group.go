@@ -10,15 +10,10 @@ import (
 
 // Item is one sequence of a batch: a text, a pair of texts, or a document with its query.
 type Item struct {
-	// IDs are the token ids, special tokens included. IDs and the fields below are read until the
-	// item's group is done.
-	IDs []int32
+	// Inputs and the fields below are read until the item's group is done.
+	Inputs
 	// Cost is the item's share of a batch's cost and of the device's time, in tokens; 0: len(IDs).
 	Cost int
-	// TypeIDs has one entry per token id; nil: all 0.
-	TypeIDs []int32
-	// Keep has one entry per token id: 1 if the batch keeps the token's row, else 0. nil keeps all.
-	Keep []uint8
 	// Query is the query that the item is compared with; nil: none.
 	Query *Query
 	// Adapter changes the weights for this item; nil: none.

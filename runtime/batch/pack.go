@@ -2,10 +2,8 @@ package batch
 
 // Packed is a batch in the form that the device takes: sequences end to end, without padding.
 type Packed struct {
-	IDs       []int32   // [T]
-	TypeIDs   []int32   // [T], or nil: all 0
+	Inputs              // [T] each
 	CuSeqlens []int32   // [B+1], from 0
-	Keep      []uint8   // [T] 1: keep the row; or nil: keep all
 	Adapters  []Adapter // [B], or nil: none has one
 	Queries   []float32 // [Q, C] the rows of the items' queries, each query once
 	CuQueries []int32   // [number of queries + 1] the row of Queries at which each query begins, from 0; nil: no queries
@@ -30,35 +28,13 @@ const resultAlign = 16
 // pack lays items end to end. The items belong to one program, so all have as many specs as the
 // first.
 func pack(items []*Item) *Packed {
-	t := 0
-	var types, keeps, adapters, queries bool
-	for _, it := range items {
-		t += len(it.IDs)
-		types, keeps = types || it.TypeIDs != nil, keeps || it.Keep != nil
+	var adapters, queries bool
+	p := &Packed{CuSeqlens: make([]int32, 1, len(items)+1), Outputs: make([]PackedOutput, len(items[0].Specs))}
+	for i, it := range items {
+		p.CuSeqlens = append(p.CuSeqlens, p.CuSeqlens[i]+int32(len(it.IDs)))
 		adapters, queries = adapters || it.Adapter != nil, queries || it.Query != nil
 	}
-	p := &Packed{IDs: make([]int32, 0, t), CuSeqlens: make([]int32, 1, len(items)+1), Outputs: make([]PackedOutput, len(items[0].Specs))}
-	for _, it := range items {
-		p.IDs = append(p.IDs, it.IDs...)
-		p.CuSeqlens = append(p.CuSeqlens, int32(len(p.IDs)))
-	}
-	if types {
-		p.TypeIDs = make([]int32, t)
-		for i, it := range items {
-			copy(p.TypeIDs[p.CuSeqlens[i]:], it.TypeIDs)
-		}
-	}
-	if keeps {
-		p.Keep = make([]uint8, t)
-		for i, it := range items {
-			mine := p.Keep[p.CuSeqlens[i]:p.CuSeqlens[i+1]]
-			if copy(mine, it.Keep) == 0 {
-				for j := range mine {
-					mine[j] = 1
-				}
-			}
-		}
-	}
+	p.Inputs = packInputs(items, p.CuSeqlens)
 	if adapters {
 		p.Adapters = make([]Adapter, len(items))
 		for i, it := range items {

@@ -14,10 +14,10 @@ func TestPack(t *testing.T) {
 	other := &Query{Rows: []float32{5, 6}, N: 1}
 	red := "red"
 	items := []*Item{
-		{IDs: []int32{1, 2, 3}, Keep: []uint8{0, 1, 1}, Query: q, Specs: []Spec{{Bytes: 8}, {Bytes: 4, Values: true}}},
-		{IDs: nil, Query: other, Specs: []Spec{{Bytes: 20}, {Bytes: 4, Values: true}}},
-		{IDs: []int32{4, 5}, TypeIDs: []int32{0, 1}, Adapter: &red, Specs: []Spec{{Bytes: 8}, {Bytes: 4, Values: true}}},
-		{IDs: []int32{6}, Query: q, Specs: []Spec{{Bytes: 8}, {Bytes: 4, Values: true}}},
+		{Inputs: Inputs{IDs: []int32{1, 2, 3}, Keep: []uint8{0, 1, 1}}, Query: q, Specs: []Spec{{Bytes: 8}, {Bytes: 4, Values: true}}},
+		{Query: other, Specs: []Spec{{Bytes: 20}, {Bytes: 4, Values: true}}},
+		{Inputs: Inputs{IDs: []int32{4, 5}, TypeIDs: []int32{0, 1}}, Adapter: &red, Specs: []Spec{{Bytes: 8}, {Bytes: 4, Values: true}}},
+		{Inputs: Inputs{IDs: []int32{6}}, Query: q, Specs: []Spec{{Bytes: 8}, {Bytes: 4, Values: true}}},
 	}
 	p := pack(items)
 	for _, c := range []struct {
@@ -42,9 +42,36 @@ func TestPack(t *testing.T) {
 		}
 	}
 	plain := pack(items[3:])
-	plain = pack([]*Item{{IDs: plain.IDs, Specs: []Spec{{Bytes: 1}}}})
+	plain = pack([]*Item{{Inputs: Inputs{IDs: plain.IDs}, Specs: []Spec{{Bytes: 1}}}})
 	if plain.TypeIDs != nil || plain.Keep != nil || plain.Adapters != nil || plain.Partner != nil || plain.CuQueries != nil {
 		t.Errorf("a batch of plain texts carries more than texts: %+v", plain)
+	}
+}
+
+// An item's inputs lie at its own place, whichever items bring them and whichever leave them out.
+func TestInputsOfSomeItems(t *testing.T) {
+	for with := range 1 << 3 { // which of three items bring types and marks
+		var items []*Item
+		var types []int32
+		var keep []uint8
+		for i := range 3 {
+			it := &Item{Inputs: Inputs{IDs: make([]int32, i+1)}, Specs: []Spec{{Bytes: 1}}}
+			for range it.IDs {
+				types, keep = append(types, 0), append(keep, 1)
+			}
+			if with>>i&1 == 1 {
+				it.TypeIDs, it.Keep = make([]int32, i+1), make([]uint8, i+1)
+				it.TypeIDs[i], types[len(types)-1] = 7, 7
+				copy(keep[len(keep)-i-1:], it.Keep)
+			}
+			items = append(items, it)
+		}
+		if with == 0 {
+			types, keep = nil, nil
+		}
+		if p := pack(items); !reflect.DeepEqual(p.TypeIDs, types) || !reflect.DeepEqual(p.Keep, keep) || len(p.IDs) != 6 {
+			t.Errorf("items %03b: types %v and marks %v, want %v and %v", with, p.TypeIDs, p.Keep, types, keep)
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ func text(id int32, n int) Item {
 	for i := range ids {
 		ids[i] = id
 	}
-	return Item{IDs: ids, Specs: []Spec{{Bytes: 8}}}
+	return Item{Inputs: Inputs{IDs: ids}, Specs: []Spec{{Bytes: 8}}}
 }
 
 func submit(t *testing.T, q *Queue, ctx context.Context, items ...Item) *Group {

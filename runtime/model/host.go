@@ -112,18 +112,10 @@ func New(opt Options) (*Host, error) {
 		return nil, err
 	}
 	h.view.Store(v)
-	h.models = registry.New[*Model](registry.Options{
-		Classify: classify,
-		Short:    h.short,
-		NoMemory: curable,
-		Pinned:   func(key string) bool { return h.view.Load().pinned[key] },
-		Idle:     opt.IdleEvict,
-		Timeout:  opt.LoadTimeout,
-		Drain:    opt.EvictWait,
-		Cooldowns: map[string]time.Duration{"OOM": time.Minute, "TIMEOUT": time.Minute, "ENGINE": time.Minute, "UNKNOWN": time.Minute,
-			"STORAGE": 2 * time.Minute, "PLACEMENT": 10 * time.Minute},
-		Changed: h.changed,
-	})
+	r := opt.registry()
+	r.Classify, r.Short, r.NoMemory, r.Changed = classify, h.short, curable, h.changed
+	r.Pinned = func(key string) bool { return h.view.Load().pinned[key] }
+	h.models = registry.New[*Model](r)
 	h.models.Watch(opt.watch)
 	opt.Metrics.QueueDepth(func(report func(string, int)) {
 		h.models.Each(func(_ string, m *Model) { report(m.name, m.Queued()) })

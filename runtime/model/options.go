@@ -3,6 +3,9 @@ package model
 import (
 	"errors"
 	"fmt"
+	"time"
+
+	"github.com/sie-engine/sie/runtime/registry"
 )
 
 // maxLoRAs bounds Options.MaxLoRAs, the number of adapters of one model at a time.
@@ -25,8 +28,7 @@ func (o *Options) Validate() error {
 	for _, x := range []struct {
 		name  string
 		value int64
-	}{{"LoadTimeout", int64(o.LoadTimeout)}, {"IdleEvict", int64(o.IdleEvict)}, {"EvictWait", int64(o.EvictWait)}, {"MemoryBudget", o.MemoryBudget},
-		{"LoadWait", int64(o.LoadWait)}, {"MaxBatchTokens", int64(o.MaxBatchTokens)}, {"MaxQueueItems", int64(o.MaxQueueItems)}} {
+	}{{"MemoryBudget", o.MemoryBudget}, {"LoadWait", int64(o.LoadWait)}, {"MaxBatchTokens", int64(o.MaxBatchTokens)}, {"MaxQueueItems", int64(o.MaxQueueItems)}} {
 		if x.value < 0 {
 			all = append(all, fmt.Errorf("%s must not be negative; got %d", x.name, x.value))
 		}
@@ -42,8 +44,23 @@ func (o *Options) Validate() error {
 			all = append(all, fmt.Errorf("Devices[%d]: %w", i, err))
 		}
 	}
+	r := o.registry()
+	if err := r.Validate(); err != nil { // IdleEvict, LoadTimeout and EvictWait by the registry's names
+		all = append(all, fmt.Errorf("Registry: %w", err))
+	}
 	if err := o.Batch.Validate(); err != nil {
 		all = append(all, fmt.Errorf("Batch: %w", err))
 	}
 	return errors.Join(all...)
+}
+
+// registry returns the part of the options that is the registry's.
+func (o *Options) registry() registry.Options {
+	return registry.Options{
+		Idle:    o.IdleEvict,
+		Timeout: o.LoadTimeout,
+		Drain:   o.EvictWait,
+		Cooldowns: map[string]time.Duration{"OOM": time.Minute, "TIMEOUT": time.Minute, "ENGINE": time.Minute, "UNKNOWN": time.Minute,
+			"STORAGE": 2 * time.Minute, "PLACEMENT": 10 * time.Minute},
+	}
 }

@@ -233,7 +233,7 @@ func lateInteraction(r *run) error {
 		items := make([]batch.Item, end-first)
 		for i := range items {
 			ids, keep, _ := k.mark(b.Text(i), false, r.reader.limit)
-			items[i] = batch.Item{IDs: ids, Keep: keep, Query: q, Specs: sizes.of(len(ids), 0), Index: i}
+			items[i] = batch.Item{Inputs: batch.Inputs{IDs: ids, Keep: keep}, Query: q, Specs: sizes.of(len(ids), 0), Index: i}
 			r.special += special
 		}
 		return items, nil

@@ -70,7 +70,7 @@ func (r *reader) pairItems(a, b []string, first int, results *sizes) ([]batch.It
 	from := int32(0)
 	for i := range items {
 		to := out.Ends[i]
-		items[i] = batch.Item{IDs: out.IDs[from:to:to], Specs: results.of(int(to-from), 0), Index: i}
+		items[i] = batch.Item{Inputs: batch.Inputs{IDs: out.IDs[from:to:to]}, Specs: results.of(int(to-from), 0), Index: i}
 		if r.model.Weights().TypeVocab > 1 { // otherwise the model ignores the tokenizer's types, as transformers does
 			items[i].TypeIDs = out.TypeIDs[from:to:to]
 		}

@@ -51,7 +51,7 @@ func (r *run) logits(out arch.Output, n int, items func(first, end int, results 
 		for i := range list {
 			if !answered(first + i) { // the item keeps its place and costs one token
 				r.reader.tokens -= len(list[i].IDs)
-				list[i] = batch.Item{IDs: list[i].IDs[:min(1, len(list[i].IDs))], Specs: least, Index: i}
+				list[i] = batch.Item{Inputs: batch.Inputs{IDs: list[i].IDs[:min(1, len(list[i].IDs))]}, Specs: least, Index: i}
 			}
 		}
 		return list, err
@@ -93,7 +93,7 @@ func (r *reader) textItems(inputs []api.Item, first int, results *sizes) ([]batc
 	items := make([]batch.Item, len(inputs))
 	for i := range items {
 		ids := b.Text(i)
-		items[i] = batch.Item{IDs: ids, Specs: results.of(len(ids), 0), Index: i}
+		items[i] = batch.Item{Inputs: batch.Inputs{IDs: ids}, Specs: results.of(len(ids), 0), Index: i}
 	}
 	return items, nil
 }

@@ -127,7 +127,7 @@ func (c *comparison) items(first, end int) ([]batch.Item, error) {
 	}
 	items, special := make([]batch.Item, end-first), c.use.Tokenizer().CountSpecial(false)
 	for i := range items {
-		it := batch.Item{IDs: b.Text(i), Query: c.rows, Index: i}
+		it := batch.Item{Inputs: batch.Inputs{IDs: b.Text(i)}, Query: c.rows, Index: i}
 		c.ids[first+i] = it.IDs
 		it.Keep, _ = withoutFirst(len(it.IDs))
 		it.Specs = c.sizes.of(len(it.IDs), 0)

@@ -41,7 +41,7 @@ func tag(r *run) error {
 		for i := range items {
 			ids := placed[i].IDs()
 			places[first+i] = placed[i].Tokens
-			items[i] = batch.Item{IDs: ids, Specs: results.of(len(ids), 0), Index: i}
+			items[i] = batch.Item{Inputs: batch.Inputs{IDs: ids}, Specs: results.of(len(ids), 0), Index: i}
 		}
 		return items, nil
 	}, func(i int, z []float64) error {
