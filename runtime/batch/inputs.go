@@ -1,8 +1,8 @@
 package batch
 
 // Inputs holds what items bring for each of their tokens, by the names that programs give their
-// inputs. An Item has those of its sequence, a Packed batch those of all its sequences end to end. A
-// nil input is left out: the program then takes the value that stands beside it here.
+// inputs. An Item has those of its sequence, a Packed batch those of all its sequences end to end.
+// A nil input is left out: the program then takes the value that stands beside it here.
 type Inputs struct {
 	IDs     []int32 // token ids, special tokens included; never left out
 	TypeIDs []int32 // 0
@@ -18,8 +18,8 @@ func packInputs(items []*Item, cu []int32) Inputs {
 	}
 }
 
-// endToEnd lays one input of the items end to end. Items that leave it out get otherwise. It returns
-// nil if all of them do.
+// endToEnd lays one input of the items end to end. Items that leave it out get otherwise. It
+// returns nil if all of them do.
 func endToEnd[T int32 | uint8](items []*Item, cu []int32, otherwise T, of func(*Inputs) []T) (out []T) {
 	for i, it := range items {
 		values := of(&it.Inputs)
