@@ -106,6 +106,9 @@ test-emulated: test-c tokenizers minilm ## the GPU path with emulated kernels an
 test-asan: deps ## kernel conformance and C tests under AddressSanitizer and UBSan, every case of them
 	@tools/test/asan.sh
 
+test-tsan: deps ## the C side's threads under ThreadSanitizer: csrc's tests, and the shares of CPU kernels at once
+	@tools/test/tsan.sh
+
 mutate: deps ## break every kernel in every way and see that a test notices; takes hours, goes on where stopped (FILES=…)
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
 	cmake --build build -j $(JOBS) >/dev/null

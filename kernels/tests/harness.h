@@ -15,6 +15,7 @@
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <memory>
 #include <string>
@@ -109,7 +110,7 @@ class Sequences {
   int64_t first(int64_t b) const { return cu_[static_cast<size_t>(b)]; }
   int64_t length(int64_t b) const { return first(b + 1) - first(b); }
   int64_t longest_of(int64_t b, int64_t count) const;
-  // cu_seqlens of `count` sequences from b on, from 0. Valid until the next call.
+  // cu_seqlens of `count` sequences from b on, from 0. Valid until the next call for others.
   const int32_t *cu(int64_t b, int64_t count);
 
  private:
@@ -141,6 +142,13 @@ class Weight {
   std::vector<std::unique_ptr<Form>> forms_;
 };
 
+// Writes only a value that differs. So the shares of one call may run at once: the first has
+// written all that the others are given.
+template <typename T>
+void write_changed(T *to, const T &value) {
+  if (memcmp(to, &value, sizeof value) != 0) *to = value;
+}
+
 class Case {
  public:
   virtual ~Case() = default;
@@ -151,7 +159,8 @@ class Case {
   bool bench = false;
   Layout layout = dense;
 
-  // Calls the entry for units [first, first + count), writing their outputs in place.
+  // Calls the entry for units [first, first + count), writing their outputs in place. Shares may be
+  // called at once after the last of them, which writes all that belongs to the case itself.
   virtual sie_status call(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count) = 0;
   virtual sie_op_bounds bounds() const = 0;
   virtual bool present(const sie_ops *ops) const = 0;
@@ -172,10 +181,11 @@ class Case {
 
  protected:
   // Row counts of a call: cap, and n where kernels read it. Valid until the next call with the same
-  // slot.
+  // slot and another n.
   sie_rows row_count(int slot, int64_t cap, int64_t n) {
-    counts_[static_cast<size_t>(slot)] = static_cast<int32_t>(n);
-    return {cap, &counts_[static_cast<size_t>(slot)]};
+    int32_t *count = &counts_[static_cast<size_t>(slot)];
+    write_changed(count, static_cast<int32_t>(n));
+    return {cap, count};
   }
   // True in the first call of a run: shares run from the last to the first.
   static bool first_share(const sie_share *share) { return share->part == share->parts - 1; }

@@ -32,10 +32,11 @@ OutRows::OutRows(Random *random, int64_t rows, int64_t columns, const OutType &t
             {false, -1}, random != nullptr ? 4 : (4 - item_bytes(type.dtype, dims_) % 4) % 4) {}
 
 const sie_out_item *OutRows::items(int64_t first, int64_t count) {
-  items_.clear();
-  for (int64_t r = first; r < first + count; r++) {
-    items_.push_back({type_.dtype, type_.dims, type_.normalize ? 1u : 0u, 0,
-                      static_cast<char *>(rows_.at(r)) - static_cast<char *>(base())});
+  if (items_.size() != static_cast<size_t>(count)) items_.resize(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; i++) {
+    const sie_out_item item = {type_.dtype, type_.dims, type_.normalize ? 1u : 0u, 0,
+                               static_cast<char *>(rows_.at(first + i)) - static_cast<char *>(base())};
+    write_changed(&items_[static_cast<size_t>(i)], item);
   }
   return items_.data();
 }

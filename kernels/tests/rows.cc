@@ -189,8 +189,10 @@ int64_t Sequences::longest_of(int64_t b, int64_t count) const {
 }
 
 const int32_t *Sequences::cu(int64_t b, int64_t count) {
-  some_.clear();
-  for (int64_t i = b; i <= b + count; i++) some_.push_back(static_cast<int32_t>(first(i) - first(b)));
+  if (some_.size() != static_cast<size_t>(count + 1)) some_.resize(static_cast<size_t>(count + 1));
+  for (int64_t i = 0; i <= count; i++) {
+    write_changed(&some_[static_cast<size_t>(i)], static_cast<int32_t>(first(b + i) - first(b)));
+  }
   return some_.data();
 }
 

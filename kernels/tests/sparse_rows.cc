@@ -28,10 +28,11 @@ SparseRows::SparseRows(Random *random, int64_t rows, int32_t room, int32_t dtype
       rows_(random, random != nullptr ? aligned : dense, rows, item_bytes(room, dtype), SIE_I8) {}
 
 const sie_out_item *SparseRows::items(int64_t first, int64_t count) {
-  items_.clear();
-  for (int64_t r = first; r < first + count; r++) {
-    items_.push_back(
-        {dtype_, room_, 0, 0, static_cast<uint8_t *>(rows_.at(r)) - static_cast<uint8_t *>(base())});
+  if (items_.size() != static_cast<size_t>(count)) items_.resize(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; i++) {
+    const sie_out_item item = {dtype_, room_, 0, 0,
+                               static_cast<uint8_t *>(rows_.at(first + i)) - static_cast<uint8_t *>(base())};
+    write_changed(&items_[static_cast<size_t>(i)], item);
   }
   return items_.data();
 }
