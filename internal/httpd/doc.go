@@ -5,9 +5,9 @@
 // Entry points: New with a table of Routes, Server.Serve and Shutdown; Request.Do for work with a
 // body; NewKeys and NewTLS for access control and encryption. A handler copies the parts of a
 // request that it keeps before it returns, because fasthttp reuses its buffers. One bound limits
-// each body, another limits all bodies and results that are in memory together. A client that
-// leaves ends its request's context. During Shutdown new work is refused with a retryable 503 while
-// running work finishes.
+// each body. The Gate of Options, which other entrances may share, admits work and bounds all
+// bodies and results that are in memory together. A client that leaves ends its request's context.
+// During Shutdown new work is refused with a retryable 503 while running work finishes.
 //
 // Goroutines: fasthttp's connection workers, one that watches for hang-ups, and two for each socket
 // of a feed. The package knows neither models nor the purpose of a route. It logs no key, no text,
