@@ -274,11 +274,14 @@ func TestDrainOfAllEntrances(t *testing.T) {
 		t.Errorf("another entrance drains: %d %v %s", a.status, a.header, a.body)
 	}
 	kept.ended()
+	if a := r.encode(oneText, "X-SIE-Remote", "x"); a.status != 503 { // before anything else is checked
+		t.Errorf("a request with a wrong header: %d %s", a.status, a.body)
+	}
 	if a := r.do("GET", "/readyz", ""); a.status != 503 {
 		t.Errorf("/readyz: %d", a.status)
 	}
-	if n := r.metric(`sie_requests_total{endpoint="encode",model="",status="error"}`); n != "1" {
-		t.Errorf("the refusal was counted %q times", n)
+	if n := r.metric(`sie_requests_total{endpoint="encode",model="",status="error"}`); n != "2" {
+		t.Errorf("the refusals were counted %q times", n)
 	}
 	done := make(chan error, 1)
 	go func() { done <- r.Shutdown(t.Context()) }()

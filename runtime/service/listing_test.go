@@ -1,12 +1,14 @@
 package service_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/errs"
@@ -87,5 +89,21 @@ func TestCardsOnTheWire(t *testing.T) {
 	got, err := json.Marshal(service.Cards([]model.GPU{{Device: "cuda:2", Name: "NVIDIA L4", Type: "l4", Utilization: 7, Used: 90, Total: 100, Threshold: 95}}))
 	if err != nil || string(got) != want {
 		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+}
+
+// A queue that takes no more items saturates the worker.
+func TestStatusOfAFullQueue(t *testing.T) {
+	r := servicetest.Start(t, func(o *servicetest.Options) { servicetest.Held(1000)(o); o.MaxQueueItems = 3 }, []string{mean})
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	for n := 1; n <= 3; n++ {
+		all.Go(func() { _, _ = r.Encode(ctx, &servicetest.Request{Model: mean, Texts: []string{"a"}}) })
+		r.Queued(mean, n)
+		if st := r.Service.Status(); st.Saturated != (n == 3) || st.Models[0].QueueDepth != n {
+			t.Errorf("%d of 3 items wait: saturated %v, %d", n, st.Saturated, st.Models[0].QueueDepth)
+		}
 	}
 }
