@@ -56,7 +56,8 @@ sie_status check_caps(const sie_slot_caps &caps, sie_error *err) {
               static_cast<ll>(max_batch_seqs));
   for (uint32_t i = 0; i < caps.n_outputs; i++) {
     SIE_FAIL_IF(caps.output_bytes[i] < 0 || caps.output_bytes[i] > int64_t{1} << 40, SIE_INVALID_ARGUMENT,
-                err, "output %u of %lld bytes", i, static_cast<ll>(caps.output_bytes[i]));
+                err, "output_bytes of output %u is %lld; 0 to %lld is possible", i,
+                static_cast<ll>(caps.output_bytes[i]), static_cast<ll>(int64_t{1} << 40));
   }
   SIE_FAIL_IF(caps.input_bytes < 1 || caps.input_bytes > int64_t{1} << 40, SIE_INVALID_ARGUMENT, err,
               "input_bytes is %lld; sie_program_input_bytes says how many are needed",

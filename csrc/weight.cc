@@ -45,8 +45,9 @@ sie_status check_desc(const sie_device *device, const sie_weight_desc *d, sie_er
   for (int32_t i = 0; i < d->n_parts; i++) {
     const sie_weight_part &part = d->parts[i];
     SIE_FAIL_IF(part.data == nullptr, SIE_INVALID_ARGUMENT, err, "part %d has no data", i);
-    SIE_FAIL_IF(part.rows < 1 || part.rows > max_rows, SIE_INVALID_ARGUMENT, err, "part %d has %lld rows", i,
-                static_cast<long long>(part.rows));
+    SIE_FAIL_IF(part.rows < 1 || part.rows > max_rows, SIE_INVALID_ARGUMENT, err,
+                "part %d has %lld rows; 1 to %lld are possible", i, static_cast<long long>(part.rows),
+                static_cast<long long>(max_rows));
     SIE_FAIL_IF(part.ld != 0 && part.ld < d->k, SIE_INVALID_ARGUMENT, err,
                 "part %d has %lld elements between rows, fewer than its %lld columns", i,
                 static_cast<long long>(part.ld), static_cast<long long>(d->k));

@@ -17,7 +17,7 @@ namespace {
 sie_status check_gpu(const sie_gpu *gpu, sie_error *err) {
   SIE_FAIL_IF(gpu->stream == nullptr, SIE_INVALID_ARGUMENT, err, "the stream is NULL");
   SIE_FAIL_IF(gpu->multiprocessors < 1 || gpu->multiprocessors > 65536, SIE_INVALID_ARGUMENT, err,
-              "%d multiprocessors", gpu->multiprocessors);
+              "multiprocessors is %d; 1 to 65536 is possible", gpu->multiprocessors);
   SIE_FAIL_IF(memchr(gpu->name, '\0', sizeof gpu->name) == nullptr, SIE_INVALID_ARGUMENT, err,
               "the card's name has no end");
   return SIE_OK;

@@ -3,7 +3,6 @@
 // Shapes   x [R, K], W packed [N, K], addend, residual, y [R, N], strides ≥ columns. R ≥ 0 any;
 //          N ≥ 1; 1 ≤ K ≤ 65,536.
 // Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum);
-// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum);
 //          residual f32 | bf16; y f32 | bf16 | u8.
 // Alias    residual may be y (float).
 // Align    packed data 64 B; rows any.

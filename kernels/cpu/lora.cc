@@ -8,7 +8,6 @@
 // Align    element.
 // Share    rows.
 // Scratch  a panel of kPanel rows of A or B, kRows rows of x, t of kBlock rows.
-// Cost     2·R·rank·(K + N) flop; writing y, 4·R·N bytes, weighs as much at rank 8. A and B are
 // Cost     2·R·rank·(K + N) flop; at rank 8 writing y, 4·R·N bytes, costs as much. A and B are
 //          transposed once a block.
 // Plan     runs of neighbouring sequences with one adapter, in blocks of kBlock rows: panels of A's
