@@ -399,6 +399,36 @@ func TestAFamilyMore(t *testing.T) {
 	}
 }
 
+// The outputs that a model declares decide the family of an adapter of a whole library. No two rows
+// of the table claim one model.
+func TestFamiliesOfLibraryAdapters(t *testing.T) {
+	for set := range 1 << 4 {
+		d, s, m, score := set&1 != 0, set&2 != 0, set&4 != 0, set&8 != 0
+		want := FamilyNone
+		switch {
+		case m && (d || s):
+			want = FamilyMultiFunction
+		case m:
+			want = FamilyColBERT
+		case s:
+			want = FamilySparse
+		case d:
+			want = FamilyDense
+		case score:
+			want = FamilyCrossEncoder
+		}
+		var got []Family
+		for i := range families {
+			if f := families[i]; f.means != nil && f.means(d, s, m, score) {
+				got = append(got, f.name)
+			}
+		}
+		if len(got) > 1 || len(got) == 1 && got[0] != want || len(got) == 0 && want != FamilyNone {
+			t.Errorf("dense %v, sparse %v, multivector %v, score %v: %v, want %q", d, s, m, score, got, want)
+		}
+	}
+}
+
 func TestMUVERAOutputDim(t *testing.T) {
 	for _, c := range []struct {
 		c    MUVERAConfig
