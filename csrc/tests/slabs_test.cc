@@ -141,3 +141,73 @@ TEST(slabs_count_a_sequence_as_a_token) {
         "slabs of %d sequences for %lld and of %d for %lld", p.shares[0].seqs,
         static_cast<long long>(p.shares[0].cost), p.shares[1].seqs, static_cast<long long>(p.shares[1].cost));
 }
+
+namespace {
+
+// The plan by its rule alone: sequences from the longest on, each to the cheapest slab, or to a new
+// one if it does not fit there. Ties go to what comes first.
+struct Slow {
+  int64_t cost = 0, tokens = 0;
+  std::vector<int32_t> seqs;
+};
+
+std::vector<Slow> plan_slowly(const std::vector<int32_t> &lengths, const sie::SlabLimits &limits) {
+  const int64_t n = static_cast<int64_t>(lengths.size());
+  int64_t tokens = 0;
+  std::vector<int32_t> by_length;
+  for (int32_t b = 0; b < n; b++) {
+    by_length.push_back(b);
+    tokens += lengths[static_cast<size_t>(b)];
+  }
+  auto length_of = [&lengths](int32_t b) { return int64_t{lengths[static_cast<size_t>(b)]}; };
+  std::stable_sort(by_length.begin(), by_length.end(),
+                   [&](int32_t a, int32_t b) { return length_of(a) > length_of(b); });
+  int64_t rounds = 1, full = 1;  // batches of all executors; slabs of at least 64 tokens
+  while (rounds * limits.executors * limits.tokens_max < tokens) rounds++;
+  while (full * 64 < tokens) full++;
+  std::vector<Slow> slabs(static_cast<size_t>(std::min({limits.executors * rounds, full, n})));
+  for (int32_t b : by_length) {
+    auto cheapest = std::min_element(slabs.begin(), slabs.end(),
+                                     [](const Slow &x, const Slow &y) { return x.cost < y.cost; });
+    const int64_t length = length_of(b), count = static_cast<int64_t>(cheapest->seqs.size());
+    if (count > 0 && (cheapest->tokens + length > limits.tokens_max || count == limits.seqs_max)) {
+      slabs.emplace_back();
+      cheapest = slabs.end() - 1;
+    }
+    cheapest->cost += 1 + (limits.balance > 0 ? length * (limits.balance + length) : length);
+    cheapest->tokens += length;
+    cheapest->seqs.push_back(b);
+  }
+  std::stable_sort(slabs.begin(), slabs.end(), [&limits](const Slow &x, const Slow &y) {
+    const bool x_long = x.tokens > limits.tokens_max, y_long = y.tokens > limits.tokens_max;
+    return x_long != y_long ? x_long : x.cost > y.cost;
+  });
+  return slabs;
+}
+
+}  // namespace
+
+TEST(slabs_follow_the_rule) {
+  model::Random random(17);
+  for (int round = 0; round < 600; round++) {
+    const int64_t tokens_max = int64_t{64} << random.below(4);
+    const sie::SlabLimits limits = {1 + random.below(round % 3 == 0 ? 70 : 6), tokens_max,
+                                    random.below(2) == 0 ? 3 : 512, random.below(3) * 384};
+    // Many of one length, so that costs are often equal.
+    std::vector<int32_t> lengths(static_cast<size_t>(1 + random.below(120)));
+    const int32_t step = 1 + random.below(40), most = static_cast<int32_t>(tokens_max) * 9 / 8 / step + 1;
+    for (int32_t &length : lengths) length = step * random.below(most);
+    const Plan got = plan(lengths, limits);
+    const std::vector<Slow> want = plan_slowly(lengths, limits);
+    CHECK(got.shares.size() == want.size(), "round %d: %zu slabs, %zu by the rule", round, got.shares.size(),
+          want.size());
+    if (got.shares.size() != want.size()) return;
+    for (size_t s = 0; s < want.size(); s++) {
+      const sie::SlabShare &share = got.shares[s];
+      const auto first = got.order.begin() + share.first;
+      CHECK(std::vector<int32_t>(first, first + share.seqs) == want[s].seqs && share.cost == want[s].cost,
+            "round %d: slab %zu has %d sequences for %lld, %zu for %lld by the rule", round, s, share.seqs,
+            static_cast<long long>(share.cost), want[s].seqs.size(), static_cast<long long>(want[s].cost));
+    }
+  }
+}

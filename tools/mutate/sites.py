@@ -318,7 +318,7 @@ class _Finder:
         else:
             return
         plain = (t for t in self.tokens[first:last] if t.kind == "symbol" and not t.angle)
-        if any(t.text in _RELATION or t.text in _EQUALITY or t.text in ("&&", "||", ";") for t in plain):
+        if any(t.text in _RELATION or t.text in _EQUALITY or t.text in ("&&", "||", ";", "=") for t in plain):
             return
         if _COMPILE_TIME.match(self.text(first, last)):
             return
