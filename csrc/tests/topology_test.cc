@@ -1,6 +1,9 @@
 // topology_test.cc — physical cores from made-up sysfs trees, and the CPUs chosen for executors.
 #include "topology.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <string>
 #include <vector>
 
@@ -51,6 +54,24 @@ TEST(topology_prefers_the_newer_name) {
   siblings(&root, 1, "0-1\n", "core_cpus_list");
   siblings(&root, 1, "1\n");
   check_order(root, {0, 1}, 1, {0, 1});
+  Root other;
+  siblings(&other, 1, "1\n", "core_cpus_list");
+  siblings(&other, 1, "0-1\n");
+  check_order(other, {0, 1}, 2, {0, 1});
+}
+
+// A file may have any number, 0 too, where the host program has closed its input.
+TEST(topology_reads_through_any_descriptor) {
+  Root root;
+  for (int cpu : {0, 1}) siblings(&root, cpu, "0-1\n");
+  const int input = dup(0);
+  close(0);
+  check_order(root, {0, 1}, 1, {0, 1});
+  CHECK(fcntl(0, F_GETFD) < 0, "a file is left open");
+  if (input >= 0) {
+    dup2(input, 0);
+    close(input);
+  }
 }
 
 TEST(topology_without_sysfs_has_a_core_for_each_cpu) {
@@ -59,6 +80,12 @@ TEST(topology_without_sysfs_has_a_core_for_each_cpu) {
   siblings(&root, 5, "nonsense\n");
   siblings(&root, 9, "70000000000000\n");
   check_order(root, {2, 5, 9}, 3, {2, 5, 9});
+  check_order(root, {0, 5, 9}, 3, {0, 5, 9});
+  // No core is named by a later CPU, or by none.
+  Root odd;
+  siblings(&odd, 2, "5\n");
+  for (int cpu : {6, 7}) siblings(&odd, cpu, "-1\n");
+  check_order(odd, {2, 5, 6, 7}, 4, {2, 5, 6, 7});
 }
 
 TEST(topology_chooses_cpus) {
@@ -71,6 +98,7 @@ TEST(topology_chooses_cpus) {
   CHECK(chosen(cpus, 4, 3, true, 0).empty(), "fewer than cores, asked for: they float");
   CHECK(chosen(cpus, 4, 4, true, 0) == (Cpus{0, 2, 4, 6}), "as many as cores, asked for");
   CHECK(chosen(cpus, 4, 6, true, 1) == (Cpus{0, 2, 4, 6, 1, 3}), "more than cores: hyperthreads too");
+  CHECK(chosen(cpus, 4, 8, false, 1) == cpus, "as many as CPUs");
 }
 
 TEST(topology_counts_executors) {
