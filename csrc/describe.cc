@@ -141,7 +141,7 @@ void add_space(Text *text, const sie_program *p, const Space &space) {
                 static_cast<ll>(space.max_each));
       break;
     case SIE_SPACE_SUBSET:
-      text->add("space %s: rows of %s by %s\n", name, p->spaces[p->tokens].name.text,
+      text->add("space %s: rows of %s by %s\n", name, p->spaces[p->inputs[space.marks].space].name.text,
                 p->inputs[space.marks].name.text);
       break;
     case SIE_SPACE_SHARED:

@@ -55,14 +55,14 @@ class Planner {
  private:
   void choose_caps() {
     if (gpu_) {
-      p_->slab_tokens = p_->caps.max_tokens;
+      p_->slab_tokens = p_->caps.max_rows;
       p_->slab_seqs = p_->caps.max_seqs;
       return;
     }
-    p_->slab_tokens = std::min(p_->caps.max_tokens, slab_tokens_max);
+    p_->slab_tokens = std::min(p_->caps.max_extents, slab_tokens_max);
     p_->region_tokens = 0;
     if (p_->caps.max_len > slab_tokens_max) {
-      int64_t tokens = std::min(p_->caps.max_tokens, region_tokens_max);
+      int64_t tokens = std::min(p_->caps.max_extents, region_tokens_max);
       p_->region_tokens = round_up(std::max(tokens, p_->caps.max_len), region_step);
     }
     // Rows as wide as a vocabulary must be few: at most 8 MiB of them in a lane, but at least 16
@@ -390,7 +390,7 @@ sie_status sie_program_end(sie_program *program, sie_workspace *workspace, sie_e
   SIE_FAIL_IF(program == nullptr || workspace == nullptr, SIE_INVALID_ARGUMENT, err,
               "program or workspace is NULL");
   SIE_FAIL_IF(program->ended, SIE_INVALID_ARGUMENT, err, "the program is ended already");
-  SIE_FAIL_IF(program->tokens == 0 || program->seqs == 0, SIE_INVALID_ARGUMENT, err,
+  SIE_FAIL_IF(program->rows == 0 || program->seqs == 0, SIE_INVALID_ARGUMENT, err,
               "the program declares no space of the kind %s", program->seqs == 0 ? "SEQS" : "ROWS");
   SIE_FAIL_IF(program->n_outputs == 0, SIE_INVALID_ARGUMENT, err, "the program declares no output");
   program->plan.clear();

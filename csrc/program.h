@@ -23,8 +23,8 @@ constexpr int64_t max_batch_seqs = int64_t{1} << 22;
 constexpr int64_t max_columns = int64_t{1} << 20;
 constexpr int64_t max_operations = 4096;
 constexpr int32_t max_spaces = SIE_MAX_SPACES, max_inputs = SIE_MAX_INPUTS, max_outputs = SIE_MAX_OUTPUTS;
-// A slab has at most this many tokens, unless one sequence alone is longer, and at most this many
-// sequences.
+// A slab has at most this many tokens (rows of a ROWS space), unless one sequence alone is longer,
+// and at most this many sequences.
 constexpr int64_t slab_tokens_max = 512;
 constexpr int64_t slab_seqs_max = 512;
 // A longer sequence is a long slab. The long slabs that run at once share a region of this many
@@ -49,6 +49,7 @@ struct Space {
   sie_input marks;
   int64_t max_rows, max_each;
   Name name;
+  int64_t positions;  // ROWS: the position tables' bound on a sequence's rows; 0: no table
 };
 
 // Data that a batch brings (sie_input_params), at its number in the program's list. space 0: not
@@ -136,7 +137,7 @@ struct Operand {
 };
 
 struct Buffer {
-  bool of_seqs;  // one row for each sequence; else at most as many as the batch has tokens
+  bool of_seqs;  // one row for each sequence; else at most as many as any ROWS space has
   int32_t dtype;
   int64_t columns, ld;
   int32_t scale_group;  // u8, f8e4m3: as in sie_tensor; else 0
@@ -200,9 +201,13 @@ struct WorkList {
 };
 constexpr int32_t max_work_lists = 8;
 
-// The bounds of a batch, from the declared spaces.
+// The bounds of a batch, from the declared spaces. The extent of a sequence is the largest number
+// of rows that it has in a ROWS space; with one such space, its length.
 struct Caps {
-  int64_t max_tokens = 0, max_len = 0, max_seqs = 0;
+  int64_t max_rows = 0;     // of any ROWS space
+  int64_t max_extents = 0;  // of the extents' sum
+  int64_t max_len = 0;      // of an extent
+  int64_t max_seqs = 0;
 };
 
 struct GpuProgram;  // csrc/cuda
@@ -217,19 +222,20 @@ struct sie_program {
   // At their numbers; entry 0 is unused.
   sie::Space spaces[sie::max_spaces + 1] = {};
   sie::Input inputs[sie::max_inputs + 1] = {};
-  sie_space tokens = 0, seqs = 0;  // the ROWS and the SEQS space; 0: not declared yet
+  sie_space seqs = 0;  // the SEQS space; 0: not declared yet
+  sie_space rows = 0;  // the ROWS space declared last; 0: none yet
+  bool many = false;   // it declares several ROWS spaces
   sie::List<sie::Value> values;
   sie::List<sie::Op> ops;
   int64_t entries = 0;  // added by sie_program_add so far
   int32_t n_outputs = 0;
   sie::Output outputs[sie::max_outputs] = {};
   // Bounds of a batch that operations set.
-  int64_t positions = 0;                // the position tables' bound on a sequence; 0: no table
   int32_t n_adapters = 0;               // 0: no linear has LoRA adapters
   sie::List<sie_lora_pair> lora_pairs;  // n_adapters pairs for each linear with adapters
   sie_input queries = 0;                // of maxsim; 0: none
   // Plan:
-  int64_t slab_tokens = 0, slab_seqs = 0;  // caps of one slab
+  int64_t slab_tokens = 0, slab_seqs = 0;  // caps of one slab: rows of any ROWS space, sequences
   int64_t balance = 0;                     // as in SlabLimits
   sie::List<sie::PlannedOp> plan;
   sie::List<sie::Buffer> buffers;
@@ -299,9 +305,19 @@ inline uint32_t kind_of(const sie_program *p, sie_space space) { return p->space
 // Whether a value has one row for each sequence.
 inline bool of_seqs(const sie_program *p, sie_value v) { return p->values[v].space == p->seqs; }
 
+// The ROWS space of which a SUBSET is; any other space itself.
+inline sie_space whole_of(const sie_program *p, sie_space space) {
+  return kind_of(p, space) == SIE_SPACE_SUBSET ? p->inputs[p->spaces[space].marks].space : space;
+}
+
 // The most rows that a batch may have of a space.
 inline int64_t rows_cap(const sie_program *p, sie_space space) {
-  return kind_of(p, space) == SIE_SPACE_SUBSET ? p->caps.max_tokens : p->spaces[space].max_rows;
+  return p->spaces[whole_of(p, space)].max_rows;
+}
+
+// Tightens the bound that position tables set on a sequence's rows.
+inline void bound_positions(Space *space, int64_t positions) {
+  if (space->positions == 0 || positions < space->positions) space->positions = positions;
 }
 
 }  // namespace sie

@@ -1,8 +1,6 @@
 // record_attention.cc — records attention, rotary embeddings and late interaction.
 #include <math.h>
 
-#include <algorithm>
-
 #include "record.h"
 #include "status.h"
 
@@ -32,18 +30,17 @@ sie_status check_attention(const sie_program *p, const sie_attention_params &a, 
 
 sie_status check_spaces(const sie_program *p, const sie_attention_params &a, sie_error *err) {
   sie_space q = p->values[a.q].space, k = p->values[a.k].space, v = p->values[a.v].space;
-  SIE_FAIL_IF(q != p->tokens && q != p->seqs, SIE_INVALID_ARGUMENT, err,
-              "q has rows of %s; those of %s or one a sequence are needed", space_name(p, q),
-              space_name(p, p->tokens));
+  SIE_FAIL_IF(q != p->seqs && kind_of(p, q) != SIE_SPACE_ROWS, SIE_INVALID_ARGUMENT, err,
+              "q has rows of %s; those of a ROWS space or one a sequence are needed", space_name(p, q));
   SIE_FAIL_IF(k != v || k == p->seqs, SIE_INVALID_ARGUMENT, err,
               "k has rows of %s and v of %s; one space that is not SEQS is needed", space_name(p, k),
               space_name(p, v));
   bool placed = a.mask != SIE_MASK_FULL || a.alibi != nullptr;
-  SIE_FAIL_IF(k != p->tokens && placed, SIE_UNSUPPORTED, err,
-              "keys of %s have lost their places, which a mask and alibi need", space_name(p, k));
   SIE_FAIL_IF(q == p->seqs && placed, SIE_UNSUPPORTED, err,
-              "a query of sequence rows sees all keys; a mask and alibi need rows of %s",
-              space_name(p, p->tokens));
+              "a query of sequence rows sees all keys; a mask and alibi need rows of a ROWS space");
+  SIE_FAIL_IF(k != q && placed, SIE_UNSUPPORTED, err,
+              "keys of %s have no places among the rows of %s, which a mask and alibi need", space_name(p, k),
+              space_name(p, q));
   return SIE_OK;
 }
 
@@ -110,10 +107,11 @@ sie_status record_rope(sie_program *p, const void *params, sie_error *err) {
   if (r.kv_heads == 0) r.kv_heads = r.heads;
   SIE_TRY(check_heads(r.heads, r.kv_heads, r.head_dim, err));
   const Value q = p->values[r.q];
-  SIE_FAIL_IF(q.columns != int64_t{r.heads} * r.head_dim || q.space != p->tokens, SIE_INVALID_ARGUMENT, err,
-              "q has %lld columns in rows of %s; heads and head_dim ask for %lld in rows of %s",
+  SIE_FAIL_IF(q.columns != int64_t{r.heads} * r.head_dim || kind_of(p, q.space) != SIE_SPACE_ROWS,
+              SIE_INVALID_ARGUMENT, err,
+              "q has %lld columns in rows of %s; heads and head_dim ask for %lld in those of a ROWS space",
               static_cast<ll>(q.columns), space_name(p, q.space),
-              static_cast<ll>(int64_t{r.heads} * r.head_dim), space_name(p, p->tokens));
+              static_cast<ll>(int64_t{r.heads} * r.head_dim));
   if (r.k != SIE_NO_VALUE) {
     SIE_TRY(check_value(p, r.k, "k", err));
     const Value k = p->values[r.k];
@@ -139,10 +137,7 @@ sie_status record_rope(sie_program *p, const void *params, sie_error *err) {
   op.updates = true;
   op.rope = r;
   SIE_TRY(append(p, op, 0, 0, 0, err));
-  if (r.rot > 0) {
-    int64_t positions = r.cos->n - r.position_offset;
-    p->positions = p->positions > 0 ? std::min(p->positions, positions) : positions;
-  }
+  if (r.rot > 0) bound_positions(&p->spaces[q.space], r.cos->n - r.position_offset);
   return SIE_OK;
 }
 

@@ -123,9 +123,8 @@ sie_status record_splade(sie_program *p, const void *params, sie_error *err) {
   SIE_TRY(check_has(p, p->device->ops->splade != nullptr, SIE_OP_SPLADE, err));
   SIE_FAIL_IF(p->seqs == 0, SIE_INVALID_ARGUMENT, err, "the program declares no SEQS space");
   sie_space space = p->values[s.x].space;
-  SIE_FAIL_IF(space != p->tokens, SIE_INVALID_ARGUMENT, err,
-              "x has rows of %s; the maximum is over those of %s", space_name(p, space),
-              space_name(p, p->tokens));
+  SIE_FAIL_IF(kind_of(p, space) != SIE_SPACE_ROWS, SIE_INVALID_ARGUMENT, err,
+              "x has rows of %s; the maximum is over those of a ROWS space", space_name(p, space));
   Op op = new_op(SIE_OP_SPLADE);
   op.in[0] = s.x;
   op.out = s.y;

@@ -24,18 +24,28 @@ sie_status check_table(const sie_program *p, const sie_weight *w, const sie_weig
   return SIE_OK;
 }
 
+// Checks an input that indexes a table: it must be of the ids' space.
+sie_status check_places_of(const sie_program *p, const sie_embed_params &e, sie_input input,
+                           const sie_weight *table, const char *name, sie_error *err) {
+  SIE_TRY(check_input(p, input, SIE_SPACE_ROWS, 0, table->n, name, err));
+  sie_space space = p->inputs[input].space, of = p->inputs[e.ids].space;
+  SIE_FAIL_IF(space != of, SIE_INVALID_ARGUMENT, err, "%s has rows of %s; ids has rows of %s", name,
+              space_name(p, space), space_name(p, of));
+  return SIE_OK;
+}
+
 // Checks the position and type tables, and the inputs that index them.
 sie_status check_places(const sie_program *p, const sie_embed_params &e, sie_error *err) {
   if (e.position != nullptr) SIE_TRY(check_table(p, e.position, e.word, "position", err));
   if (e.type != nullptr) SIE_TRY(check_table(p, e.type, e.word, "type", err));
   SIE_FAIL_IF(e.type_ids != 0 && e.type == nullptr, SIE_INVALID_ARGUMENT, err,
               "type_ids has an input, but there is no type table");
-  if (e.type_ids != 0) SIE_TRY(check_input(p, e.type_ids, SIE_SPACE_ROWS, 0, e.type->n, "type_ids", err));
+  if (e.type_ids != 0) SIE_TRY(check_places_of(p, e, e.type_ids, e.type, "type_ids", err));
   if (e.positions != 0) {
     SIE_FAIL_IF(e.position == nullptr, SIE_INVALID_ARGUMENT, err,
                 "positions has an input, but there is no position table");
     SIE_FAIL_IF(e.type != nullptr, SIE_UNSUPPORTED, err, "positions of the batch's beside a type table");
-    SIE_TRY(check_input(p, e.positions, SIE_SPACE_ROWS, 0, e.position->n, "positions", err));
+    SIE_TRY(check_places_of(p, e, e.positions, e.position, "positions", err));
     return check_zero(e.position_offset, "position_offset", err);
   }
   SIE_FAIL_IF(e.position_offset < 0 || (e.position != nullptr && e.position_offset >= e.position->n),
@@ -76,13 +86,11 @@ sie_status record_embed(sie_program *p, const void *params, sie_error *err) {
   op.weight_offset = e.weight_offset;
   op.word_scale = e.word_scale;
   op.position_offset = e.position_offset;
-  SIE_TRY(append(p, op, p->inputs[e.ids].space, e.word->compute, e.word->k, err));
+  sie_space space = p->inputs[e.ids].space;
+  SIE_TRY(append(p, op, space, e.word->compute, e.word->k, err));
   read_input(p, e.ids, 0, e.word->n);
   if (op.inputs[1] != 0) read_input(p, op.inputs[1], 0, op.weights[2]->n);
-  if (op.weights[1] != nullptr) {
-    int64_t positions = e.position->n - e.position_offset;
-    p->positions = p->positions > 0 ? std::min(p->positions, positions) : positions;
-  }
+  if (op.weights[1] != nullptr) bound_positions(&p->spaces[space], e.position->n - e.position_offset);
   return SIE_OK;
 }
 
@@ -207,9 +215,10 @@ sie_status record_keep_rows(sie_program *p, const void *params, sie_error *err) 
   SIE_FAIL_IF(k.to < 1 || k.to > max_spaces || kind_of(p, k.to) != SIE_SPACE_SUBSET, SIE_INVALID_ARGUMENT,
               err, "to is %d, which is no SUBSET space", k.to);
   const Value value = p->values[k.x];
-  SIE_FAIL_IF(value.space != p->tokens, SIE_INVALID_ARGUMENT, err,
+  sie_space from = whole_of(p, k.to);
+  SIE_FAIL_IF(value.space != from, SIE_INVALID_ARGUMENT, err,
               "x has rows of %s; the rows of %s are chosen from %s", space_name(p, value.space),
-              space_name(p, k.to), space_name(p, p->tokens));
+              space_name(p, k.to), space_name(p, from));
   Op op = new_op(SIE_OP_KEEP_ROWS);
   op.in[0] = k.x;
   op.out = k.y;

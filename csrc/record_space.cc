@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <algorithm>
+
 namespace sie {
 
 namespace {
@@ -66,18 +68,20 @@ sie_status record_space(sie_program *p, const void *params, sie_error *err) {
   SIE_FAIL_IF(s.kind < SIE_SPACE_SEQS || s.kind > SIE_SPACE_SHARED, SIE_INVALID_ARGUMENT, err,
               "kind %u is none of sie_space_kind", s.kind);
   bool seqs = s.kind == SIE_SPACE_SEQS, rows = s.kind == SIE_SPACE_ROWS;
-  SIE_FAIL_IF((seqs && p->seqs != 0) || (rows && p->tokens != 0), SIE_UNSUPPORTED, err,
-              "a program has one space of the kind %s, and it is declared", seqs ? "SEQS" : "ROWS");
+  SIE_FAIL_IF(seqs && p->seqs != 0, SIE_UNSUPPORTED, err,
+              "a program has one space of the kind SEQS, and it is declared");
   SIE_TRY(check_bounds(s, err));
   SIE_TRY(check_marks(p, s, err));
-  p->spaces[s.space] = {s.kind, s.marks, s.max_rows, s.max_each, name};
+  p->spaces[s.space] = {s.kind, s.marks, s.max_rows, s.max_each, name, 0};
   if (seqs) {
     p->seqs = s.space;
     p->caps.max_seqs = s.max_rows;
   } else if (rows) {
-    p->tokens = s.space;
-    p->caps.max_tokens = s.max_rows;
-    p->caps.max_len = s.max_each;
+    p->many = p->rows != 0;
+    p->rows = s.space;
+    p->caps.max_rows = std::max(p->caps.max_rows, s.max_rows);
+    p->caps.max_extents = std::min(p->caps.max_extents + s.max_rows, max_batch_tokens);
+    p->caps.max_len = std::max(p->caps.max_len, s.max_each);
   } else if (s.kind == SIE_SPACE_SUBSET) {
     p->inputs[s.marks].read = true;
   }

@@ -14,11 +14,11 @@ namespace {
 sie_status embed_layernorm(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   sie_embed_layernorm_args a = {};
-  a.tokens = tokens(r);
+  a.tokens = rows(r, op.out);
   a.seqs = seqs(r);
   a.ids = indices(r, op.inputs[0]);
   a.type_ids = indices(r, op.inputs[1]);
-  a.cu_seqlens = token_offsets(r);
+  a.cu_seqlens = offsets(r, op.out);
   a.word = op.weights[0]->table;
   if (op.weights[1] != nullptr) a.position = op.weights[1]->table;
   if (op.weights[2] != nullptr) a.type = op.weights[2]->table;
@@ -112,9 +112,9 @@ sie_status qk_norm_rope(const Replay &r, const PlannedOp &planned) {
   const sie_rope_params &rope = planned.op.rope;
   auto table = [](const sie_weight *w) { return w != nullptr ? w->vector() : nullptr; };
   sie_qk_norm_rope_args a = {};
-  a.tokens = tokens(r);
+  a.tokens = rows(r, planned.op.in[0]);
   a.seqs = seqs(r);
-  a.cu_seqlens = token_offsets(r);
+  a.cu_seqlens = offsets(r, planned.op.in[0]);
   a.heads = rope.heads;
   a.kv_heads = rope.kv_heads;
   a.head_dim = rope.head_dim;
@@ -183,9 +183,9 @@ sie_status keep_rows(const Replay &r, const PlannedOp &planned) {
 sie_status splade(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   sie_splade_args a = {};
-  a.tokens = tokens(r);
+  a.tokens = rows(r, op.in[0]);
   a.seqs = seqs(r);
-  a.cu_seqlens = token_offsets(r);
+  a.cu_seqlens = offsets(r, op.in[0]);
   a.n = op.weights[0]->n;
   a.k = op.weights[0]->k;
   a.x = tensor(r, planned.in[0]);

@@ -12,7 +12,7 @@ struct SlabRows {
   // [sequences + 1], from 0: where each sequence's rows begin; SHARED: each group's. Null: one row
   // a sequence.
   const int32_t *offsets;
-  const int32_t *index;  // SUBSET: [n] rows of the ROWS space, ascending
+  const int32_t *index;  // SUBSET: [n] rows of its ROWS space, ascending
   const int32_t *first;  // [sequences] each sequence's first row in the batch; null on a GPU
 };
 
@@ -25,7 +25,7 @@ struct SlabRows {
 struct Slab {
   int32_t after;    // the long slabs that must be done before this one uses its place
   int64_t place;    // long slab: bytes from the start of the region
-  int64_t max_len;  // of its sequences
+  int64_t max_len;  // of its sequences' extents (Caps)
   SlabRows spaces[max_spaces + 1];
   const void *inputs[max_inputs + 1];      // of the slab's rows; of a SHARED space, the batch's
   const sie_out_item *items[max_outputs];  // [sequences]; for token rows, one a row

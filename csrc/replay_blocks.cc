@@ -32,10 +32,9 @@ sie_status by_rows(const Replay &whole, int32_t index, const PlannedOp &planned,
       slab.spaces[s].offsets = offsets;
       block.rows[s].n = &slab.spaces[s].n;
     }
-    // Inputs of the ROWS space begin at the block's first row: the operations that read them are on
-    // all of the slab's rows.
+    // Inputs of the result's space begin at the block's first row.
     for (int32_t i = 1; i <= max_inputs; i++) {
-      if (slab.inputs[i] == nullptr || program->inputs[i].space != program->tokens) continue;
+      if (slab.inputs[i] == nullptr || program->inputs[i].space != space_of(whole, of)) continue;
       slab.inputs[i] = static_cast<const int32_t *>(slab.inputs[i]) + first;
     }
     block.first_row = first;
@@ -48,8 +47,9 @@ sie_status by_rows(const Replay &whole, int32_t index, const PlannedOp &planned,
 // Each block of each head is a work item. A part takes neighbouring items, so that it mostly
 // prepares a head's keys once.
 sie_status by_queries(const Replay &whole, int32_t index, const PlannedOp &planned, Pause *pause) {
-  int64_t queries = whole.slab->spaces[whole.program->tokens].n, heads = planned.op.attention.heads;
-  int64_t step = block_rows(whole.program, planned, queries, 1), blocks = (queries + step - 1) / step;
+  int64_t queries = whole.slab->spaces[space_of(whole, planned.op.in[0])].n;
+  int64_t keys = whole.slab->spaces[space_of(whole, planned.op.in[1])].n, heads = planned.op.attention.heads;
+  int64_t step = block_rows(whole.program, planned, keys, 1), blocks = (queries + step - 1) / step;
   int64_t part = whole.share.part, parts = whole.share.parts;
   int64_t first = heads * blocks * part / parts, last = heads * blocks * (part + 1) / parts;
   bool prepared = false;  // the scratch holds the prepared keys of the item's head
@@ -71,8 +71,8 @@ sie_status by_queries(const Replay &whole, int32_t index, const PlannedOp &plann
 }
 
 sie_status by_shares(const Replay &whole, int32_t index, const PlannedOp &planned, Pause *pause) {
-  int64_t shares =
-      block_shares(whole.program, planned, whole.slab->spaces[whole.program->tokens].n, whole.share.parts);
+  int64_t rows = whole.slab->spaces[space_of(whole, planned.op.in[0])].n;
+  int64_t shares = block_shares(whole.program, planned, rows, whole.share.parts);
   for (int64_t i = 0; i < shares; i++) {
     if (i > 0) pause->take();
     hooks::runs_block(index, i);

@@ -44,12 +44,10 @@ inline sie_space space_of(const Replay &r, sie_value v) { return r.program->valu
 inline int64_t columns(const Replay &r, sie_value v) { return r.program->values[v].columns; }
 
 inline sie_rows rows(const Replay &r, sie_value v) { return r.rows[space_of(r, v)]; }
-inline sie_rows tokens(const Replay &r) { return r.rows[r.program->tokens]; }
 inline sie_rows seqs(const Replay &r) { return r.rows[r.program->seqs]; }
 
 // Where each sequence's rows of a value begin; null if it has one row a sequence.
 inline const int32_t *offsets(const Replay &r, sie_value v) { return r.slab->spaces[space_of(r, v)].offsets; }
-inline const int32_t *token_offsets(const Replay &r) { return r.slab->spaces[r.program->tokens].offsets; }
 
 // An i32 input, or null for none.
 inline const int32_t *indices(const Replay &r, sie_input input) {

@@ -96,7 +96,7 @@ void run_long(sie_slot *slot, int32_t slab, int32_t member, int32_t executor) {
            slot->n_long - slot->long_left.load(std::memory_order_acquire) >= replay.slab->after;
   });
   replay.values = arena->memory.at(arena->region + replay.slab->place);
-  replay.long_cap = long_cap(replay.slab->spaces[slot->program->tokens].n);
+  replay.long_cap = long_cap(replay.slab->max_len);
   for (int32_t s = 1; s <= max_spaces; s++) {
     replay.rows[s].cap = s == slot->program->seqs ? 1 : replay.long_cap;
   }

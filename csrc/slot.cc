@@ -15,7 +15,7 @@ namespace {
 using ll = long long;
 
 // The bytes of a sequence besides its inputs; runtime/engine counts with this number.
-static_assert(sizeof(Slab) + sizeof(SlabShare) + 5 * sizeof(int32_t) <= 576,
+static_assert(sizeof(Slab) + sizeof(SlabShare) + 6 * sizeof(int32_t) <= 576,
               "slotBytes in footprint.go is too low");
 
 bool allocate_slot(sie_slot *slot) {
@@ -30,6 +30,7 @@ bool allocate_slot(sie_slot *slot) {
   for (Block *block : {&slot->order, &slot->slab_of, &slot->heap, &slot->by_length}) {
     ok = ok && array_of<int32_t>(block, seqs) != nullptr;
   }
+  ok = ok && array_of<int32_t>(&slot->extents, seqs + 1) != nullptr;
   for (uint32_t i = 0; i < slot->caps.n_outputs; i++) {
     ok = ok && allocate(static_cast<size_t>(slot->caps.output_bytes[i]), &slot->outputs[i]);
   }
@@ -38,7 +39,7 @@ bool allocate_slot(sie_slot *slot) {
 
 void release_slot(sie_slot *slot) {
   for (Block *block : {&slot->inputs, &slot->slabs, &slot->teams, &slot->shares, &slot->order, &slot->slab_of,
-                       &slot->heap, &slot->by_length, &slot->nonfinite}) {
+                       &slot->heap, &slot->by_length, &slot->extents, &slot->nonfinite}) {
     release(block);
   }
   for (Block &block : slot->outputs) release(&block);

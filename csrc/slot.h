@@ -34,6 +34,7 @@ struct sie_slot : sie::Run {
   // Work list.
   sie::Block slabs = {}, teams = {};
   sie::Block shares = {}, order = {}, slab_of = {}, heap = {}, by_length = {};
+  sie::Block extents = {};            // [sequences + 1] extents (Caps), summed up from 0
   int32_t n_slabs = 0, n_long = 0;    // long ones come first
   uint64_t long_turn = 0;             // runs that must leave the region before this one uses it
   std::atomic<int32_t> long_left{0};  // long slabs not done
@@ -58,8 +59,9 @@ namespace sie {
 // A checked batch, indexed by the numbers of its program. Entries that the program does not read
 // are null or 0.
 struct BatchIn {
-  int64_t tokens, seqs;
-  int64_t longest;                         // of its sequences
+  int64_t seqs;
+  int64_t max_rows;                        // of any ROWS space
+  int64_t longest;                         // of the sequences' extents (Caps)
   int64_t rows[max_spaces + 1];            // of each space
   int64_t groups[max_spaces + 1];          // of SHARED spaces
   const int32_t *offsets[max_spaces + 1];  // of ROWS and SHARED spaces
@@ -84,8 +86,8 @@ struct SlotLayout {
   int64_t bytes;
 };
 
-// Depends on tokens, seqs, and the rows and groups of SHARED spaces only; a subset gets room for
-// all tokens.
+// Depends on seqs, the rows of ROWS and SHARED spaces and the groups of SHARED spaces only; a subset
+// gets room for all rows of its ROWS space.
 void lay_out_slot(const sie_program *program, const BatchIn &sizes, SlotLayout *layout);
 
 // The marks of a sequence whose first row is `first`; null if the batch leaves them out, so that
@@ -93,6 +95,17 @@ void lay_out_slot(const sie_program *program, const BatchIn &sizes, SlotLayout *
 inline const uint8_t *marks_of(const sie_program *p, const BatchIn &in, sie_space subset, int64_t first) {
   const void *marks = in.inputs[p->spaces[subset].marks];
   return marks != nullptr ? static_cast<const uint8_t *>(marks) + first : nullptr;
+}
+
+// The extent of sequence b in the batch (Caps).
+inline int64_t extent_of(const sie_program *p, const BatchIn &in, int64_t b) {
+  int64_t extent = 0;
+  for (int32_t s = 1; s <= max_spaces; s++) {
+    if (kind_of(p, s) != SIE_SPACE_ROWS) continue;
+    int64_t rows = int64_t{in.offsets[s][b + 1]} - in.offsets[s][b];
+    extent = rows > extent ? rows : extent;
+  }
+  return extent;
 }
 
 // Bytes that an item writes for one row of `columns`; not for sparse outputs.

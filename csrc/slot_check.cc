@@ -25,7 +25,7 @@ sie_status read_lists(const sie_slot *slot, const sie_program *p, const sie_batc
   }
   for (int32_t s = 1; s <= max_spaces && static_cast<uint32_t>(s) <= batch.n_spaces; s++) {
     bool shared = kind_of(p, s) == SIE_SPACE_SHARED;
-    if (s != p->tokens && !shared) continue;
+    if (kind_of(p, s) != SIE_SPACE_ROWS && !shared) continue;
     in->offsets[s] = batch.spaces[s - 1].offsets;
     if (shared) in->groups[s] = batch.spaces[s - 1].groups;
   }
@@ -48,18 +48,17 @@ sie_status check_offsets(const int32_t *offsets, int64_t n, const char *name, si
   return SIE_OK;
 }
 
-sie_status check_sequences(const sie_slot *slot, const sie_program *p, BatchIn *in, sie_error *err) {
-  const char *name = p->spaces[p->tokens].name.text;
-  int64_t tokens_max = least(p->caps.max_tokens, slot->caps.max_tokens);
-  int64_t seqs_max = least(p->caps.max_seqs, slot->caps.max_seqs);
-  SIE_FAIL_IF(in->seqs < 0 || in->seqs > seqs_max, SIE_INVALID_ARGUMENT, err,
-              "%lld sequences; at most %lld fit", static_cast<ll>(in->seqs), static_cast<ll>(seqs_max));
-  const int32_t *cu = in->offsets[p->tokens];
+// Checks the rows that the sequences have of a ROWS space.
+sie_status check_rows(const sie_slot *slot, const sie_program *p, sie_space s, BatchIn *in, sie_error *err) {
+  const Space &space = p->spaces[s];
+  const char *name = space.name.text;
+  int64_t rows_max = least(space.max_rows, slot->caps.max_tokens);
+  const int32_t *cu = in->offsets[s];
   SIE_TRY(check_offsets(cu, in->seqs, name, err));
-  in->tokens = cu[in->seqs];
-  SIE_FAIL_IF(in->tokens > tokens_max, SIE_INVALID_ARGUMENT, err, "%lld rows of %s; at most %lld fit",
-              static_cast<ll>(in->tokens), name, static_cast<ll>(tokens_max));
-  int64_t longest = p->positions > 0 ? least(p->caps.max_len, p->positions) : p->caps.max_len;
+  in->rows[s] = cu[in->seqs];
+  SIE_FAIL_IF(in->rows[s] > rows_max, SIE_INVALID_ARGUMENT, err, "%lld rows of %s; at most %lld fit",
+              static_cast<ll>(in->rows[s]), name, static_cast<ll>(rows_max));
+  int64_t longest = space.positions > 0 ? least(space.max_each, space.positions) : space.max_each;
   for (int64_t b = 0; b < in->seqs; b++) {
     int64_t length = int64_t{cu[b + 1]} - cu[b];
     SIE_FAIL_IF(length > longest, SIE_INVALID_ARGUMENT, err,
@@ -67,8 +66,23 @@ sie_status check_sequences(const sie_slot *slot, const sie_program *p, BatchIn *
                 static_cast<ll>(length), name, static_cast<ll>(longest));
     in->longest = length > in->longest ? length : in->longest;
   }
-  in->rows[p->tokens] = in->tokens;
+  in->max_rows = in->rows[s] > in->max_rows ? in->rows[s] : in->max_rows;
+  return SIE_OK;
+}
+
+sie_status check_sequences(const sie_slot *slot, const sie_program *p, BatchIn *in, sie_error *err) {
+  int64_t seqs_max = least(p->caps.max_seqs, slot->caps.max_seqs);
+  SIE_FAIL_IF(in->seqs < 0 || in->seqs > seqs_max, SIE_INVALID_ARGUMENT, err,
+              "%lld sequences; at most %lld fit", static_cast<ll>(in->seqs), static_cast<ll>(seqs_max));
   in->rows[p->seqs] = in->seqs;
+  for (int32_t s = 1; s <= max_spaces; s++) {
+    if (kind_of(p, s) == SIE_SPACE_ROWS) SIE_TRY(check_rows(slot, p, s, in, err));
+  }
+  int64_t extents = 0;
+  for (int64_t b = 0; p->many && b < in->seqs; b++) extents += extent_of(p, *in, b);
+  SIE_FAIL_IF(extents > slot->caps.max_tokens, SIE_INVALID_ARGUMENT, err,
+              "the sequences' largest numbers of rows are %lld together; at most %lld fit",
+              static_cast<ll>(extents), static_cast<ll>(slot->caps.max_tokens));
   return SIE_OK;
 }
 
@@ -135,7 +149,7 @@ sie_status check_inputs(const sie_program *p, BatchIn *in, sie_error *err) {
   for (int32_t s = 1; s <= max_spaces; s++) {
     if (kind_of(p, s) != SIE_SPACE_SUBSET) continue;
     bool otherwise = p->inputs[p->spaces[s].marks].otherwise != 0;
-    in->rows[s] = count_marked(marks_of(p, *in, s, 0), otherwise, in->tokens);
+    in->rows[s] = count_marked(marks_of(p, *in, s, 0), otherwise, in->rows[whole_of(p, s)]);
   }
   return SIE_OK;
 }
@@ -172,9 +186,10 @@ sie_status check_item(const Output &output, int32_t o, const sie_out_item &item,
 // The number of rows that sequence b has in an output.
 int64_t rows_of_item(const sie_program *p, const Output &output, const BatchIn &in, int64_t b) {
   if (output.form != SIE_FORM_TOKEN_ROWS) return 1;
-  const int32_t *cu = in.offsets[p->tokens];
+  sie_space whole = whole_of(p, output.space);
+  const int32_t *cu = in.offsets[whole];
   int64_t length = int64_t{cu[b + 1]} - cu[b];
-  if (output.space == p->tokens) return length;
+  if (output.space == whole) return length;
   bool otherwise = p->inputs[p->spaces[output.space].marks].otherwise != 0;
   return count_marked(marks_of(p, in, output.space, cu[b]), otherwise, length);
 }

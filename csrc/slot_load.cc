@@ -46,7 +46,9 @@ class Filler {
     n_seqs_ = share.seqs;
     slab->max_len = share.max_len;
     slab->spaces[program_->seqs] = {n_seqs_, nullptr, nullptr, order_};
-    fill_rows(slab);
+    for (int32_t s = 1; s <= max_spaces; s++) {
+      if (kind_of(program_, s) == SIE_SPACE_ROWS) fill_rows(s, slab);
+    }
     for (int32_t s = 1; s <= max_spaces; s++) {
       if (kind_of(program_, s) == SIE_SPACE_SUBSET) fill_subset(s, slab);
       if (kind_of(program_, s) == SIE_SPACE_SHARED) {
@@ -71,7 +73,7 @@ class Filler {
 
   void count_marks(sie_space s) {
     int32_t *first = at<int32_t>(layout_.batch_first[s]);
-    const int32_t *cu = batch_.offsets[program_->tokens];
+    const int32_t *cu = batch_.offsets[whole_of(program_, s)];
     int64_t row = 0;
     for (int64_t b = 0; b < batch_.seqs; b++) {
       first[b] = static_cast<int32_t>(row);
@@ -94,10 +96,10 @@ class Filler {
     }
   }
 
-  void fill_rows(Slab *slab) {
-    const int32_t *cu = batch_.offsets[program_->tokens];
-    int32_t *offsets = at<int32_t>(layout_.offsets[program_->tokens]) + offsets_;
-    int32_t *first = at<int32_t>(layout_.first[program_->tokens]) + seqs_;
+  void fill_rows(sie_space s, Slab *slab) {
+    const int32_t *cu = batch_.offsets[s];
+    int32_t *offsets = at<int32_t>(layout_.offsets[s]) + offsets_;
+    int32_t *first = at<int32_t>(layout_.first[s]) + seqs_;
     int32_t row = 0;
     for (int32_t i = 0; i < n_seqs_; i++) {
       int32_t b = order_[i];
@@ -106,12 +108,13 @@ class Filler {
       row += cu[b + 1] - cu[b];
     }
     offsets[n_seqs_] = row;
-    slab->spaces[program_->tokens] = {row, offsets, nullptr, first};
+    slab->spaces[s] = {row, offsets, nullptr, first};
   }
 
   void fill_subset(sie_space s, Slab *slab) {
-    const int32_t *cu = batch_.offsets[program_->tokens], *of_batch = at<int32_t>(layout_.batch_first[s]);
-    const int32_t *rows = slab->spaces[program_->tokens].offsets;
+    sie_space whole = whole_of(program_, s);
+    const int32_t *cu = batch_.offsets[whole], *of_batch = at<int32_t>(layout_.batch_first[s]);
+    const int32_t *rows = slab->spaces[whole].offsets;
     int32_t *index = at<int32_t>(layout_.index[s]) + rows_[s];
     int32_t *offsets = at<int32_t>(layout_.offsets[s]) + offsets_;
     int32_t *first = at<int32_t>(layout_.first[s]) + seqs_;
@@ -185,9 +188,8 @@ class Filler {
 void place_long(sie_slot *slot, const sie_program *program, Slab *slabs) {
   int32_t &count = slot->n_long, after = 0;
   int64_t end = 0, room = region_bytes(program);
-  for (count = 0; count < slot->n_slabs && slabs[count].spaces[program->tokens].n > slab_tokens_max;
-       count++) {
-    int64_t bytes = long_bytes(program, slabs[count].spaces[program->tokens].n);
+  for (count = 0; count < slot->n_slabs && slabs[count].max_len > slab_tokens_max; count++) {
+    int64_t bytes = long_bytes(program, slabs[count].max_len);
     if (end + bytes > room) {
       end = 0;
       after = count;
@@ -198,11 +200,23 @@ void place_long(sie_slot *slot, const sie_program *program, Slab *slabs) {
   }
 }
 
+// The sequences' extents, summed up as offsets are. With one ROWS space they are its offsets.
+const int32_t *sum_extents(sie_slot *slot, const sie_program *program, const BatchIn &batch) {
+  if (!program->many) return batch.offsets[program->rows];
+  int32_t *sums = in<int32_t>(slot->extents);
+  sums[0] = 0;
+  for (int64_t b = 0; b < batch.seqs; b++) {
+    sums[b + 1] = sums[b] + static_cast<int32_t>(extent_of(program, batch, b));
+  }
+  return sums;
+}
+
 void load_slabs(sie_slot *slot, const sie_program *program, const BatchIn &batch, const SlotLayout &layout) {
   SlabLimits limits = {slot->device->threads, slab_tokens_max, program->slab_seqs, program->balance};
   SlabWork work = {in<SlabShare>(slot->shares), in<int32_t>(slot->order), in<int32_t>(slot->slab_of),
                    in<int32_t>(slot->heap), in<int32_t>(slot->by_length)};
-  slot->n_slabs = plan_slabs(batch.offsets[program->tokens], static_cast<int32_t>(batch.seqs), limits, work);
+  slot->n_slabs =
+      plan_slabs(sum_extents(slot, program, batch), static_cast<int32_t>(batch.seqs), limits, work);
   Filler filler(slot, program, batch, layout);
   filler.start();
   Slab *slabs = in<Slab>(slot->slabs);
@@ -241,19 +255,18 @@ void lay_out_slot(const sie_program *p, const BatchIn &sizes, SlotLayout *layout
     place(&layout->offsets[s], 2 * sizes.seqs, sizeof(int32_t));
     place(&layout->first[s], sizes.seqs, sizeof(int32_t));
     if (subset) place(&layout->batch_first[s], sizes.seqs, sizeof(int32_t));
-    if (subset) place(&layout->index[s], sizes.tokens, sizeof(int32_t));
+    if (subset) place(&layout->index[s], sizes.rows[whole_of(p, s)], sizeof(int32_t));
   }
   for (int32_t i = 1; i <= max_inputs; i++) {
     const Input &input = p->inputs[i];
     if (!input.read || input.dtype == SIE_U8) continue;
-    bool shared = kind_of(p, input.space) == SIE_SPACE_SHARED;
-    int64_t rows = shared ? sizes.rows[input.space] : (input.space == p->seqs ? sizes.seqs : sizes.tokens);
-    place(&layout->inputs[i], rows * input.columns, sizeof(int32_t));
+    place(&layout->inputs[i], sizes.rows[input.space] * input.columns, sizeof(int32_t));
   }
   for (int32_t o = 0; o < p->n_outputs; o++) {
     if (p->outputs[o].form == SIE_FORM_VALUES) continue;
     bool spread = p->outputs[o].form == SIE_FORM_TOKEN_ROWS;
-    place(&layout->items[o], spread ? sizes.tokens : sizes.seqs, sizeof(sie_out_item));
+    place(&layout->items[o], spread ? sizes.rows[whole_of(p, p->outputs[o].space)] : sizes.seqs,
+          sizeof(sie_out_item));
   }
   layout->bytes = end;
 }
@@ -265,10 +278,8 @@ int64_t sie_program_input_bytes(const sie_program *program) {
   if (program->device->is_gpu()) return gpu_program_input_bytes(program);
   BatchIn most = {};
   SlotLayout layout;
-  most.tokens = program->caps.max_tokens;
   most.seqs = program->caps.max_seqs;
   for (int32_t s = 1; s <= max_spaces; s++) {
-    if (kind_of(program, s) != SIE_SPACE_SHARED) continue;
     most.rows[s] = program->spaces[s].max_rows;
     most.groups[s] = program->caps.max_seqs;
   }

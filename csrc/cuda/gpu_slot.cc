@@ -52,7 +52,7 @@ const int32_t *gpu_slot_nonfinite(const sie_slot *slot, int64_t *offset) {
 
 sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, const BatchIn &batch, sie_error *err) {
   GpuSlot *gpu = slot->gpu;
-  gpu->bucket = choose_bucket(program->gpu->layouts, batch.tokens, batch.seqs);
+  gpu->bucket = choose_bucket(program->gpu->layouts, batch.max_rows, batch.seqs);
   const InputLayout &layout = program->gpu->layouts[gpu->bucket];
   SIE_FAIL_IF(layout.bytes > slot->caps.input_bytes, SIE_INVALID_ARGUMENT, err,
               "the batch's input has %lld bytes; the slot takes %lld", static_cast<long long>(layout.bytes),

@@ -101,7 +101,7 @@ class Writer {
   }
 
   void write_subset(sie_space s) {
-    const int32_t *cu = batch_.offsets[program_->tokens];
+    const int32_t *cu = batch_.offsets[whole_of(program_, s)];
     int32_t *index = at<int32_t>(layout_.index[s]), *offsets = at<int32_t>(layout_.offsets[s]), row = 0;
     bool otherwise = program_->inputs[program_->spaces[s].marks].otherwise != 0;
     for (int64_t b = 0; b < batch_.seqs; b++) {
@@ -227,11 +227,11 @@ class Layout {
 void lay_out_input(const sie_program *program, int32_t bucket, InputLayout *layout) {
   const Caps &caps = program->caps;
   *layout = {};
-  layout->tokens = caps.max_tokens;
+  layout->tokens = caps.max_rows;
   layout->seqs = caps.max_seqs;
   if (bucket < whole_bucket) {
     int64_t bound = graph_buckets[bucket];
-    if (bound >= caps.max_tokens) {
+    if (bound >= caps.max_rows) {
       layout->tokens = 0;
       return;
     }

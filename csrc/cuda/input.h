@@ -34,7 +34,7 @@ constexpr int32_t n_graph_buckets = sizeof graph_buckets / sizeof *graph_buckets
 constexpr int32_t whole_bucket = n_graph_buckets;
 
 struct InputLayout {
-  int64_t tokens, seqs, longest;  // bounds
+  int64_t tokens, seqs, longest;  // bounds: rows of any ROWS space, sequences, extents (Caps)
   int64_t nonfinite;
   int64_t offsets[max_spaces + 1], index[max_spaces + 1];
   int64_t inputs[max_inputs + 1];
@@ -46,13 +46,13 @@ struct InputLayout {
 };
 
 // Lays out the input of a planned program's batches in a bucket. layout->tokens is 0 if the
-// program's max_tokens is not above the bucket's bound.
+// program has no ROWS space of more than the bucket's bound.
 void lay_out_input(const sie_program *program, int32_t bucket, InputLayout *layout);
 
-// The smallest bucket in which the batch fits.
+// The smallest bucket in which the batch fits; tokens: the most rows that it has of a ROWS space.
 int32_t choose_bucket(const InputLayout *layouts, int64_t tokens, int64_t seqs);
 
-// The bounds by which grids are sized: the rows of each space, and the longest sequence.
+// The bounds by which grids are sized: the rows of each space, and the largest extent.
 struct InputBounds {
   int64_t rows[max_spaces + 1];
   int64_t longest;

@@ -310,8 +310,8 @@ SIE_API sie_status sie_program_add(sie_program *program, const sie_op *ops, int6
 /* How a batch gives the rows of a space. */
 typedef enum sie_space_kind {
   SIE_SPACE_SEQS = 1,   /* one row for each sequence; exactly one a program */
-  SIE_SPACE_ROWS = 2,   /* each sequence's own rows (tokens), by offsets; exactly one a program */
-  SIE_SPACE_SUBSET = 3, /* those rows of the ROWS space that a u8 input marks with 1, in order */
+  SIE_SPACE_ROWS = 2,   /* each sequence's own rows (tokens, labels), by offsets; at least one */
+  SIE_SPACE_SUBSET = 3, /* those rows of a ROWS space that a u8 input of it marks with 1, in order */
   SIE_SPACE_SHARED = 4  /* rows of no sequence (queries), in groups by offsets */
 } sie_space_kind;
 
@@ -320,7 +320,7 @@ typedef struct sie_space_params {
   uint32_t struct_size;
   uint32_t kind; /* sie_space_kind */
   sie_space space;
-  sie_input marks;  /* SUBSET: a u8 input of the ROWS space, declared before */
+  sie_input marks;  /* SUBSET: a u8 input of a ROWS space, declared before */
   int64_t max_rows; /* the most of a batch; SUBSET: 0, its bound is that of the ROWS space */
   int64_t max_each; /* ROWS: the most of one sequence; other kinds: 0 */
   const char *name; /* 1 to SIE_MAX_NAME of a to z, 0 to 9, '_'; unique among spaces */
@@ -415,8 +415,8 @@ typedef struct sie_join_params {
 } sie_join_params;
 
 /* SIE_ATTENTION: y = softmax(scale·q·kᵀ − slope·distance)·v per sequence and head, over the keys
- * that the mask lets through. q has rows of the ROWS space or, with SIE_MASK_FULL, of the SEQS
- * space. k and v have rows of the ROWS space or, with SIE_MASK_FULL, of a subset of it, so that
+ * that the mask lets through. q has rows of a ROWS space or of the SEQS space. k and v have rows of
+ * the same ROWS space; with SIE_MASK_FULL and without alibi of any ROWS space or subset, so that
  * unused keys are left out. q, y [R, H·D], k, v [R, kv_heads·D]. */
 typedef struct sie_attention_params {
   uint32_t struct_size;
@@ -440,7 +440,7 @@ typedef struct sie_attention_params {
  * rows. */
 typedef struct sie_rope_params {
   uint32_t struct_size;
-  sie_value q, k;                    /* of the ROWS space; k may be 0; views that share no column */
+  sie_value q, k;                    /* of a ROWS space; k may be 0; views that share no column */
   int32_t heads, kv_heads, head_dim; /* kv_heads 0 = heads */
   int32_t rot;                       /* even, 0 … head_dim */
   int32_t position_offset;
@@ -466,7 +466,7 @@ typedef struct sie_pool_params {
   const sie_weight *w; /* SIE_POOL_ATTENTION: a vector [C]; else NULL */
 } sie_pool_params;
 
-/* SIE_KEEP_ROWS: y[R, C] = the rows of x, of the ROWS space, that belong to a subset of it. */
+/* SIE_KEEP_ROWS: y[R, C] = the rows of x, of a ROWS space, that belong to a subset of it. */
 typedef struct sie_keep_rows_params {
   uint32_t struct_size;
   sie_space to; /* of kind SUBSET */
@@ -474,7 +474,7 @@ typedef struct sie_keep_rows_params {
 } sie_keep_rows_params;
 
 /* SIE_SPLADE: y[B, V] f32 = max(0, the largest logit of the sequence's rows, x·Wᵀ + bias) per
- * column of the vocabulary. x has rows of the ROWS space. The logits are never stored. Only
+ * column of the vocabulary. x has rows of a ROWS space. The logits are never stored. Only
  * SIE_OUTPUT_SPARSE and SIE_OUTPUT_VALUES read y. */
 typedef struct sie_splade_params {
   uint32_t struct_size;
@@ -655,7 +655,9 @@ SIE_API int64_t sie_program_output_bytes(const sie_program *program, int32_t ind
 typedef struct sie_slot_caps {
   uint32_t struct_size;
   uint32_t n_outputs; /* 1 … SIE_MAX_OUTPUTS */
-  int64_t max_tokens; /* rows of the ROWS space */
+  /* Rows of a ROWS space. A program may have several: then also the sum over a batch's sequences of
+   * the largest number of rows that each has in one of them. */
+  int64_t max_tokens;
   int64_t max_seqs;
   int64_t input_bytes;         /* the largest sie_program_input_bytes */
   const int64_t *output_bytes; /* [n_outputs] capacity of each output */

@@ -154,7 +154,6 @@ TEST(grow_declarations_are_checked) {
   REFUSED(space(SIE_MAX_SPACES + 1, SIE_SPACE_SHARED, "a", 4, 0, 0, &err));
   REFUSED(space(record::tokens, SIE_SPACE_SHARED, "a", 4, 0, 0, &err));
   REFUSED(space(5, SIE_SPACE_SHARED, "tokens", 4, 0, 0, &err));
-  REFUSED(space(5, SIE_SPACE_ROWS, "a", 4, 4, 0, &err), SIE_UNSUPPORTED);  // a second one
   REFUSED(space(5, SIE_SPACE_SEQS, "a", 4, 0, 0, &err), SIE_UNSUPPORTED);
   REFUSED(space(5, 0, "a", 4, 0, 0, &err));
   REFUSED(space(5, 5, "a", 4, 0, 0, &err));
@@ -202,6 +201,11 @@ TEST(grow_declarations_are_checked) {
   e.y = SIE_MAX_VALUES;
   r.ok(record::add(r.p, SIE_EMBED, e, &r.none));
   REFUSED(record::add(r.p, SIE_EMBED, e, &err));  // the number is taken
+  e.y = 2;
+  sie_op op = {SIE_EMBED, 1, &e};  // reserved
+  REFUSED(sie_program_add(r.p, &op, 1, &err));
+  op = {99, 0, &e};
+  REFUSED(sie_program_add(r.p, &op, 1, &err), SIE_UNSUPPORTED);
 }
 
 TEST(grow_outputs_of_sequences_need_their_space) {

@@ -23,11 +23,22 @@ bool is_kept(int number, int i) {
 }
 
 int64_t rows_of(const Output &output, const Batch &batch, int b) {
+  const std::vector<int32_t> &cu = output.labels ? batch.cu_labels : batch.cu;
+  const std::vector<uint8_t> &marks = output.labels ? batch.choose : batch.keep;
   int64_t rows = 0;
-  for (int32_t i = batch.cu[static_cast<size_t>(b)]; i < batch.cu[static_cast<size_t>(b) + 1]; i++) {
-    rows += !output.kept || batch.keep[static_cast<size_t>(i)] != 0 ? 1 : 0;
+  for (int32_t i = cu[static_cast<size_t>(b)]; i < cu[static_cast<size_t>(b) + 1]; i++) {
+    rows += !output.kept || marks[static_cast<size_t>(i)] != 0 ? 1 : 0;
   }
   return rows;
+}
+
+void add_labels(const model::Shape &shape, int number, Batch *batch) {
+  Random random(static_cast<uint32_t>(9000 + number));
+  for (int i = 0; i < labels_of(number); i++) {
+    batch->label_ids.push_back(random.below(shape.vocabulary));
+    batch->choose.push_back(static_cast<uint8_t>(random.below(2)));
+  }
+  batch->cu_labels.push_back(static_cast<int32_t>(batch->label_ids.size()));
 }
 
 sie_out_item item_of(const Output &output, int number, bool mixed) {
@@ -69,12 +80,18 @@ int length_of(int number) {
   return number < 1000 ? lengths[number % 12] : 513 + number % 100;
 }
 
+int labels_of(int number) {
+  static const int rows[] = {3, 0, 70, 1, 5, 64, 9, 0, 2, 17, 33, 6, 130};
+  return number >= 500 && number % 3 != 0 ? 640 : rows[number % 13];
+}
+
 Batch batch_of(const Head &head, const model::Shape &shape, const std::vector<int> &numbers, bool mixed) {
   Batch batch;
   int64_t ends[4] = {};
   bool asks[n_queries] = {};
   int place[n_queries] = {}, queries = 0;
   for (int number : numbers) asks[number % n_queries] = true;
+  batch.cu_labels.push_back(0);
   // Only the queries that a sequence uses.
   batch.cu_queries.push_back(0);
   for (int q = 0; q < n_queries; q++) {
@@ -89,6 +106,7 @@ Batch batch_of(const Head &head, const model::Shape &shape, const std::vector<in
     int length = length_of(number), b = static_cast<int>(batch.seqs());
     batch.add(shape, number, length);
     for (int i = 0; i < length; i++) batch.keep.push_back(is_kept(number, i) ? 1 : 0);
+    add_labels(shape, number, &batch);
     batch.adapter.push_back(number % (n_adapters + 1) - 1);
     batch.partner.push_back(number % 4 == 3 ? -1 : place[number % n_queries]);
     batch.items[0].pop_back();  // the plain model's item

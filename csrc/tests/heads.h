@@ -16,8 +16,9 @@ enum class Kind { none, values, rows, token_rows, sparse };
 struct Output {
   Kind kind = Kind::none;
   int columns = 0;
-  bool kept = false;    // its rows are those of the kept subset
+  bool kept = false;    // its rows are those of the kept subset, or the chosen ones of the labels
   bool by_seq = false;  // values: one row for each sequence
+  bool labels = false;  // its rows are labels, not tokens
 };
 
 struct Head {
@@ -54,6 +55,17 @@ sie_status gate_tail(model::Model *m, sie_value x);
 sie_status rotary_tail(model::Model *m, sie_value x);
 sie_status update_tail(model::Model *m, sie_value x);
 sie_status pools_tail(model::Model *m, sie_value x);
+sie_status labels_tail(model::Model *m, sie_value x);
+// Declares the labels, with their inputs and the subset that is chosen, and embeds them.
+sie_status embed_labels(model::Model *m, sie_value *y);
+// Views of q, k and v in one value, and the parameters of their rotation.
+struct Qkv {
+  sie_value all, q, k, v;
+  sie_rope_params rope;
+};
+sie_status make_qkv(model::Model *m, sie_value x, Qkv *y);
+// Records y = x·Wᵀ in the model's class.
+sie_status project(model::Model *m, sie_value x, int64_t n, int64_t k, sie_value *y);
 sie_status join_tail(model::Model *m, sie_value x);
 constexpr int joined_first = 5, joined_width = 32, joined = 64 + reduced + joined_width;
 
@@ -63,6 +75,7 @@ constexpr int joined_first = 5, joined_width = 32, joined = 64 + reduced + joine
 model::Batch batch_of(const Head &head, const model::Shape &shape, const std::vector<int> &numbers,
                       bool mixed);
 int length_of(int number);  // numbers from 1,000 on are long: 513 to 612
+int labels_of(int number);  // rows of its labels; from 500 on, 640 of numbers that 3 does not divide
 
 // The bytes that sequence b wrote to output o.
 std::vector<uint8_t> part(const Head &head, const model::Batch &batch, const model::Result &result, int o,

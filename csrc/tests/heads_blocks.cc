@@ -1,5 +1,6 @@
 // heads_blocks.cc — the operations in the blocks of other model families, recorded as heads: norms
-// that sum, gates, rotations in place, masks, grouped keys, the other poolings, and joined columns.
+// that sum, gates, rotations in place, masks, grouped keys, the other poolings, joined
+// columns, and rows of two spaces.
 #include <math.h>
 
 #include "heads.h"
@@ -17,12 +18,6 @@ using model::Model;
   } while (0)
 
 constexpr int hidden = 64, positions = 700;
-
-sie_status project(Model *m, sie_value x, int64_t n, int64_t k, sie_value *y) {
-  sie_weight *w;
-  TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), n, k, 1.7f / sqrtf(static_cast<float>(k)), 0, &w));
-  return record::linear(m->program, x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, y, &m->err);
-}
 
 // Records a norm with both results: y, and the sum that was normalised.
 sie_status normalise(Model *m, sie_norm_params n, sie_value *y, sie_value *sum) {
@@ -42,11 +37,24 @@ sie_status gate(Model *m, sie_value x, const sie_weight *w, uint32_t kind, sie_v
   return record::result(m->program, SIE_LINEAR, l, y, &m->err);
 }
 
-// Views of q, k and v in one value, and the parameters of their rotation.
-struct Qkv {
-  sie_value all, q, k, v;
-  sie_rope_params rope;
-};
+sie_status attend(Model *m, const Qkv &x, uint32_t mask, const sie_weight *alibi, sie_value *y) {
+  sie_attention_params a = record::params<sie_attention_params>();
+  a.mask = mask;
+  a.heads = block_heads;
+  a.kv_heads = block_kv_heads;
+  a.head_dim = block_dim;
+  a.window = mask == SIE_MASK_WINDOW ? block_window : 0;
+  a.alibi = alibi;
+  return record::attention(m->program, x.q, x.k, x.v, &a, y, &m->err);
+}
+
+}  // namespace
+
+sie_status project(Model *m, sie_value x, int64_t n, int64_t k, sie_value *y) {
+  sie_weight *w;
+  TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), n, k, 1.7f / sqrtf(static_cast<float>(k)), 0, &w));
+  return record::linear(m->program, x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, y, &m->err);
+}
 
 sie_status make_qkv(Model *m, sie_value x, Qkv *y) {
   constexpr int64_t q_columns = block_heads * block_dim, k_columns = block_kv_heads * block_dim;
@@ -74,19 +82,6 @@ sie_status make_qkv(Model *m, sie_value x, Qkv *y) {
   y->rope.eps = block_eps;
   return SIE_OK;
 }
-
-sie_status attend(Model *m, const Qkv &x, uint32_t mask, const sie_weight *alibi, sie_value *y) {
-  sie_attention_params a = record::params<sie_attention_params>();
-  a.mask = mask;
-  a.heads = block_heads;
-  a.kv_heads = block_kv_heads;
-  a.head_dim = block_dim;
-  a.window = mask == SIE_MASK_WINDOW ? block_window : 0;
-  a.alibi = alibi;
-  return record::attention(m->program, x.q, x.k, x.v, &a, y, &m->err);
-}
-
-}  // namespace
 
 std::vector<float> norm_gamma() { return reals(81, hidden, 0.3f); }
 std::vector<float> norm_bias() { return reals(82, hidden, 0.2f); }
@@ -183,6 +178,61 @@ sie_status update_tail(Model *m, sie_value x) {
   TRY(record::output_values(m->program, after, 1, &m->err));
   TRY(record::output_rows(m->program, early, 2, &m->err));
   return record::output_rows(m->program, late, 3, &m->err);
+}
+
+sie_status embed_labels(Model *m, sie_value *y) {
+  sie_program *p = m->program;
+  sie_error *err = &m->err;
+  TRY(record::declare_space(p, record::labels, SIE_SPACE_ROWS, "labels", m->max_tokens, positions, 0, err));
+  TRY(record::declare_input(p, record::label_ids, "label_ids", record::labels, SIE_I32, 0, 0, err));
+  TRY(record::declare_input(p, record::choose, "choose", record::labels, SIE_U8, 1, 0, err));
+  TRY(record::declare_space(p, record::chosen_labels, SIE_SPACE_SUBSET, "chosen", 0, 0, record::choose, err));
+  sie_embed_params e = record::params<sie_embed_params>();
+  e.ids = record::label_ids;
+  e.word = m->weights[0];
+  e.position = m->weights[1];
+  e.gamma = m->weights[3];
+  e.eps = block_eps;
+  return record::result(p, SIE_EMBED, e, y, err);
+}
+
+// Two ROWS spaces: each sequence has tokens and labels. Both attend to the other; the labels also
+// attend to themselves, and some of them are chosen.
+sie_status labels_tail(Model *m, sie_value x) {
+  sie_program *p = m->program;
+  sie_error *err = &m->err;
+  sie_value rows, qkv, q, k, v, own, tokens, y, z, pooled, chosen;
+  sie_attention_params a = record::params<sie_attention_params>();
+  a.heads = hidden / block_dim;
+  a.head_dim = block_dim;
+  auto split = [&](sie_value of) {
+    TRY(project(m, of, 3 * hidden, hidden, &qkv));
+    TRY(record::columns(p, qkv, 0, hidden, &q, err));
+    TRY(record::columns(p, qkv, hidden, hidden, &k, err));
+    return record::columns(p, qkv, 2 * hidden, hidden, &v, err);
+  };
+  TRY(embed_labels(m, &rows));
+  TRY(split(rows));
+  a.mask = SIE_MASK_CAUSAL;
+  TRY(record::attention(p, q, k, v, &a, &own, err));
+  a.mask = SIE_MASK_FULL;
+  sie_value label_q = q, label_k = k, label_v = v;
+  TRY(split(x));
+  TRY(record::attention(p, label_q, k, v, &a, &y, err));
+  TRY(record::attention(p, q, label_k, label_v, &a, &tokens, err));
+  sie_weight *w;
+  TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), hidden, hidden, 0.2f, 0, &w));
+  TRY(record::linear(p, y, w, nullptr, SIE_ACT_NONE, own, &z, err));
+  TRY(record::pool(p, z, SIE_POOL_MEAN, &pooled, err));
+  sie_keep_rows_params keep = record::params<sie_keep_rows_params>();
+  keep.to = record::chosen_labels;
+  keep.x = z;
+  TRY(record::result(p, SIE_KEEP_ROWS, keep, &chosen, err));
+  TRY(project(m, chosen, reduced, hidden, &chosen));
+  TRY(record::output_token_rows(p, chosen, 0, err));
+  TRY(record::output_values(p, z, 1, err));
+  TRY(record::output_rows(p, pooled, 2, err));
+  return record::output_token_rows(p, tokens, 3, err);
 }
 
 // Joins token rows of two widths and a view that begins at an odd column, for a matrix and an

@@ -261,6 +261,9 @@ sie_status submit(Model *m, int slot, const Batch &batch) {
   packed.n_queries = batch.cu_queries.empty() ? 0 : static_cast<int64_t>(batch.cu_queries.size()) - 1;
   packed.cu_queries = or_null(batch.cu_queries);
   packed.queries = or_null(batch.queries);
+  packed.cu_labels = or_null(batch.cu_labels);
+  packed.label_ids = or_null(batch.label_ids);
+  packed.choose = or_null(batch.choose);
   for (int i = 0; i < 4; i++) packed.items[i] = or_null(batch.items[i]);
   TRY(record::load(m->slots[slot], m->program, &packed, &m->err));
   if (m->card != nullptr) {

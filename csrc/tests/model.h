@@ -99,8 +99,8 @@ struct Batch {
   std::vector<int32_t> ids, types, cu = {0};
   std::vector<sie_out_item> items[4];
   // For tails; empty: NULL.
-  std::vector<uint8_t> keep;
-  std::vector<int32_t> adapter, partner, cu_queries;
+  std::vector<uint8_t> keep, choose;
+  std::vector<int32_t> adapter, partner, cu_queries, cu_labels, label_ids;
   std::vector<float> queries;
   int64_t bytes[4] = {};  // of each output to compare
 

@@ -13,8 +13,8 @@
 
 namespace record {
 
-enum Space { tokens = 1, sequences, kept, queries_space };
-enum Input { ids = 1, type_ids, keep, adapter, partner, queries };
+enum Space { tokens = 1, sequences, kept, queries_space, labels, chosen_labels };
+enum Input { ids = 1, type_ids, keep, adapter, partner, queries, label_ids, choose };
 
 struct Caps {
   int64_t max_tokens = 0, max_seqs = 0, max_len = 0;
@@ -285,15 +285,18 @@ struct Batch {
   const float *queries = nullptr;
   const int32_t *cu_queries = nullptr;
   const int32_t *partner = nullptr;
+  const int32_t *cu_labels = nullptr, *label_ids = nullptr;
+  const uint8_t *choose = nullptr;
   const sie_out_item *items[4] = {};
 };
 
 inline sie_status load(sie_slot *slot, const sie_program *program, const Batch *b, sie_error *err) {
-  sie_rows_of spaces[] = {{0, b->cu_seqlens}, {0, nullptr}, {0, nullptr}, {b->n_queries, b->cu_queries}};
-  const void *inputs[] = {b->ids, b->type_ids, b->keep, b->adapter, b->partner, b->queries};
+  sie_rows_of spaces[] = {{0, b->cu_seqlens}, {}, {}, {b->n_queries, b->cu_queries}, {0, b->cu_labels}, {}};
+  const void *inputs[] = {b->ids,     b->type_ids, b->keep,      b->adapter,
+                          b->partner, b->queries,  b->label_ids, b->choose};
   sie_batch batch = params<sie_batch>();
-  batch.n_spaces = 4;
-  batch.n_inputs = 6;
+  batch.n_spaces = chosen_labels;
+  batch.n_inputs = choose;
   batch.n_outputs = 4;
   batch.n_seqs = b->n_seqs;
   batch.spaces = spaces;
