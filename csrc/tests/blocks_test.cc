@@ -22,7 +22,9 @@ struct Run {
   Result result;
   const heads::Head &head;
 
-  explicit Run(const char *name) : head(heads::named(name)) {
+  explicit Run(const char *name) : Run(heads::named(name)) {}
+  explicit Run(const heads::Head &of) : head(of) {
+    const char *name = head.name;
     model::Shape shape;
     shape.layers = 1;
     shape.tail = head.tail;
@@ -68,16 +70,18 @@ double attention(const std::vector<float> &qkv, int length, int query, int colum
 }
 
 // Computes one head of q or k, normalised and rotated as recorded.
-std::vector<double> rotated(const std::vector<float> &qkv, int row, int first, int which) {
+std::vector<double> rotated(const std::vector<float> &qkv, int row, int first, int which,
+                            float eps = heads::block_eps, double offset = 0) {
   int d = heads::block_dim, h = heads::block_rot / 2;
   std::vector<float> gamma = heads::head_gamma(which), cos = heads::rotation(false),
                      sin = heads::rotation(true);
   std::vector<double> x, y;
   double squares = 0;
   for (int i = 0; i < d; i++) squares += at(qkv, 128, row, first + i) * at(qkv, 128, row, first + i);
-  double rms = sqrt(squares / d + static_cast<double>(heads::block_eps));
+  double rms = sqrt(squares / d + static_cast<double>(eps));
   for (int i = 0; i < d; i++)
-    x.push_back(at(qkv, 128, row, first + i) / rms * static_cast<double>(gamma[static_cast<size_t>(i)]));
+    x.push_back(at(qkv, 128, row, first + i) / rms *
+                (offset + static_cast<double>(gamma[static_cast<size_t>(i)])));
   y = x;
   for (int i = 0; i < h; i++) {
     size_t a = static_cast<size_t>(i), b = static_cast<size_t>(i + h),
@@ -206,6 +210,100 @@ TEST(blocks_join_columns) {
       near("the joined mean", b, at(pools, 2 * hidden, 0, c), mean[static_cast<size_t>(c)], 1e-5);
       near("the joined weighted mean", b, at(pools, 2 * hidden, 0, hidden + c),
            weighted[static_cast<size_t>(c)], 1e-5);
+    }
+  }
+}
+
+// The word's rows: unchanged, scaled, and normalised with weights that stand for 1 + gamma; and
+// attention with a scale of its own.
+static sie_status embeddings_tail(Model *m, sie_value) {
+  sie_weight *gamma;
+  sie_value plain, scaled, normal, y;
+  auto embed = [m](sie_embed_params e, sie_value *to) {
+    e.ids = record::ids;
+    e.word = m->weights[0];
+    return record::result(m->program, SIE_EMBED, e, to, &m->err);
+  };
+  sie_embed_params e = record::params<sie_embed_params>();
+  e.norm = SIE_NORM_NONE;
+  sie_status status = embed(e, &plain);
+  e.word_scale = 3;
+  if (status == SIE_OK) status = embed(e, &scaled);
+  if (status == SIE_OK) status = m->vector(heads::norm_gamma(), &gamma);
+  if (status != SIE_OK) return status;
+  e = record::params<sie_embed_params>();
+  e.norm = SIE_NORM_RMS;
+  e.gamma = gamma;
+  e.eps = 0.5f;
+  e.weight_offset = 1;
+  status = embed(e, &normal);
+  sie_attention_params a = record::params<sie_attention_params>();
+  a.heads = 1;
+  a.head_dim = hidden;
+  a.scale = 0.5f;
+  if (status == SIE_OK) status = record::attention(m->program, plain, plain, plain, &a, &y, &m->err);
+  for (int32_t o = 0; o < 4 && status == SIE_OK; o++) {
+    const sie_value values[] = {plain, scaled, normal, y};
+    status = record::output_values(m->program, values[o], o, &m->err);
+  }
+  return status;
+}
+
+TEST(blocks_embed_scale_and_normalise) {
+  const heads::Output values = {heads::Kind::values, hidden};
+  const heads::Head head = {"embeddings", embeddings_tail, nullptr, {values, values, values, values}, 1,
+                            false};
+  Run r(head);
+  std::vector<float> gamma = heads::norm_gamma();
+  for (int b = 0; b < 12; b++) {
+    std::vector<float> x = r.rows(0, b), scaled = r.rows(1, b), normal = r.rows(2, b), y = r.rows(3, b);
+    int length = heads::length_of(b);
+    for (int row = 0; row < length; row++) {
+      double squares = 0, sum = 0;
+      for (int c = 0; c < hidden; c++) squares += at(x, hidden, row, c) * at(x, hidden, row, c);
+      std::vector<double> p, mixed(hidden);
+      for (int key = 0; key < length; key++) {
+        double score = 0;
+        for (int c = 0; c < hidden; c++) score += at(x, hidden, row, c) * at(x, hidden, key, c);
+        p.push_back(exp(0.5 * (score - squares)));
+        sum += p.back();
+        for (int c = 0; c < hidden; c++) mixed[static_cast<size_t>(c)] += p.back() * at(x, hidden, key, c);
+      }
+      for (int c = 0; c < hidden; c++) {
+        size_t column = static_cast<size_t>(c);
+        near("the scaled row", b, at(scaled, hidden, row, c), 3 * at(x, hidden, row, c), 1e-6);
+        near("the normalised row", b, at(normal, hidden, row, c),
+             at(x, hidden, row, c) / sqrt(squares / hidden + 0.5) * (1 + static_cast<double>(gamma[column])),
+             1e-5);
+        near("attention of its own scale", b, at(y, hidden, row, c), mixed[column] / sum, 1e-4);
+      }
+    }
+  }
+}
+
+// As "rotary", with another eps and weights that stand for 1 + gamma.
+static sie_status offset_tail(Model *m, sie_value x) {
+  heads::Qkv qkv;
+  sie_status status = heads::make_qkv(m, x, &qkv);
+  qkv.rope.eps = 0.5f;
+  qkv.rope.weight_offset = 1;
+  if (status == SIE_OK) status = record::output_values(m->program, qkv.all, 0, &m->err);
+  if (status == SIE_OK) status = record::add(m->program, SIE_ROPE, qkv.rope, &m->err);
+  return status == SIE_OK ? record::output_values(m->program, qkv.all, 1, &m->err) : status;
+}
+
+TEST(blocks_rotate_with_an_offset) {
+  const heads::Output values = {heads::Kind::values, 128};
+  const heads::Head head = {"offset", offset_tail, nullptr, {values, values, {}, {}}, 1, false};
+  Run r(head);
+  for (int b = 0; b < 12; b++) {
+    std::vector<float> before = r.rows(0, b), after = r.rows(1, b);
+    for (int row = 0; row < heads::length_of(b); row++) {
+      for (int h = 0; h < 3; h++) {
+        std::vector<double> want = rotated(before, row, 32 * h, h < 2 ? 0 : 1, 0.5f, 1);
+        for (int i = 0; i < 32; i++)
+          near("the rotation", b, at(after, 128, row, 32 * h + i), want[static_cast<size_t>(i)], 1e-4);
+      }
     }
   }
 }
