@@ -1,5 +1,6 @@
-# sie_cgo_flags(TARGET OUTPUT FILE TAGS EXPRESSION LIBRARIES TARGETS... LINK FLAGS...): a target that writes
-# runtime/engine/FILE, from which cgo knows what to link in a build with these tags. ALL builds it.
+# sie_cgo_flags(TARGET OUTPUT FILE TAGS EXPRESSION LIBRARIES LIBRARIES... LINK FLAGS...): a target that writes
+# runtime/engine/FILE, from which cgo knows what to link in a build with these tags. ALL builds it. A library is a target, or
+# the path of an archive that is there.
 #
 # Runs on each build: reading the libraries costs milliseconds, and a deleted Go file comes back.
 function(sie_cgo_flags target)
@@ -7,7 +8,11 @@ function(sie_cgo_flags target)
   set(engine ${CMAKE_SOURCE_DIR}/runtime/engine)
   set(files "")
   foreach(library IN LISTS arg_LIBRARIES)
-    list(APPEND files $<TARGET_FILE:${library}>)
+    if(TARGET ${library})
+      list(APPEND files $<TARGET_FILE:${library}>)
+    else()
+      list(APPEND files ${library})
+    endif()
   endforeach()
   list(JOIN files "," files)
   list(JOIN arg_LINK " " link)

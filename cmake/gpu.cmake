@@ -28,6 +28,12 @@ add_library(sie_gpu STATIC EXCLUDE_FROM_ALL ${gpu_objects})
 set_target_properties(sie_gpu PROPERTIES LINKER_LANGUAGE CXX)
 
 if(SIE_CUDA)
+  # The same flags make the same objects in every build folder: csrc and the CPU kernels need not be compiled in this one.
+  set(SIE_GPU_ARCHIVE "" CACHE FILEPATH "libsie_gpu.a of another build folder of this tree; empty: this one makes it")
+  set(gpu_library sie_gpu)
+  if(SIE_GPU_ARCHIVE)
+    set(gpu_library ${SIE_GPU_ARCHIVE})
+  endif()
   # libgcc and libstdc++ are linked statically: the server runs in an image that has neither.
   execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.a OUTPUT_VARIABLE static_cxx
                   OUTPUT_STRIP_TRAILING_WHITESPACE)
@@ -35,7 +41,7 @@ if(SIE_CUDA)
     message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no libstdc++.a: install the C++ library's development package")
   endif()
   sie_cgo_flags(cgo_flags_cuda OUTPUT libsie_cuda_gen.go TAGS "native && cuda && !emulated"
-                LIBRARIES sie_gpu sie_cuda sie_driver
+                LIBRARIES ${gpu_library} sie_cuda sie_driver
                 LINK ${cudart} -static-libgcc ${static_cxx} -lm -lpthread -ldl -lrt)
 endif()
 

@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
 # Builds bin/cuda/sie-server: the server with the CUDA kernels, for machines with and without a GPU. Needs no GPU and no
 # driver. Usage: build-cuda.sh [TOOLKIT [TARGETS]]    as tools/kernels/build.sh takes them
-#   SIE_CGO_BUILD   another build folder that has driver/libcuda.a, whose Go packages are then used again
+#   SIE_CGO_BUILD   the build folder of this tree for CPUs, whose objects and Go packages are then used again
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$(tools/kernels/build.sh "${1:-}" "${2:-}")
+archive=""
+if [ -n "${SIE_CGO_BUILD:-}" ]; then
+  cmake --build "$SIE_CGO_BUILD" -j "$(nproc)" --target sie_gpu >"$build/gpu.log" 2>&1 || { cat "$build/gpu.log" >&2; exit 1; }
+  archive=$PWD/$SIE_CGO_BUILD/libsie_gpu.a
+fi
+cmake "-DSIE_GPU_ARCHIVE=$archive" "$build" >"$build/configure.log" 2>&1 || { cat "$build/configure.log" >&2; exit 1; }
 cmake --build "$build" -j "$(nproc)" --target cgo_flags_cuda >"$build/gpu.log" 2>&1 || { cat "$build/gpu.log" >&2; exit 1; }
 home=$(sed -n 's/^home //p' "$build/cuda-objects/build.txt")
 eval "$(tools/setup/cgo-cuda.sh "${SIE_CGO_BUILD:-$build}" "$home")"
