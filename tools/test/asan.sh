@@ -16,6 +16,9 @@ if [ "${1:-build}" = build ]; then
 fi
 if [ "${1:-run}" = run ]; then
   whole=()
-  if [ $# = 0 ]; then whole=(-C whole); fi
+  if [ $# = 0 ]; then
+    whole=(-C whole)
+    export SIE_TEST_WHOLE=1
+  fi
   ctest --test-dir build-asan -j "$(nproc)" --output-on-failure "${whole[@]}"
 fi

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "model.h"
+#include "paths.h"
 #include "standin_test.h"
 
 namespace card {
@@ -66,16 +67,12 @@ const Path paths[] = {
 };
 constexpr int n_paths = sizeof paths / sizeof *paths;
 
-// The paths on which the long tests try the i-th head: all of them. With a sanitizer, which makes
-// the emulator slow, only one path, a different one for the next head: the other tests check the
-// same memory accesses on every path.
+// The paths on which the long tests try the i-th head: all of them. Where tests are not whole (paths.h),
+// only one path, a different one for the next head: the other tests check the same memory accesses
+// on every path.
 inline std::vector<Path> some_paths(int i) {
-#if defined(__SANITIZE_ADDRESS__)
-  return {paths[i % n_paths]};
-#else
-  (void)i;
+  if (!model::whole()) return {paths[i % n_paths]};
   return {paths, paths + n_paths};
-#endif
 }
 
 inline int index_of(const Path &path) { return static_cast<int>(&path - paths); }
