@@ -120,9 +120,10 @@ func (c *serveCmd) open(log *slog.Logger, secure sie.Secured) (s *serving[*servi
 		return nil, err
 	}
 	s = &serving[*service.Service]{log: log, preload: append(ids(c.Pinned), selected.preload...), drain: c.DrainTimeout, ready: func() {}}
+	opened := s // where an error is returned, s is nil
 	defer func() {
 		if err != nil {
-			s.close()
+			opened.close()
 		}
 	}()
 	series := metrics.New()

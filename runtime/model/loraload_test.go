@@ -166,7 +166,7 @@ func TestAdaptersShareTheFetches(t *testing.T) {
 		case <-asked:
 			t.Fatal("the hub was asked beside four fetches")
 		default:
-			waits = strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "registry.turn")
+			waits = strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "registry.acquireToken")
 		}
 	}
 	l := r.copy("lo").loras
