@@ -73,7 +73,7 @@ func TestNonFiniteResultsInEveryDialect(t *testing.T) {
 		{"Cohere v2", "/v2/rerank", `{"model":"acme/scores","query":"a","documents":["z","b"]}`, nil, 500, "documents[0]",
 			map[string]string{"error": "", "detail": ""}, []string{"message"}},
 		{"TEI, vectors", "/embed", `{"inputs":["a","z"]}`, nil, 424, "inputs[1]", map[string]string{"error_type": "Backend"}, []string{"error"}},
-		{"TEI, similarity", "/similarity", `{"inputs":{"source_sentence":"a","sentences":["z"]}}`, nil, 424, "inputs[1]", map[string]string{"error_type": "Backend"}, []string{"error"}},
+		{"TEI, similarity", "/similarity", `{"inputs":{"source_sentence":"a","sentences":["z"]}}`, nil, 424, "inputs.sentences[0]", map[string]string{"error_type": "Backend"}, []string{"error"}},
 		{"TEI, reranker", "/rerank", `{"query":"a","texts":["b","z"]}`, nil, 424, "texts[1]", map[string]string{"error_type": "Backend"}, []string{"error"}},
 		{"TEI, classes", "/predict", `{"inputs":[["a"],["z"]]}`, nil, 424, "inputs[1]", map[string]string{"error_type": "Backend"}, []string{"error"}},
 	} {
