@@ -106,7 +106,7 @@ func (w *world) open() {
 		NoMemory: func(err error) bool { return errors.Is(err, errShort) },
 		MakeRoom: func() bool { return false }}
 	if w.rng.IntN(3) == 0 {
-		o.MaxBacklog = time.Duration(1+w.rng.IntN(500)) * time.Millisecond
+		o.MaxBacklog = time.Duration(1+w.rng.IntN(5000)) * time.Millisecond
 		o.MaxCost = min(o.MaxCost, runTokens) // so that only the number of tokens makes a batch full
 	}
 	r := &worldRunner{w: w}
@@ -152,9 +152,11 @@ func (r *worldRunner) RunPacked(_ context.Context, card int, p *Packed) (Result,
 		}
 	}
 	w.mu.Unlock()
-	// About a millisecond a token, so that an item of more than 512 tokens is always long.
+	// About ten milliseconds a token, so that an item of more than 512 tokens is long even where
+	// the measured pace is many times the real one: a stretch counts a batch whole that began
+	// before it.
 	rng := rand.New(rand.NewPCG(w.seed, uint64(ids[0])))
-	time.Sleep(time.Duration(float64(len(p.IDs)) * (0.5 + rng.Float64()) * float64(time.Millisecond)))
+	time.Sleep(time.Duration(float64(len(p.IDs)) * (5 + 10*rng.Float64()) * float64(time.Millisecond)))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil && len(ids) > 1 && rng.IntN(12) == 0 {
