@@ -197,7 +197,7 @@ sie_status embed_labels(Model *m, sie_value *y) {
 }
 
 // Two ROWS spaces: each sequence has tokens and labels. Both attend to the other; the labels also
-// attend to themselves, and some of them are chosen.
+// attend to themselves, and some of them are chosen. A sequence without labels has its own tokens.
 sie_status labels_tail(Model *m, sie_value x) {
   sie_program *p = m->program;
   sie_error *err = &m->err;
@@ -223,6 +223,7 @@ sie_status labels_tail(Model *m, sie_value x) {
   sie_weight *w;
   TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), hidden, hidden, 0.2f, 0, &w));
   TRY(record::linear(p, y, w, nullptr, SIE_ACT_NONE, own, &z, err));
+  TRY(record::linear(p, tokens, w, nullptr, SIE_ACT_NONE, x, &tokens, err));
   TRY(record::pool(p, z, SIE_POOL_MEAN, &pooled, err));
   sie_keep_rows_params keep = record::params<sie_keep_rows_params>();
   keep.to = record::chosen_labels;

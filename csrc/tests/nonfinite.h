@@ -20,7 +20,9 @@ constexpr int32_t spoilt_word = 96;
 inline void check_nonfinite(model::Model *m, const Head &head, const std::vector<int> &numbers,
                             const char *path, const std::vector<float> &values = {NAN, INFINITY, -INFINITY}) {
   model::Batch batch = batch_of(head, m->shape, numbers, true);
-  for (int32_t &id : batch.ids) id = id == spoilt_word ? 1 : id;
+  for (std::vector<int32_t> *ids : {&batch.ids, &batch.label_ids}) {
+    for (int32_t &id : *ids) id = id == spoilt_word ? 1 : id;
+  }
   model::Batch spoilt = batch;
   std::vector<int32_t> want(numbers.size(), 0);
   int left = 2;
