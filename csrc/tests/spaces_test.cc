@@ -183,6 +183,25 @@ TEST(spaces_have_bounds_of_their_own) {
   CHECK(run(&m, batch).status == SIE_OK, "%s", m.err.message);
 }
 
+// The labels' position table has fewer rows than a sequence may have labels.
+TEST(spaces_are_bound_by_their_position_tables) {
+  const heads::Head &head = heads::named("labels");
+  model::Shape shape;
+  shape.layers = 1;
+  shape.positions = 130;
+  shape.tail = head.tail;
+  Model m;
+  CHECK(m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+  if (m.slots[0] == nullptr) return;
+  Batch batch = heads::batch_of(head, m.shape, {12}, false);  // 130 labels
+  CHECK(run(&m, batch).status == SIE_OK, "%s", m.err.message);
+  batch.label_ids.push_back(1);
+  batch.choose.push_back(0);
+  batch.cu_labels[1]++;
+  m.err = {};
+  refused("a label without a position", submit(&m, 0, batch), m.err);
+}
+
 TEST(spaces_keep_apart) {
   Model m;
   if (!open(&m, heads::named("tokens"), 0, 1, SIE_COMPUTE_F32)) return;
@@ -244,6 +263,16 @@ TEST(spaces_keep_apart) {
   r.heads = 2;
   r.head_dim = 32;
   REFUSED(record::add(fresh, SIE_ROPE, r, &err));
+  r.k = rows;  // both are the same columns
+  REFUSED(record::add(fresh, SIE_ROPE, r, &err));
+  // An input of sequences, whose values would fit, gives no ids.
+  ok(record::declare_input(fresh, 10, "numbers", record::sequences, SIE_I32, 0, 0, &none));
+  e = sized<sie_embed_params>();
+  e.y = 9;
+  e.ids = 10;
+  e.word = m.weights[0];
+  e.gamma = m.weights[3];
+  REFUSED(record::add(fresh, SIE_EMBED, e, &err));
   ok(record::output_values(fresh, rows, 0, &none));
   sie_workspace workspace;
   ok(sie_program_end(fresh, &workspace, &none));
