@@ -1,6 +1,8 @@
-"""Races a build of this tree against a build of an earlier commit: the same texts, the same weights, in turns.
+"""Races a build of this tree against a build of an earlier commit: the same texts, the same
+weights, in turns.
 
-It says whether a change costs time, and whether it changes a bit of any vector. Nothing but Python's own library is needed.
+It says whether a change costs time, and whether it changes a bit of any vector. Nothing but
+Python's own library is needed.
 """
 
 import argparse
@@ -37,7 +39,8 @@ def arguments():
     p.add_argument("--rounds", type=int, default=15, help="turns of each build")
     p.add_argument("--threads", type=int, default=machine.usable_cpus(), help="threads of each build")
     p.add_argument("--seconds", type=float, default=0.8, help="about the length of a turn")
-    p.add_argument("--precisions", type=lambda s: s.split(","), help="of fp32, bf16, int8; default: those of this CPU's class")
+    p.add_argument("--precisions", type=lambda s: s.split(","),
+                   help="of fp32, bf16, int8; default: those of this CPU's class")
     p.add_argument("--results", type=Path, help="a folder to write table and record to")
     args = p.parse_args()
     args.kind = machine.CLASSES[machine.classes("best")[0]]
@@ -47,7 +50,8 @@ def arguments():
 
 def build(commit):
     """The server of a commit, built in a work tree that is kept for the next run."""
-    found = subprocess.run(["git", "rev-parse", "--verify", "--short=12", commit + "^{commit}"], cwd=ROOT, capture_output=True, text=True)
+    found = subprocess.run(["git", "rev-parse", "--verify", "--short=12", commit + "^{commit}"], cwd=ROOT,
+                           capture_output=True, text=True)
     if found.returncode:
         raise Failed(f"there is no commit {commit}: {found.stderr.strip()}")
     commit = found.stdout.strip()
@@ -56,7 +60,8 @@ def build(commit):
         subprocess.run(["git", "worktree", "prune"], cwd=ROOT, check=True)
         subprocess.run(["git", "worktree", "add", "-q", "--detach", str(tree), commit], cwd=ROOT, check=True)
         (tree / "build").mkdir()
-        for name in ("libsie_tokenizers.a", "libsie_tokenizers.stamp"):  # taken as they are where nothing they are made of differs
+        # taken as they are where nothing they are made of differs
+        for name in ("libsie_tokenizers.a", "libsie_tokenizers.stamp"):
             with contextlib.suppress(FileNotFoundError):
                 shutil.copy2(ROOT / "build" / name, tree / "build" / name)
     print(f"bench: building {commit}", file=sys.stderr, flush=True)
@@ -67,8 +72,8 @@ def build(commit):
 def make_sets():
     """Texts by set. Lengths are counted in words, four tokens to three words."""
     count = lambda text: len(text.split()) * 4 // 3
-    sets = {"short": texts.short_queries(256), "passage": texts.passages(96, count), "mixed": texts.mixed(96, count),
-            "one": texts.short_queries(66, seed=41)}
+    sets = {"short": texts.short_queries(256), "passage": texts.passages(96, count),
+            "mixed": texts.mixed(96, count), "one": texts.short_queries(66, seed=41)}
     files = {}
     for name, s in sets.items():
         files[name] = OUT / f"{name}.json"
@@ -99,7 +104,8 @@ def write_checkpoint(path, header, data, added):
 
 
 def make_heads():
-    """MiniLM with a classifier of one label, and with a masked-language head that fires for about one word in a hundred."""
+    """MiniLM with a classifier of one label, and with a masked-language head that fires for about
+    one word in a hundred."""
     dice = random.Random(1)
     normal = lambda n, width: [dice.gauss(0, width) for _ in range(n)]
     config = json.loads((MINILM / "config.json").read_text())
@@ -108,7 +114,8 @@ def make_heads():
     begin, end = header["embeddings.word_embeddings.weight"]["data_offsets"]
     width = statistics.pstdev(array.array("f", data[begin:end])[:: 1009])
     heads = {
-        "judge": ("BertForSequenceClassification", {"classifier.weight": ([1, c], normal(c, 0.02)), "classifier.bias": ([1], [0.0])}),
+        "judge": ("BertForSequenceClassification",
+                  {"classifier.weight": ([1, c], normal(c, 0.02)), "classifier.bias": ([1], [0.0])}),
         "sparse": ("BertForMaskedLM", {
             "cls.predictions.transform.dense.weight": ([c, c], normal(c * c, c**-0.5)),
             "cls.predictions.transform.dense.bias": ([c], [0.0] * c),
@@ -127,9 +134,11 @@ def make_heads():
     kind = "sentence_transformers.sparse_encoder.models."
     modules = [("", "MLMTransformer"), ("1_SpladePooling", "SpladePooling")]
     (OUT / "sparse" / "modules.json").write_text(
-        json.dumps([{"idx": i, "name": str(i), "path": path, "type": kind + name} for i, (path, name) in enumerate(modules)]))
+        json.dumps([{"idx": i, "name": str(i), "path": path, "type": kind + name}
+                    for i, (path, name) in enumerate(modules)]))
     (OUT / "sparse" / "1_SpladePooling").mkdir(exist_ok=True)
-    (OUT / "sparse" / "1_SpladePooling" / "config.json").write_text(json.dumps({"pooling_strategy": "max", "activation_function": "relu"}))
+    (OUT / "sparse" / "1_SpladePooling" / "config.json").write_text(
+        json.dumps({"pooling_strategy": "max", "activation_function": "relu"}))
     return OUT / "judge", OUT / "sparse"
 
 
@@ -138,7 +147,8 @@ def ask(server, path, body, tries=60):
     with server.turn():
         c = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=120)
         begun = time.perf_counter()
-        c.request("POST", path, json.dumps(body), {"Content-Type": "application/json", "Accept": "application/json"})
+        c.request("POST", path, json.dumps(body),
+                  {"Content-Type": "application/json", "Accept": "application/json"})
         r = c.getresponse()
         said = r.read()
         took = time.perf_counter() - begun
@@ -156,13 +166,15 @@ def ask(server, path, body, tries=60):
 def over_http(args, builds, sets, record):
     """Reranking and sparse encoding over HTTP."""
     judge, sparse = make_heads()
-    asked = {"score": ("/v1/score/judge", {"query": {"text": QUERY}, "items": [{"text": t} for t in sets["passage"]]}),
-             "sparse": ("/v1/encode/sparse", {"items": [{"text": t} for t in sets["passage"]], "params": {"output_types": ["sparse"]}})}
+    asked = {"score": ("/v1/score/judge",
+                       {"query": {"text": QUERY}, "items": [{"text": t} for t in sets["passage"]]}),
+             "sparse": ("/v1/encode/sparse", {"items": [{"text": t} for t in sets["passage"]],
+                                              "params": {"output_types": ["sparse"]}})}
     with contextlib.ExitStack() as stack:
         servers = {}
         for name, binary in builds.items():
-            command = [str(binary), "serve", "-m", f"judge={judge},sparse={sparse}", "--no-hf-fallback", "--precision", "fp32",
-                       "--threads", str(args.threads), "--isa", args.kind["isa"]]
+            command = [str(binary), "serve", "-m", f"judge={judge},sparse={sparse}", "--no-hf-fallback",
+                       "--precision", "fp32", "--threads", str(args.threads), "--isa", args.kind["isa"]]
             servers[name] = Server(command, "judge", clean_env(), OUT / f"server-{name}.log")
             stack.callback(servers[name].close)
         for task, (path, body) in asked.items():
@@ -189,11 +201,12 @@ def in_process(args, builds, files, record):
         racers = {}
         try:
             for name, binary in builds.items():
-                command = [str(binary), "race", "-m", f"minilm={MINILM}", "--threads", str(args.threads), "--isa", args.kind["isa"],
-                           "--precision", precision, "--model", "minilm"]
+                command = [str(binary), "race", "-m", f"minilm={MINILM}", "--threads", str(args.threads),
+                           "--isa", args.kind["isa"], "--precision", precision, "--model", "minilm"]
                 racers[name] = Ours(name, command, files, clean_env(), OUT / f"{name}-{precision}")
             for s in SETS:
-                passes = max(1, min(64, round(args.seconds / min(r.go(s, 1) + r.go(s, 1) for r in racers.values()) * 2)))
+                passes = max(1, min(
+                    64, round(args.seconds / min(r.go(s, 1) + r.go(s, 1) for r in racers.values()) * 2)))
                 rows = {name: [] for name in builds}
                 for r in range(args.rounds):
                     for name in turns(builds, r):
@@ -220,8 +233,9 @@ def vectors(args, builds, sets, record):
         sums = set()
         for name, binary in builds.items():
             out = OUT / f"{name}.npy"
-            subprocess.run([str(binary), "encode", "-m", f"minilm={MINILM}", "--model", "minilm", "--precision", precision,
-                            "--file", str(lines), "--out", str(out)], env=clean_env(), check=True, capture_output=True)
+            subprocess.run([str(binary), "encode", "-m", f"minilm={MINILM}", "--model", "minilm",
+                            "--precision", precision, "--file", str(lines), "--out", str(out)],
+                           env=clean_env(), check=True, capture_output=True)
             sums.add(hashlib.sha256(out.read_bytes()).hexdigest())
         record["same_bits"][f"{precision} vectors"] = len(sums) == 1
 
@@ -251,9 +265,10 @@ def markdown(record):
         base, now = (statistics.median(v) for v in r.values())
         rows.append([what, f"{base:,.1f}", f"{now:,.1f}", ratio(r)])
     bits = ", ".join(f"{k} {'the same' if same else '**differ**'}" for k, same in record["same_bits"].items())
-    return (f"{record['base']} against this tree, {record['rounds']} rounds in turns, {record['threads']} threads. Tokens a second; texts a "
-            f"second over HTTP; queries a second for one query. Medians; the ratio is that of a round.\n\n"
-            + records.table(["", "before", "now", "now ÷ before"], rows) + f"\n\nBits: {bits}.\n")
+    return (
+        f"{record['base']} against this tree, {record['rounds']} rounds in turns, {record['threads']} threads. Tokens a second; texts a "
+        f"second over HTTP; queries a second for one query. Medians; the ratio is that of a round.\n\n" +
+        records.table(["", "before", "now", "now ÷ before"], rows) + f"\n\nBits: {bits}.\n")
 
 
 def main():
@@ -262,7 +277,8 @@ def main():
     base, binary = build(args.base)
     builds = {"before": binary, "now": ROOT / "bin" / "sie-server"}
     sets, files = make_sets()
-    record = {"about": records.about("bench-against"), "base": base, "rounds": args.rounds, "threads": args.threads, "rates": {}, "same_bits": {}}
+    record = {"about": records.about("bench-against"), "base": base, "rounds": args.rounds,
+              "threads": args.threads, "rates": {}, "same_bits": {}}
     with records.kept(record, args.results, "against"):
         vectors(args, builds, sets, record)
         in_process(args, builds, files, record)

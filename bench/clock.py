@@ -1,8 +1,10 @@
-"""What instructions beside wide FMAs leave of a core's clock: loops of 27 independent 512-bit FMAs a turn, alone and with loads,
-integer operations or NOPs spread among them, in turns on one CPU. docs/adr/0012 draws conclusions.
+"""What instructions beside wide FMAs leave of a core's clock: loops of 27 independent 512-bit FMAs
+a turn, alone and with loads, integer operations or NOPs spread among them, in turns on one CPU.
+docs/adr/0012 draws conclusions.
 
-All operands lie in L1 and are zero; no load is waited for, so a slower loop is a slower clock, or turns that the core skips.
-The clock is read behind each loop, as the time of a chain of dependent multiplications of three cycles each.
+All operands lie in L1 and are zero; no load is waited for, so a slower loop is a slower clock, or
+turns that the core skips. The clock is read behind each loop, as the time of a chain of dependent
+multiplications of three cycles each.
 """
 
 import argparse
@@ -44,7 +46,8 @@ double timed(void (*loop)(long, const float *), long turns, const float *memory,
 
 
 def loop(name, mix):
-    placed = [((i + 0.5) * FMAS / n, make(i)) for kind, n in mix.items() for i, make in enumerate([KINDS[kind]] * n)]
+    placed = [((i + 0.5) * FMAS / n, make(i)) for kind, n in mix.items()
+              for i, make in enumerate([KINDS[kind]] * n)]
     placed += [(j + 0.6, f"vfmadd231ps %zmm31, %zmm30, %zmm{j}") for j in range(FMAS)]
     turn = [text for _, text in sorted(placed, key=lambda p: p[0])]
     clear = [f"vpxord %zmm{i}, %zmm{i}, %zmm{i}" for i in range(32)]
@@ -57,7 +60,8 @@ def build(folder):
     (folder / "loops.S").write_text(code + '.section .note.GNU-stack, "", @progbits\n')
     (folder / "helpers.c").write_text(HELPERS)
     library = folder / "clock.so"
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, "loops.S", "helpers.c"], cwd=folder, check=True)
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, "loops.S", "helpers.c"], cwd=folder,
+                   check=True)
     return ctypes.CDLL(str(library))
 
 

@@ -1,7 +1,7 @@
 """The peers: each encodes texts to unit vectors, tokenising, pooling and normalising included.
 
-An engine has choices, the values worth trying of each setting for throughput, most promising first; choices_one, the
-same for one text at a time; use(setting), and encode(texts) with that setting.
+An engine has choices, the values worth trying of each setting for throughput, most promising first;
+choices_one, the same for one text at a time; use(setting), and encode(texts) with that setting.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,8 @@ class SentenceTransformers:
         )
         self.choices_one = {"bf16": ["weights", "autocast"]} if precision == "bf16" else {}
         self.choices = self.choices_one | {"batch": BATCHES}
-        self.versions = {"sentence-transformers": sentence_transformers.__version__, "torch": torch.__version__}
+        self.versions = {"sentence-transformers": sentence_transformers.__version__,
+                         "torch": torch.__version__}
 
     def use(self, setting):
         kind = self.torch.bfloat16 if setting.get("bf16") == "weights" else self.torch.float32
@@ -132,13 +133,15 @@ class OpenVino(Graph):
         if self.precision != "int8":
             config["INFERENCE_PRECISION_HINT"] = {"fp32": "f32", "bf16": "bf16"}[self.precision]
         elif not self.amx:
-            config["INFERENCE_PRECISION_HINT"] = "f32"  # with AMX, OpenVINO's own choice for what is not int8: bf16
+            # with AMX, OpenVINO's own choice for what is not int8: bf16
+            config["INFERENCE_PRECISION_HINT"] = "f32"
         model = self.core.compile_model(str(self.path), "CPU", config)
         queue = self.ov.AsyncInferQueue(model, streams)
 
         def run(batches):
             done = []
-            queue.set_callback(lambda request, rows: done.append((rows, request.get_output_tensor(0).data.copy())))
+            queue.set_callback(
+                lambda request, rows: done.append((rows, request.get_output_tensor(0).data.copy())))
             for rows, inputs in batches:
                 queue.start_async(inputs, rows)
             queue.wait_all()

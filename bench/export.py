@@ -1,6 +1,7 @@
 """Makes the files that ONNX Runtime and OpenVINO load, once, into the bench cache.
 
-Both get the whole encoder in one graph, mean pooling and L2 norm included, as the best deployments of them do.
+Both get the whole encoder in one graph, mean pooling and L2 norm included, as the best deployments
+of them do.
 """
 
 import hashlib
@@ -33,10 +34,10 @@ def counter(model):
 
 
 def artefact(kind, model, cache):
-    """Path of the file for kind: onnx-fp32, onnx-int8, openvino-fp32 or openvino-int8; made when it isn't there."""
-    make = {"onnx-fp32": _onnx, "onnx-int8": _onnx_int8, "openvino-fp32": _openvino, "openvino-int8": _openvino_int8}[
-        kind
-    ]
+    """Path of the file for kind: onnx-fp32, onnx-int8, openvino-fp32 or openvino-int8; made when it
+    isn't there."""
+    make = {"onnx-fp32": _onnx, "onnx-int8": _onnx_int8, "openvino-fp32": _openvino,
+            "openvino-int8": _openvino_int8}[kind]
     folder = Path(cache) / f"{kind}-{_key(kind, model)}"
     path = folder / ("model.onnx" if kind.startswith("onnx") else "model.xml")
     if not path.exists():
@@ -52,7 +53,8 @@ def _key(kind, model):
     h = hashlib.sha256()
     for name in ("torch", "transformers", "onnx", "onnxruntime", "openvino", "nncf"):
         h.update(f"{name} {version(name)}\n".encode())
-    for f in (Path(__file__), Path(texts.__file__), Path(model, "model.safetensors"), Path(model, "config.json")):
+    for f in (Path(__file__), Path(texts.__file__), Path(model, "model.safetensors"),
+              Path(model, "config.json")):
         h.update(hashlib.sha256(f.read_bytes()).digest())
     return h.hexdigest()[:12]
 
@@ -78,7 +80,8 @@ def _encoder(model, attention):
     mode = pooling.get("pooling_mode")  # as releases from 5.4 on write it; before, one flag a mode
     mean = pooling.get("pooling_mode_mean_tokens", False) if mode is None else mode in ("mean", ["mean"])
     if len(modules) != 3 or not mean:
-        raise SystemExit("the bench exports mean-pooled, normalised models only: take a model like all-MiniLM-L6-v2")
+        raise SystemExit(
+            "the bench exports mean-pooled, normalised models only: take a model like all-MiniLM-L6-v2")
     return Encoder()
 
 

@@ -1,6 +1,7 @@
-"""Reranking and sparse encoding beside sentence-transformers' CrossEncoder and SparseEncoder: MiniLM's own encoder with a head of
-each kind on it, random but the same for both, so that scores and weights are compared as well as timed. Engines take turns;
-the one that does not run is stopped or idle. Every answer of ours comes over HTTP.
+"""Reranking and sparse encoding beside sentence-transformers' CrossEncoder and SparseEncoder:
+MiniLM's own encoder with a head of each kind on it, random but the same for both, so that scores
+and weights are compared as well as timed. Engines take turns; the one that does not run is stopped
+or idle. Every answer of ours comes over HTTP.
 """
 
 import argparse
@@ -28,12 +29,14 @@ def arguments():
     p.add_argument("--rounds", type=int, default=5, help="turns of each engine")
     p.add_argument("--texts", type=int, default=256, help="texts of 128 tokens in a turn")
     p.add_argument("--threads", type=int, default=machine.usable_cpus(), help="threads of every engine")
-    p.add_argument("--results", type=Path, default=ROOT / "bench/results", help="the folder that table and record go to")
+    p.add_argument("--results", type=Path, default=ROOT / "bench/results",
+                   help="the folder that table and record go to")
     return p.parse_args()
 
 
 def make_models(into):
-    """MiniLM with a classifier of one label, and with a masked-language head that fires for about one word in a hundred."""
+    """MiniLM with a classifier of one label, and with a masked-language head that fires for about
+    one word in a hundred."""
     import torch
     from transformers import AutoTokenizer, BertForMaskedLM, BertForSequenceClassification
 
@@ -51,7 +54,8 @@ def make_models(into):
     from sentence_transformers import SparseEncoder
     from sentence_transformers.sparse_encoder.models import MLMTransformer, SpladePooling
 
-    peer = SparseEncoder(modules=[MLMTransformer(str(into / "splade"), max_seq_length=256), SpladePooling("max")], device="cpu")
+    peer = SparseEncoder(modules=[MLMTransformer(str(into / "splade"), max_seq_length=256),
+                                  SpladePooling("max")], device="cpu")
     peer.save(str(into / "sparse"))
     return into / "judge", into / "sparse"
 
@@ -68,9 +72,10 @@ class Ours:
             self.port = s.getsockname()[1]
         with open(log, "wb") as out:
             self.process = subprocess.Popen(
-                [str(ROOT / "bin/sie-server"), "serve", "--host", "127.0.0.1", "-p", str(self.port), "--no-hf-fallback",
-                 "-m", f"judge={judge},sparse={sparse}", "--preload", "judge,sparse", "--precision", precision, "--threads", str(threads)],
-                stdout=out, stderr=out, env=clean_env())
+                [str(ROOT / "bin/sie-server"), "serve", "--host", "127.0.0.1", "-p", str(self.port),
+                 "--no-hf-fallback", "-m", f"judge={judge},sparse={sparse}", "--preload", "judge,sparse",
+                 "--precision", precision, "--threads", str(threads)], stdout=out, stderr=out,
+                env=clean_env())
         until = time.time() + 60
         while True:
             try:
@@ -84,14 +89,16 @@ class Ours:
 
     def call(self, method, path, body):
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
-        c.request(method, path, body and json.dumps(body), {"Content-Type": "application/json", "Accept": "application/json"})
+        c.request(method, path, body and json.dumps(body),
+                  {"Content-Type": "application/json", "Accept": "application/json"})
         r = c.getresponse()
         answer = r.status, r.read()
         c.close()
         return answer
 
     def score(self, texts):
-        status, body = self.call("POST", "/v1/score/judge", {"query": {"text": QUERY}, "items": [{"text": t} for t in texts]})
+        status, body = self.call("POST", "/v1/score/judge",
+                                 {"query": {"text": QUERY}, "items": [{"text": t} for t in texts]})
         assert status == 200, body
         scores = [0.0] * len(texts)
         for s in json.loads(body)["scores"]:
@@ -99,7 +106,8 @@ class Ours:
         return scores
 
     def sparse(self, texts):
-        status, body = self.call("POST", "/v1/encode/sparse", {"items": [{"text": t} for t in texts], "params": {"output_types": ["sparse"]}})
+        status, body = self.call("POST", "/v1/encode/sparse", {"items": [{"text": t} for t in texts],
+                                                               "params": {"output_types": ["sparse"]}})
         assert status == 200, body
         return [dict(zip(i["sparse"]["indices"], i["sparse"]["values"])) for i in json.loads(body)["items"]]
 
@@ -109,7 +117,8 @@ class Ours:
 
 
 def peers(judge, sparse, threads):
-    """sentence-transformers as its documentation runs it, with the better of two batch sizes for each."""
+    """sentence-transformers as its documentation runs it, with the better of two batch sizes for
+    each."""
     import torch
     from sentence_transformers import CrossEncoder, SparseEncoder
 
@@ -120,7 +129,8 @@ def peers(judge, sparse, threads):
         return cross.predict([(QUERY, t) for t in texts], batch_size=batch, show_progress_bar=False).tolist()
 
     def encode(texts, batch):
-        rows = encoder.encode(texts, batch_size=batch, show_progress_bar=False, convert_to_sparse_tensor=True).coalesce()
+        rows = encoder.encode(texts, batch_size=batch, show_progress_bar=False,
+                              convert_to_sparse_tensor=True).coalesce()
         out = [{} for _ in texts]
         for (row, column), value in zip(rows.indices().T.tolist(), rows.values().tolist()):
             out[row][column] = value
@@ -138,7 +148,8 @@ def timed(f, *args):
 def difference(ours, theirs):
     """The largest of any score or weight."""
     if isinstance(ours[0], dict):
-        return max(max((abs(a.get(k, 0) - b.get(k, 0)) for k in a.keys() | b.keys()), default=0) for a, b in zip(ours, theirs))
+        return max(max((abs(a.get(k, 0) - b.get(k, 0)) for k in a.keys() | b.keys()), default=0)
+                   for a, b in zip(ours, theirs))
     return max(abs(a - b) for a, b in zip(ours, theirs))
 
 
@@ -150,14 +161,16 @@ def markdown(record):
     for task, found in record["tasks"].items():
         for name, rate in found["median"].items():
             ratios = found["ratios"][name]
-            rows.append([
-                TITLES[task], name + (f", batches of {found['peer_batch']}" if name.startswith("sentence") else " over HTTP"), f"{rate:.1f}",
-                f"{statistics.median(ratios):.2f}× ({ratios[0]:.2f} to {ratios[-1]:.2f})",
-                f"{found['largest_difference'][name]:.1e}" if name in found["largest_difference"] else ""])
+            rows.append(
+                [TITLES[task], name +
+                 (f", batches of {found['peer_batch']}" if name.startswith("sentence") else " over HTTP"),
+                 f"{rate:.1f}", f"{statistics.median(ratios):.2f}× ({ratios[0]:.2f} to {ratios[-1]:.2f})",
+                 f"{found['largest_difference'][name]:.1e}" if name in found["largest_difference"] else ""])
     head = ["", "engine", "texts/s", "ratio, round by round", "largest difference of any score or weight"]
-    return (f"{record['texts']} texts of 128 tokens, {record['threads']} threads, {record['rounds']} rounds in turns. MiniLM's encoder "
-            f"with heads of random weights, the same for both. sentence-transformers computes in fp32; auto is what our server picks: "
-            f"bf16 where the CPU has AMX, else fp32.\n\n{records.table(head, rows)}\n")
+    return (
+        f"{record['texts']} texts of 128 tokens, {record['threads']} threads, {record['rounds']} rounds in turns. MiniLM's encoder "
+        f"with heads of random weights, the same for both. sentence-transformers computes in fp32; auto is what our server picks: "
+        f"bf16 where the CPU has AMX, else fp32.\n\n{records.table(head, rows)}\n")
 
 
 def main():
@@ -174,7 +187,8 @@ def main():
         judge, sparse = make_models(Path(folder))
         theirs = peers(judge, sparse, args.threads)
         ours = {p: Ours(judge, sparse, p, args.threads, Path(folder) / f"{p}.log") for p in ("fp32", "auto")}
-        record = {"about": records.about("bench-heads"), "texts": len(texts), "threads": args.threads, "rounds": args.rounds, "tasks": {}}
+        record = {"about": records.about("bench-heads"), "texts": len(texts), "threads": args.threads,
+                  "rounds": args.rounds, "tasks": {}}
         with records.kept(record, args.results, "heads"), contextlib.ExitStack() as stack:
             for server in ours.values():
                 stack.callback(server.close)
@@ -198,9 +212,11 @@ def main():
                 ratios = {k: sorted(a / b for a, b in zip(v, against)) for k, v in rates.items()}
                 record["tasks"][task] = {"texts_per_second": rates, "median": middle, "ratios": ratios,
                                          "largest_difference": off, "peer_batch": best,
-                                         "columns": statistics.mean(map(len, want)) if task == "sparse" else None}
+                                         "columns": statistics.mean(map(len, want)) if task == "sparse"
+                                         else None}
                 for name, rate in middle.items():
-                    print(f"{task:7} {name:24} {rate:8.1f} texts/s  {rate / peer:5.2f}x  largest difference {off.get(name, 0):.2g}", flush=True)
+                    print(f"{task:7} {name:24} {rate:8.1f} texts/s  {rate / peer:5.2f}x  largest difference {off.get(name, 0):.2g}",
+                          flush=True)
     records.write(args.results, "heads", record, markdown(record))
 
 

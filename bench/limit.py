@@ -1,8 +1,10 @@
-"""Takes AMX away from this process, so that an AMX machine can also race the class of machines without it.
+"""Takes AMX away from this process, so that an AMX machine can also race the class of machines
+without it.
 
-Tile registers must be asked for from the kernel (arch_prctl ARCH_REQ_XCOMP_PERM) before the first use, and every
-library asks and falls back when the answer is no. A seccomp filter makes it no. That limits ONNX Runtime and OpenVINO
-too, which have no switch for it; oneDNN's own switch is set as well, which also keeps it from AVX-512 bf16 and fp16.
+Tile registers must be asked for from the kernel (arch_prctl ARCH_REQ_XCOMP_PERM) before the first
+use, and every library asks and falls back when the answer is no. A seccomp filter makes it no. That
+limits ONNX Runtime and OpenVINO too, which have no switch for it; oneDNN's own switch is set as
+well, which also keeps it from AVX-512 bf16 and fp16.
 """
 
 import ctypes
@@ -48,6 +50,7 @@ def without_amx():
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(
         PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(filter_), 0, 0
     ):
-        raise OSError(ctypes.get_errno(), "a seccomp filter could not be installed: AMX cannot be taken away here")
+        raise OSError(ctypes.get_errno(),
+                      "a seccomp filter could not be installed: AMX cannot be taken away here")
     if libc.syscall(SYS_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0:
         raise OSError(errno.EPERM, "AMX is still granted: this machine cannot show the class without it")

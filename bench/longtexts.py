@@ -1,6 +1,7 @@
-"""What short queries wait for beside texts of 8,192 tokens: a model of XLM-R-large's shape with random weights, and all-MiniLM-L6-v2
-beside it. One client asks short queries of each, first on an idle server, then while clients keep long texts queued. p99 must stay
-within 3 times its idle value and 50 ms. Standard library only.
+"""What short queries wait for beside texts of 8,192 tokens: a model of XLM-R-large's shape with
+random weights, and all-MiniLM-L6-v2 beside it. One client asks short queries of each, first on an
+idle server, then while clients keep long texts queued. p99 must stay within 3 times its idle value
+and 50 ms. Standard library only.
 """
 
 import argparse
@@ -26,7 +27,8 @@ LARGE, SMALL = "bench/large", "bench/small"
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--binary", default=str(ROOT / "bin/sie-server"))
-    p.add_argument("--source", type=Path, default=ROOT / "build/models/all-MiniLM-L6-v2", help="the small model, and whose tokenizer the large one has")
+    p.add_argument("--source", type=Path, default=ROOT / "build/models/all-MiniLM-L6-v2",
+                   help="the small model, and whose tokenizer the large one has")
     p.add_argument("--layers", type=int, default=24, help="of the large model; fewer for a short run")
     p.add_argument("--longs", type=int, default=8, help="clients with a long text each")
     p.add_argument("--tokens", type=int, default=8192, help="of a long text")
@@ -63,7 +65,8 @@ class Longs:
         self.connections.append(c)
         try:
             while not self.stopped:
-                c.request("POST", f"/v1/encode/{LARGE}", self.body, {"Content-Type": "application/json", "Accept": "application/json"})
+                c.request("POST", f"/v1/encode/{LARGE}", self.body,
+                          {"Content-Type": "application/json", "Accept": "application/json"})
                 r = c.getresponse()
                 said = r.read()
                 if r.status != 200:
@@ -91,8 +94,8 @@ def measure(o, into, result):
     queries = into / "queries.json"
     queries.write_text(json.dumps(texts.short_queries(66, seed=41)), encoding="utf-8")
     load = Load(load_binary, {"one": queries}, machine.usable_cpus())
-    command = [o.binary, "serve", "-m", f"{LARGE}={weights},{SMALL}={o.source}", "--precision", o.precision, "--request-timeout", "24h",
-               "--max-queue-wait", "0s"]
+    command = [o.binary, "serve", "-m", f"{LARGE}={weights},{SMALL}={o.source}", "--precision", o.precision,
+               "--request-timeout", "24h", "--max-queue-wait", "0s"]
     server = Server(command, LARGE, clean_env(), into / "server.log", ready_within=600)
     with contextlib.closing(server), server.turn():
         asked = {"the same model": Asked(server, LARGE), "another model": Asked(server, SMALL)}
@@ -114,21 +117,25 @@ def measure(o, into, result):
     for name in asked:
         x = result[name]
         x["limit_ms"] = 3 * x["idle"]["p99_ms"] + 50
-        x["held"] = x["beside"]["p99_ms"] <= x["limit_ms"] and not (x["beside"]["failed"] or x["beside"]["refused"] or x["beside"]["wrong"])
+        x["held"] = x["beside"]["p99_ms"] <= x["limit_ms"] and not (
+            x["beside"]["failed"] or x["beside"]["refused"] or x["beside"]["wrong"])
         result["held"] = result["held"] and x["held"]
 
 
 def markdown(o, r):
-    head = ["short queries to", "idle p50 ms", "idle p99 ms", "beside p50 ms", "beside p99 ms", "limit ms", "queries", ""]
+    head = ["short queries to", "idle p50 ms", "idle p99 ms", "beside p50 ms", "beside p99 ms", "limit ms",
+            "queries", ""]
     rows = []
     for name in ("the same model", "another model"):
         x = r[name]
-        rows.append([name, *(f"{v:.1f}" for v in (x["idle"]["p50_ms"], x["idle"]["p99_ms"], x["beside"]["p50_ms"], x["beside"]["p99_ms"], x["limit_ms"])),
-                     x["beside"]["requests"], "held" if x["held"] else "NOT HELD"])
+        rows.append([name,
+                     *(f"{v:.1f}" for v in (x["idle"]["p50_ms"], x["idle"]["p99_ms"], x["beside"]["p50_ms"],
+                                            x["beside"]["p99_ms"], x["limit_ms"])), x["beside"]["requests"],
+                     "held" if x["held"] else "NOT HELD"])
     return (
         f"XLM-R-large's shape, {o.layers} layers; {o.longs} clients with a text of {o.tokens} tokens each, {r['long_texts_answered']} of which were "
-        "answered meanwhile. The limit is 3 times the idle p99 and 50 ms.\n\n" + records.table(head, rows) + "\n"
-    )
+        "answered meanwhile. The limit is 3 times the idle p99 and 50 ms.\n\n" + records.table(head, rows) +
+        "\n")
 
 
 if __name__ == "__main__":

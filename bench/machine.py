@@ -1,4 +1,5 @@
-"""What the race runs on: usable CPUs, instruction set classes, names and versions for the record."""
+"""What the race runs on: usable CPUs, instruction set classes, names and versions for the
+record."""
 
 import os
 import platform
@@ -6,9 +7,11 @@ import re
 import subprocess
 from pathlib import Path
 
-# Class → what the CPU must have, our --isa, the precisions of ours that make sense, and whether peers lose AMX.
+# Class → what the CPU must have, our --isa, the precisions of ours that make sense, and whether
+# peers lose AMX.
 CLASSES = {
-    "amx": {"needs": {"amx_tile", "amx_bf16"}, "isa": "amx", "precisions": ("fp32", "bf16", "int8"), "no_amx": False},
+    "amx": {"needs": {"amx_tile", "amx_bf16"}, "isa": "amx", "precisions": ("fp32", "bf16", "int8"),
+            "no_amx": False},
     "avx512": {
         "needs": {"avx512f", "avx512_vnni"},
         "isa": "avx512-vnni",

@@ -1,4 +1,5 @@
-"""The measurements of one class: each fills its part of the result, a plain dictionary that report.py reads."""
+"""The measurements of one class: each fills its part of the result, a plain dictionary that
+report.py reads."""
 
 import statistics
 import time
@@ -22,7 +23,8 @@ def quantile(values, p):
 
 
 def tune(race, racers, result):
-    """Every engine's best settings, and how often it passes over a set to fill its turn. Drops engines that fail."""
+    """Every engine's best settings, and how often it passes over a set to fill its turn. Drops
+    engines that fail."""
     times = {}
     for name, racer in list(racers.items()):
         try:
@@ -55,8 +57,9 @@ def throughput(race, racers, times, tokens, result):
 
 
 def single(race, racers, servers, load, result):
-    """One short query after the other: in process, and over HTTP from one client. HTTP also at a low fixed rate, where
-    latency counts from when a request was due and the CPU has gone to sleep meanwhile."""
+    """One short query after the other: in process, and over HTTP from one client. HTTP also at a
+    low fixed rate, where latency counts from when a request was due and the CPU has gone to sleep
+    meanwhile."""
     rows = result["single"]
     for r in range(race.rounds):
         for name, racer in racers.items():
@@ -72,8 +75,8 @@ def single(race, racers, servers, load, result):
 
 
 def quality(race, racers, encode, result):
-    """Smallest and mean cosine to sentence-transformers fp32 on texts that nothing was calibrated on. encode(name,
-    path) makes ours write its vectors to path."""
+    """Smallest and mean cosine to sentence-transformers fp32 on texts that nothing was calibrated
+    on. encode(name, path) makes ours write its vectors to path."""
 
     def unit(path):
         v = np.load(path).astype(np.float64)
@@ -86,12 +89,14 @@ def quality(race, racers, encode, result):
         kept[name] = unit(path)
         if reference in kept:
             cosine = (kept[name] * kept[reference]).sum(1)
-            result["quality"][name] = {"min": float(cosine.min()), "mean": float(cosine.mean()), "texts": len(cosine)}
+            result["quality"][name] = {"min": float(cosine.min()), "mean": float(cosine.mean()),
+                                       "texts": len(cosine)}
     race.say("quality: " + ", ".join(f"{n} {q['min']:.5f}" for n, q in result["quality"].items()))
 
 
 def clients64(race, racer, server, load, tokens, times, result):
-    """64 closed-loop clients with one passage per request, in turns with the offline passes of the library path."""
+    """64 closed-loop clients with one passage per request, in turns with the offline passes of the
+    library path."""
     rows = []
     load.run(server, "passage", 1)  # unmeasured
     for r in range(race.rounds):
@@ -107,8 +112,9 @@ def clients64(race, racer, server, load, tokens, times, result):
 
 
 def overload(race, server, load, result):
-    """Ten times the requests that 64 clients got answered, sent at a fixed rate whatever comes back. Several times, so
-    that memory which each burst leaves behind would show beside what the collector lets one heap size vary."""
+    """Ten times the requests that 64 clients got answered, sent at a fixed rate whatever comes
+    back. Several times, so that memory which each burst leaves behind would show beside what the
+    collector lets one heap size vary."""
     peak = [row["tokens_per_second"] / row["left"] for row in result["clients64"]]
     requests = median([row["texts"] / row["seconds"] / row["left"] for row in result["clients64"]])
     seconds = min(60, max(2 * race.http_seconds, 3 * QUEUE / (10 * requests)))
@@ -125,8 +131,7 @@ def overload(race, server, load, result):
         runs.append(out)
         race.say(
             f"overload: {out['kept']:.3f} of peak kept, {out['refused']} refused, {out['failed']} failed, {out['wrong']} "
-            f"wrong, {out['memory_after']['rss'] / MIB:.0f} MiB"
-        )
+            f"wrong, {out['memory_after']['rss'] / MIB:.0f} MiB")
     result["overload"] = runs
 
 
@@ -137,10 +142,12 @@ def start_up(race, command, env, result):
 
 
 def over_http(race, servers, load, result):
-    """Servers in turns: 8 clients with 16 texts a request on every set, and 64 clients with one passage each."""
+    """Servers in turns: 8 clients with 16 texts a request on every set, and 64 clients with one
+    passage each."""
     shapes = [(s, 8, 16) for s in SETS] + [("passage", 64, 1)]
     for name, server in servers.items():
-        load.run(server, "passage", 1, clients=8, per_request=16)  # unmeasured, and says early that a peer is not there
+        # unmeasured, and says early that a peer is not there
+        load.run(server, "passage", 1, clients=8, per_request=16)
     for r in range(race.rounds):
         for s, clients, per_request in shapes:
             for name, server in servers.items():

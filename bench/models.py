@@ -1,7 +1,7 @@
-"""Many models on one server: a hundred in turn on a memory budget that holds ten, and mixed traffic on three. Makes the
-models (one checkpoint with its word embeddings in another order for each, so that no two give the same vector), checks
-every answer against the model it was asked of, and prints loads per request, latencies and what was told to come again.
-Standard library only.
+"""Many models on one server: a hundred in turn on a memory budget that holds ten, and mixed traffic
+on three. Makes the models (one checkpoint with its word embeddings in another order for each, so
+that no two give the same vector), checks every answer against the model it was asked of, and prints
+loads per request, latencies and what was told to come again. Standard library only.
 """
 
 import argparse
@@ -26,7 +26,8 @@ from racers import die_with_parent
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = "a text that every model reads in its own way"
-PATIENCE = 600  # seconds for one request with all its tries, or for a start: after that a server counts as hung
+# seconds for one request with all its tries, or for a start: after that a server counts as hung
+PATIENCE = 600
 ENTRY = """\
 sie_id: {model}
 weights_path: {weights}
@@ -62,7 +63,8 @@ def make_models(source, count, into):
     ids = []
     for i in range(count):
         weights = into / f"model-{i:03}"
-        shutil.copytree(source, weights, ignore=shutil.ignore_patterns("*.safetensors", "MANIFEST.json", ".complete*", "onnx"))
+        shutil.copytree(source, weights,
+                        ignore=shutil.ignore_patterns("*.safetensors", "MANIFEST.json", ".complete*", "onnx"))
         (weights / "model.safetensors").write_bytes(turned(checkpoint, i))
         ids.append(f"bench/model-{i:03}")
         (entries / f"model-{i:03}.yaml").write_text(ENTRY.format(model=ids[-1], weights=weights, dim=dim))
@@ -74,7 +76,8 @@ class Server:
         self.log = into / f"server-{time.monotonic_ns()}.log"
         with open(self.log, "wb") as out:
             self.process = subprocess.Popen(
-                [binary, "serve", "--host", "127.0.0.1", "-p", "0", "--models-dir", entries, "--no-hf-fallback", *flags],
+                [binary, "serve", "--host", "127.0.0.1", "-p", "0", "--models-dir", entries,
+                 "--no-hf-fallback", *flags],
                 stdout=out,
                 stderr=out,
                 preexec_fn=die_with_parent,
@@ -102,14 +105,16 @@ class Server:
         return r.status, r.read().decode()
 
     def packed(self):
-        return max(float(x) for x in re.findall(r"^sie_model_memory_bytes\{[^}]*\} (\S+)$", self.get("/metrics")[1], re.M))
+        return max(float(x) for x in re.findall(r"^sie_model_memory_bytes\{[^}]*\} (\S+)$",
+                                                self.get("/metrics")[1], re.M))
 
     def loads(self):
         return self.log.read_text().count('msg="model ready"')
 
 
 class Client:
-    """One connection. ask returns the vectors, the seconds from the first try to the answer, and the tries told to come again."""
+    """One connection. ask returns the vectors, the seconds from the first try to the answer, and
+    the tries told to come again."""
 
     def __init__(self, port):
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
@@ -118,7 +123,8 @@ class Client:
         body = json.dumps({"items": [{"text": t} for t in texts]})
         start = time.perf_counter()
         for again in itertools.count():
-            self.connection.request("POST", f"/v1/encode/{model}", body, {"Content-Type": "application/json", "Accept": "application/json"})
+            self.connection.request("POST", f"/v1/encode/{model}", body,
+                                    {"Content-Type": "application/json", "Accept": "application/json"})
             r = self.connection.getresponse()
             said = r.read()
             took = time.perf_counter() - start
@@ -133,7 +139,8 @@ class Client:
 
 
 def traffic(server, expected, clients, asks):
-    """Runs asks(client number) → ids for each client at once; returns latencies by model and the tries told to come again."""
+    """Runs asks(client number) → ids for each client at once; returns latencies by model and the
+    tries told to come again."""
     took, again, wrong, lock = collections.defaultdict(list), [0], [], threading.Lock()
 
     def run(number):
@@ -183,7 +190,8 @@ def round_robin(o, into):
         raise Wrong("two models have the same vector: a swapped answer would not be seen")
     budget = int(o.room * packed * 1.02)
     with Server(o.binary, entries, into, "--memory-budget", str(budget)) as server:
-        asked = lambda n: (ids[(n * o.models // o.clients + i) % o.models] for i in range(o.requests // o.clients))
+        asked = lambda n: (ids[(n * o.models // o.clients + i) % o.models]
+                           for i in range(o.requests // o.clients))
         took, again, seconds = traffic(server, expected, o.clients, asked)
         every = list(itertools.chain.from_iterable(took.values()))
         return figures(every, seconds) | {
@@ -203,8 +211,10 @@ def mixed(o, into):
         client = Client(server.port)
         expected = {i: client.ask(i, [TEXT])[0][0] for i in ids}
         each = o.requests // o.clients
-        alone, _, alone_seconds = traffic(server, expected, o.clients, lambda n: itertools.repeat(ids[0], each))
-        took, _, seconds = traffic(server, expected, o.clients, lambda n: (ids[(n + i) % 3] for i in range(each)))
+        alone, _, alone_seconds = traffic(server, expected, o.clients,
+                                          lambda n: itertools.repeat(ids[0], each))
+        took, _, seconds = traffic(server, expected, o.clients,
+                                   lambda n: (ids[(n + i) % 3] for i in range(each)))
         return {
             "one model alone": figures(alone[ids[0]], alone_seconds),
             "three mixed": figures(list(itertools.chain.from_iterable(took.values())), seconds),
@@ -214,8 +224,10 @@ def mixed(o, into):
 def main():
     flags = argparse.ArgumentParser(description=__doc__)
     flags.add_argument("--binary", default=str(ROOT / "bin/sie-server"))
-    flags.add_argument("--source", default=str(ROOT / "testdata/golden/st-mean"), help="the model that the many are made from")
-    flags.add_argument("--large", default=str(ROOT / "build/models/all-MiniLM-L6-v2"), help="the model that the three are made from")
+    flags.add_argument("--source", default=str(ROOT / "testdata/golden/st-mean"),
+                       help="the model that the many are made from")
+    flags.add_argument("--large", default=str(ROOT / "build/models/all-MiniLM-L6-v2"),
+                       help="the model that the three are made from")
     flags.add_argument("--models", type=int, default=100)
     flags.add_argument("--room", type=int, default=10, help="how many of them the memory budget holds")
     flags.add_argument("--clients", type=int, default=8)
@@ -237,15 +249,14 @@ def main():
 
 def markdown(result):
     turn = result["round-robin"]
-    rows = [[f"{turn['models']} models in turn, memory for {turn['room_for']}", turn]] + [[k, v] for k, v in result["mixed"].items()]
+    rows = [[f"{turn['models']} models in turn, memory for {turn['room_for']}", turn]] + [
+        [k, v] for k, v in result["mixed"].items()]
     head = ["", "requests", "a second", "p50 ms", "p99 ms"]
     keys = ("requests", "per_second", "p50_ms", "p99_ms")
     return (
         f"{turn['clients']} clients, one text a request. In turn: {turn['loads_per_request']} loads a request, "
-        f"{turn['told_to_come_again']} tries told to come again, {turn['lost']} requests lost, no vector of another model.\n\n"
-        + records.table(head, [[name, *(row[k] for k in keys)] for name, row in rows])
-        + "\n"
-    )
+        f"{turn['told_to_come_again']} tries told to come again, {turn['lost']} requests lost, no vector of another model.\n\n" +
+        records.table(head, [[name, *(row[k] for k in keys)] for name, row in rows]) + "\n")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ def arguments(about):
         default="best",
         help="instruction set class to race; best: the machine's own; all: every one it can show",
     )
-    p.add_argument("--quick", action="store_true", help="about four minutes, for a look; not for results to quote")
+    p.add_argument("--quick", action="store_true",
+                   help="about four minutes, for a look; not for results to quote")
     p.add_argument("--rounds", type=int, default=0, help="rounds of turns; default 5, 2 with --quick")
     p.add_argument("--threads", type=int, default=0, help="threads of every engine; default: all usable CPUs")
     p.add_argument(
@@ -49,17 +50,23 @@ def arguments(about):
     p.add_argument(
         "--model", default="sentence-transformers/all-MiniLM-L6-v2", help="the id that servers are asked for"
     )
-    p.add_argument("--weights", type=Path, default=ROOT / "build" / "models" / "all-MiniLM-L6-v2", help="its directory")
-    p.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-cache", help="where exported models are kept")
-    p.add_argument("--load", type=Path, default=ROOT / "build" / "sie-load", help="where the load generator is built")
-    p.add_argument("--results", type=Path, default=ROOT / "bench" / "results", help="where results are written")
+    p.add_argument("--weights", type=Path, default=ROOT / "build" / "models" / "all-MiniLM-L6-v2",
+                   help="its directory")
+    p.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-cache",
+                   help="where exported models are kept")
+    p.add_argument("--load", type=Path, default=ROOT / "build" / "sie-load",
+                   help="where the load generator is built")
+    p.add_argument("--results", type=Path, default=ROOT / "bench" / "results",
+                   help="where results are written")
     args = p.parse_args()
     for path, how in ((args.server, "make build"), (args.weights / "config.json", "make minilm")):
         if not path.exists():
             p.error(f"{path} is not there: run {how}")
-    unknown = [*(set(args.engines) - set(engines.ENGINES)), *(set(args.precisions) - {"fp32", "bf16", "int8"})]
+    unknown = [*(set(args.engines) - set(engines.ENGINES)),
+               *(set(args.precisions) - {"fp32", "bf16", "int8"})]
     if unknown:
-        p.error(f"unknown: {', '.join(unknown)}; engines are {', '.join(engines.ENGINES)}; precisions fp32, bf16, int8")
+        p.error(
+            f"unknown: {', '.join(unknown)}; engines are {', '.join(engines.ENGINES)}; precisions fp32, bf16, int8")
     if not 0 <= args.rounds <= 100:
         p.error("--rounds must be between 1 and 100")
     return args

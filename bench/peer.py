@@ -2,8 +2,8 @@
 
     peer.py ENGINE TEXTS.json --model DIR --cache DIR --threads N [--no-amx] [--quick]
 
-TEXTS.json holds {"name": ["text", ...]}. Prints {"ready": true, "versions": {...}}, then answers each line of input with
-one line of JSON:
+TEXTS.json holds {"name": ["text", ...]}. Prints {"ready": true, "versions": {...}}, then answers
+each line of input with one line of JSON:
 
     tune NAME          tries the settings worth trying, keeps the fastest      {"setting": {...}}
     tune-each NAME     the same for one text at a time                         {"setting": {...}}
@@ -54,14 +54,16 @@ class Peer:
 
     def tune(self, name):
         texts = self.sets[name]
-        self.settings[name] = self.search(self.engine.choices, self.engine.encode, texts[: max(64, len(texts) // 4)])
+        self.settings[name] = self.search(self.engine.choices, self.engine.encode,
+                                          texts[: max(64, len(texts) // 4)])
         return {"setting": self.settings[name]}
 
     def one_by_one(self, texts):
         return [timed(self.engine.encode, [text]) for text in texts]
 
     def tune_each(self, name):
-        self.settings["each", name] = self.search(self.engine.choices_one, self.one_by_one, self.sets[name][:8])
+        self.settings["each", name] = self.search(self.engine.choices_one, self.one_by_one,
+                                                  self.sets[name][:8])
         return {"setting": self.settings["each", name]}
 
     def go(self, name, times):

@@ -1,7 +1,8 @@
-"""Races our library path and our server against sentence-transformers, ONNX Runtime, OpenVINO and any server by URL.
+"""Races our library path and our server against sentence-transformers, ONNX Runtime, OpenVINO and
+any server by URL.
 
-One model, the same texts, the same cores, engines in turns; README.md says how and why. Writes a table to standard
-output, and a table, a plot and the whole record into bench/results/.
+One model, the same texts, the same cores, engines in turns; README.md says how and why. Writes a
+table to standard output, and a table, a plot and the whole record into bench/results/.
 """
 
 import contextlib
@@ -51,7 +52,8 @@ class Race:
             "one": texts.short_queries(34 if args.quick else 66, seed=41),
             "held": texts.held_out(count),
         }
-        self.tokens = {name: sum(len(e.ids) for e in tokenizer.encode_batch(s)) for name, s in self.sets.items()}
+        self.tokens = {name: sum(len(e.ids) for e in tokenizer.encode_batch(s))
+                       for name, s in self.sets.items()}
         self.files = {}
         for name, s in self.sets.items():
             self.files[name] = self.out / f"{name}.json"
@@ -69,7 +71,8 @@ class Race:
 
 
 def race_class(race, args, name, result):
-    """Everything for one class of instruction sets, put into result as it is measured: the record that report.py writes."""
+    """Everything for one class of instruction sets, put into result as it is measured: the record
+    that report.py writes."""
     kind, env = machine.CLASSES[name], clean_env()
     common = ["-m", f"{race.model}={args.weights}", "--threads", str(race.threads), "--isa", kind["isa"]]
 
@@ -79,8 +82,7 @@ def race_class(race, args, name, result):
     precisions = [p for p in kind["precisions"] if p in args.precisions]
     if not precisions:
         raise Failed(
-            f"class {name} has the precisions {', '.join(kind['precisions'])}; --precisions leaves none of them"
-        )
+            f"class {name} has the precisions {', '.join(kind['precisions'])}; --precisions leaves none of them")
     served = "bf16" if "bf16" in precisions else precisions[0]
     result |= {
         "class": name,
@@ -99,34 +101,27 @@ def race_class(race, args, name, result):
         racers = {}
         stack.callback(lambda: [r.close() for r in racers.values()])
         for p in precisions:
-            racers[f"sie-{p}"] = Ours(
-                f"sie-{p}", ours("race", p, "--model", race.model), race.files, env, race.out / f"{name}-sie-{p}"
-            )
+            racers[f"sie-{p}"] = Ours(f"sie-{p}", ours("race", p, "--model", race.model), race.files, env,
+                                      race.out / f"{name}-sie-{p}")
         start_peers(race, args, name, racers, result)
         times = measures.tune(race, racers, result)
         if f"sie-{served}" not in racers:
             raise Failed(result["failed"][f"sie-{served}"])
         measures.throughput(race, racers, times, race.tokens, result)
         with contextlib.ExitStack() as singles:
-            servers = {
-                f"sie-http-{p}": singles.enter_context(
-                    contextlib.closing(Server(ours("serve", p), race.model, env, race.out / f"{name}-server-{p}.log"))
-                )
-                for p in precisions
-            }
+            servers = {f"sie-http-{p}": singles.enter_context(contextlib.closing(Server(
+                ours("serve", p), race.model, env, race.out / f"{name}-server-{p}.log"))) for p in precisions}
             measures.single(race, racers, servers, load, result)
-        measures.quality(
-            race, racers, lambda n, path: encode(race, ours("encode", n.removeprefix("sie-")), path, env), result
-        )
+        measures.quality(race, racers,
+                         lambda n, path: encode(race, ours("encode", n.removeprefix("sie-")), path, env),
+                         result)
         for n in [n for n in racers if n != f"sie-{served}"]:
             racers.pop(n).close()
         measures.start_up(race, ours("serve", served), env, result)
-        server = stack.enter_context(
-            contextlib.closing(Server(ours("serve", served), race.model, env, race.out / f"{name}-server.log"))
-        )
-        measures.clients64(
-            race, racers[f"sie-{served}"], server, load, race.tokens, times[f"sie-{served}", "passage"], result
-        )
+        server = stack.enter_context(contextlib.closing(Server(ours("serve", served), race.model, env,
+                                                               race.out / f"{name}-server.log")))
+        measures.clients64(race, racers[f"sie-{served}"], server, load, race.tokens,
+                           times[f"sie-{served}", "passage"], result)
         measures.overload(race, server, load, result)
         remotes = {f"{dialect} {url}": Remote(dialect, url, race.model) for dialect, url in args.peer}
         measures.over_http(race, {f"sie-http-{served}": server, **remotes}, load, result)
@@ -136,7 +131,8 @@ def start_peers(race, args, name, racers, result):
     """Adds a process for every peer of the class; one that can't start is noted and left out."""
     limited = machine.CLASSES[name]["no_amx"]
     for engine, (_, precision) in engines.ENGINES.items():
-        if precision not in machine.CLASSES[name]["precisions"] or args.engines and engine not in args.engines:
+        unwanted = args.engines and engine not in args.engines
+        if precision not in machine.CLASSES[name]["precisions"] or unwanted:
             continue
         try:
             race.say(f"starting {engine}")
@@ -196,7 +192,8 @@ def prepare(race, args):
         )
         with open(race.out / f"export-{kind}.log", "wb") as log:
             done = subprocess.run(
-                [sys.executable, "-B", str(ROOT / "bench" / "export.py"), str(args.weights), str(args.cache), kind],
+                [sys.executable, "-B", str(ROOT / "bench" / "export.py"), str(args.weights), str(args.cache),
+                 kind],
                 stdout=log,
                 stderr=log,
             )

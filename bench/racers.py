@@ -1,5 +1,5 @@
-"""Processes that take turns. Only the one whose turn it is may run: the others are stopped, so that no thread pool that
-spins after its work takes time from the next engine."""
+"""Processes that take turns. Only the one whose turn it is may run: the others are stopped, so that
+no thread pool that spins after its work takes time from the next engine."""
 
 import contextlib
 import ctypes
@@ -33,14 +33,14 @@ def child(cpus=None):
 
 
 class Racer:
-    """A process of the line protocol of peer.py and `sie-server race`; created running, held after its first answer."""
+    """A process of the line protocol of peer.py and `sie-server race`; created running, held after
+    its first answer."""
 
     def __init__(self, name, command, env, log, ready_within=900):
         self.name, self.log = name, log
         with open(log, "wb") as err:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, env=env, preexec_fn=die_with_parent
-            )
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                            stderr=err, env=env, preexec_fn=die_with_parent)
         self.buffer = b""
         try:
             self.ready = self._answer(ready_within)
@@ -119,8 +119,8 @@ class Peer(Racer):
 
 
 class Ours:
-    """Our library path: `sie-server race` knows one set of texts, so there is a process for each, started when first
-    asked for. tokens is what the server's tokenizer counted in the last pass."""
+    """Our library path: `sie-server race` knows one set of texts, so there is a process for each,
+    started when first asked for. tokens is what the server's tokenizer counted in the last pass."""
 
     def __init__(self, name, command, files, env, log):
         self.name, self.command, self.files, self.env, self.log = name, command, files, env, log

@@ -1,5 +1,5 @@
-"""Records of benchmarks: what they ran on, a markdown table and a JSON file in results/, and what is kept of a run that is ended early;
-and the main program of a bench that has a bound to hold.
+"""Records of benchmarks: what they ran on, a markdown table and a JSON file in results/, and what
+is kept of a run that is ended early; and the main program of a bench that has a bound to hold.
 """
 
 import contextlib
@@ -16,7 +16,8 @@ from racers import Failed
 
 def about(target):
     """The machine, the commit, the date, and the command by which anyone can run the same."""
-    flags = " ".join(a for i, a in enumerate(sys.argv[1:], 1) if "--results" not in (a, sys.argv[i - 1]))  # where is no matter
+    # where is no matter
+    flags = " ".join(a for i, a in enumerate(sys.argv[1:], 1) if "--results" not in (a, sys.argv[i - 1]))
     return machine.describe() | {
         "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC",
         "command": f"make {target}" + (f" BENCHFLAGS='{flags}'" if flags else ""),
@@ -35,8 +36,7 @@ def write(folder, kind, record, text):
     base = folder / f"{machine.slug(told['cpu'])}-{kind}"
     head = (
         f"# {told['cpu']}, {kind}\n\n{told['date']} · {told['usable_cpus']} CPUs · kernel {told['kernel']} · commit {told['commit']} · "
-        f"`{told['command']}` · load average at the start {told['load_at_start']:.1f}\n\n"
-    )
+        f"`{told['command']}` · load average at the start {told['load_at_start']:.1f}\n\n")
     base.with_name(base.name + ".md").write_text(head + text, encoding="utf-8")
     base.with_name(base.name + ".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(head + text)
@@ -48,8 +48,9 @@ def _interrupt(number, _):
 
 @contextlib.contextmanager
 def kept(record, folder, kind):
-    """Keeps what was measured when the block ends early, by an error, Ctrl-C or SIGTERM: <cpu>-<kind>.interrupted.json in the folder, or
-    in build/ without one. record is a dictionary that the block fills. Such a file of an earlier run goes when the block ends well.
+    """Keeps what was measured when the block ends early, by an error, Ctrl-C or SIGTERM:
+    <cpu>-<kind>.interrupted.json in the folder, or in build/ without one. record is a dictionary
+    that the block fills. Such a file of an earlier run goes when the block ends well.
     """
     folder = Path(folder or Path(__file__).resolve().parent.parent / "build")
     path = folder / f"{machine.slug(machine.describe()['cpu'])}-{kind}.interrupted.json"
@@ -58,7 +59,8 @@ def kept(record, folder, kind):
         yield
     except BaseException as why:
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record | {"interrupted": f"{type(why).__name__}: {why}"}, indent=1, default=str) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(record | {"interrupted": f"{type(why).__name__}: {why}"}, indent=1,
+                                   default=str) + "\n", encoding="utf-8")
         print(f"bench: ended early; what was measured is in {path}", file=sys.stderr, flush=True)
         raise
     finally:
@@ -67,8 +69,9 @@ def kept(record, folder, kind):
 
 
 def bounded(o, kind, measure, markdown):
-    """Runs a bench that fills a record, and ends with 1 where the bound does not hold: measure(o, folder, record) sets record["held"],
-    markdown(o, record) returns the table. The record goes to o.results as <cpu>-<kind>, or the table to the terminal.
+    """Runs a bench that fills a record, and ends with 1 where the bound does not hold: measure(o,
+    folder, record) sets record["held"], markdown(o, record) returns the table. The record goes to
+    o.results as <cpu>-<kind>, or the table to the terminal.
     """
     record = {"about": about(f"bench-{kind}")}
     try:

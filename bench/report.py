@@ -15,7 +15,8 @@ def same_precision(record):
     rows = []
     runs = record["throughput"]
     for ours in (e for e in runs["passage"] if e.startswith("sie-")):
-        for peer in (e for e in runs["passage"] if not e.startswith("sie-") and e.endswith(ours.removeprefix("sie"))):
+        for peer in (e for e in runs["passage"] if not e.startswith("sie-") and
+                     e.endswith(ours.removeprefix("sie"))):
             cells = [pair(runs[s][ours], runs[s][peer]) for s in SETS]
             rows.append(
                 [
@@ -52,9 +53,8 @@ def markdown(record):
         f"{about['date']} · {about['threads']} threads · kernel {about['kernel']} · commit {about['commit']} · "
         f"`{about['command']}` · {about['rounds']} rounds{' · quick: a look, not a result' if about['quick'] else ''} · "
         f"load average at the start {about['load_at_start']:.1f}",
-        f"{about['model']}; "
-        + ", ".join(f"{k} {v}" for k, v in sorted(record["versions"].items()))
-        + f", Python {about['python']}.",
+        f"{about['model']}; " + ", ".join(f"{k} {v}" for k, v in sorted(record["versions"].items())) +
+        f", Python {about['python']}.",
         "Real tokens per second (special tokens counted, padding not), median; milliseconds for one short query. "
         "In process, except where HTTP is named.",
         table(
@@ -90,7 +90,8 @@ def markdown(record):
         parts += [
             "Over HTTP, the load generator on the same CPUs and its time not taken out:",
             table(
-                ["texts, clients × texts a request", "server", "tokens/s", "p50 ms", "p99 ms", "refused", "failed"],
+                ["texts, clients × texts a request", "server", "tokens/s", "p50 ms", "p99 ms", "refused",
+                 "failed"],
                 rows,
             ),
         ]
@@ -107,7 +108,8 @@ def plot(record, path):
 
     engines = list(record["throughput"]["passage"])
     rows = max(len(engines), len(record["single"]))
-    fig, axes = plt.subplots(1, 4, figsize=(16, 0.32 * rows + 1.6), width_ratios=(1, 1, 1, 1.15), layout="constrained")
+    fig, axes = plt.subplots(1, 4, figsize=(16, 0.32 * rows + 1.6), width_ratios=(1, 1, 1, 1.15),
+                             layout="constrained")
 
     def bars(ax, title, values, form):
         colours = ["#1b7f5c" if n.startswith("sie") else "#9aa5b1" for n in values]
@@ -126,7 +128,8 @@ def plot(record, path):
         bars(ax, f"tokens/s, {s} (~{mean:.0f} tokens)", speeds, "{:,.0f}")
         if ax is not axes[0]:
             ax.set_yticklabels([])
-    bars(axes[3], "one short query, p50 ms", {n: single(record, n, "p50_ms") for n in record["single"]}, "{:.2f}")
+    bars(axes[3], "one short query, p50 ms", {n: single(record, n, "p50_ms") for n in record["single"]},
+         "{:.2f}")
     about = record["about"]
     fig.suptitle(
         f"{about['model']}, {about['cpu']}, class {record['class']}, {about['threads']} threads, {about['date']}",

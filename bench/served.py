@@ -1,4 +1,5 @@
-"""Our server as its users see it: started here, loaded over HTTP by bench/load, watched through /proc and /metrics."""
+"""Our server as its users see it: started here, loaded over HTTP by bench/load, watched through
+/proc and /metrics."""
 
 import contextlib
 import json
@@ -29,7 +30,8 @@ def get(url, within=5):
 
 
 class Server:
-    """A running server, ready to answer; held (stopped) outside turn(). cpus: those it may run on, default all."""
+    """A running server, ready to answer; held (stopped) outside turn(). cpus: those it may run on,
+    default all."""
 
     def __init__(self, command, model, env, log, ready_within=60, cpus=None):
         self.url, self.model, self.log = f"http://127.0.0.1:{free_port()}", model, log
@@ -113,8 +115,8 @@ class Remote:
 
 
 class Load:
-    """Runs the load generator; texts are the files of the sets by name. own: CPUs that are the generator's alone, where
-    the server has others; by default they share `cpus` CPUs."""
+    """Runs the load generator; texts are the files of the sets by name. own: CPUs that are the
+    generator's alone, where the server has others; by default they share `cpus` CPUs."""
 
     def __init__(self, binary, files, cpus, own=None):
         self.binary, self.files, self.cpus, self.own = str(binary), files, cpus, own

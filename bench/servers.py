@@ -1,6 +1,7 @@
-"""Races our server against sie-server 0.10.1 as published, over HTTP: both started here with the same weights, stopped
-between their turns, asked for the same texts by the same load generator. Prints a table and writes it, with the whole
-record, into bench/results/. README.md says what that leaves out.
+"""Races our server against sie-server 0.10.1 as published, over HTTP: both started here with the
+same weights, stopped between their turns, asked for the same texts by the same load generator.
+Prints a table and writes it, with the whole record, into bench/results/. README.md says what that
+leaves out.
 """
 
 import argparse
@@ -50,14 +51,16 @@ def arguments():
     p.add_argument("--class", dest="classes", choices=("best", *machine.CLASSES), default="best")
     p.add_argument("--quick", action="store_true", help="short turns, for a look; not for results to quote")
     p.add_argument("--rounds", type=int, default=0, help="rounds of turns; default 5, 2 with --quick")
-    p.add_argument(
-        "--precisions", type=lambda s: s.split(","), default=PRECISIONS, help="only these of ours: fp32, bf16, int8"
-    )
-    p.add_argument("--published", type=Path, default=Path(sys.executable).with_name("sie-server"), help="its program")
+    p.add_argument("--precisions", type=lambda s: s.split(","), default=PRECISIONS,
+                   help="only these of ours: fp32, bf16, int8")
+    p.add_argument("--published", type=Path, default=Path(sys.executable).with_name("sie-server"),
+                   help="its program")
     p.add_argument("--server", type=Path, default=ROOT / "bin" / "sie-server", help="our binary")
     p.add_argument("--weights", type=Path, default=ROOT / "build" / "models" / "all-MiniLM-L6-v2")
-    p.add_argument("--load", type=Path, default=ROOT / "build" / "sie-load", help="where the load generator is built")
-    p.add_argument("--results", type=Path, default=ROOT / "bench" / "results", help="where results are written")
+    p.add_argument("--load", type=Path, default=ROOT / "build" / "sie-load",
+                   help="where the load generator is built")
+    p.add_argument("--results", type=Path, default=ROOT / "bench" / "results",
+                   help="where results are written")
     args = p.parse_args()
     args.threads, args.model = 0, "sentence-transformers/all-MiniLM-L6-v2"
     if unknown := set(args.precisions) - set(PRECISIONS):
@@ -100,7 +103,8 @@ def single(run, servers, load, record):
 
 
 def rows(record):
-    """A row for each shape of load and each server of ours: both sides' tokens per second, and the ratio."""
+    """A row for each shape of load and each server of ours: both sides' tokens per second, and the
+    ratio."""
     for shape, servers in record["http"].items():
         theirs = [r["tokens_per_second"] for r in servers[PUBLISHED]]
         for name in (n for n in servers if n != PUBLISHED):
@@ -114,23 +118,23 @@ def rows(record):
 
 def markdown(record):
     about = record["about"]
-    refused = sum(r["refused"] + r["failed"] for s in record["http"].values() for runs in s.values() for r in runs)
+    refused = sum(r["refused"] + r["failed"] for s in record["http"].values() for runs in s.values()
+                  for r in runs)
     single = ", ".join(
         f"{name_of(n)} {middle([r['p50_ms'] for r in runs]):.2f}" for n, runs in record["single"].items()
     )
-    return "\n\n".join(
-        [
-            f"# {about['cpu']}, class {record['class']}, against {PUBLISHED}",
-            f"{about['date']} · {about['threads']} threads · kernel {about['kernel']} · commit {about['commit']} · "
-            f"`{about['command']}` · {about['rounds']} rounds"
-            f"{' · quick: a look, not a result' if about['quick'] else ''} · load average at the start "
-            f"{about['load_at_start']:.1f}",
-            f"Real tokens per second over HTTP, medians; the load generator's share of the CPU is in both. Wanted: "
-            f"≥ {MIN_HTTP}×. Requests refused or failed: {refused}.",
-            records.table(["texts, clients × texts a request", "ours", "tokens/s", PUBLISHED, "ratio", ""], rows(record)),
-            f"One short query, p50 ms: {single}.",
-        ]
-    )
+    return "\n\n".join([
+        f"# {about['cpu']}, class {record['class']}, against {PUBLISHED}",
+        f"{about['date']} · {about['threads']} threads · kernel {about['kernel']} · commit {about['commit']} · "
+        f"`{about['command']}` · {about['rounds']} rounds"
+        f"{' · quick: a look, not a result' if about['quick'] else ''} · load average at the start "
+        f"{about['load_at_start']:.1f}",
+        f"Real tokens per second over HTTP, medians; the load generator's share of the CPU is in both. Wanted: "
+        f"≥ {MIN_HTTP}×. Requests refused or failed: {refused}.",
+        records.table(["texts, clients × texts a request", "ours", "tokens/s", PUBLISHED, "ratio", ""],
+                      rows(record)),
+        f"One short query, p50 ms: {single}.",
+    ])
 
 
 def main():
@@ -140,7 +144,8 @@ def main():
     with race.alone(), contextlib.ExitStack() as stack:
         run = race.Race(args)
         name = machine.classes(args.classes)[0]
-        command = "make bench-sie" + (f" BENCHFLAGS={shlex.quote(' '.join(sys.argv[1:]))}" if sys.argv[1:] else "")
+        command = "make bench-sie" + (f" BENCHFLAGS={shlex.quote(' '.join(sys.argv[1:]))}" if sys.argv[1:]
+                                      else "")
         record = {"about": race.about(run, args, command), "class": name, "http": {}, "single": {}}
         race.build_load(run, args)
         stack.enter_context(records.kept(record, args.results, f"{name}-sie-server"))

@@ -1,5 +1,5 @@
-"""Checkpoints with random weights in the shapes of well-known encoders, where only the time of a forward pass matters. Standard library
-only: every matrix is one random block again and again.
+"""Checkpoints with random weights in the shapes of well-known encoders, where only the time of a
+forward pass matters. Standard library only: every matrix is one random block again and again.
 """
 
 import json
@@ -7,8 +7,10 @@ import random
 import shutil
 import struct
 
-BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072, "max_position_embeddings": 512}
-LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096, "max_position_embeddings": 8192}
+BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
+        "max_position_embeddings": 512}
+LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096,
+         "max_position_embeddings": 8192}
 
 BLOCK = struct.pack("<65536e", *(random.Random(1).gauss(0, 0.02) for _ in range(65536)))
 
@@ -20,13 +22,17 @@ def filled(count):
 
 
 def make(shape, source, into):
-    """Writes a BERT of the shape into a new directory, with the tokenizer of source and mean pooling."""
+    """Writes a BERT of the shape into a new directory, with the tokenizer of source and mean
+    pooling."""
     config = json.loads((source / "config.json").read_text()) | shape
     config.pop("_name_or_path", None)
-    shutil.copytree(source, into, ignore=shutil.ignore_patterns("*.safetensors", "MANIFEST.json", ".complete*", "onnx"))
+    shutil.copytree(source, into,
+                    ignore=shutil.ignore_patterns("*.safetensors", "MANIFEST.json", ".complete*", "onnx"))
     (into / "config.json").write_text(json.dumps(config))
-    (into / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": shape["max_position_embeddings"], "do_lower_case": False}))
-    pooling = json.loads((into / "1_Pooling/config.json").read_text()) | {"word_embedding_dimension": shape["hidden_size"]}
+    (into / "sentence_bert_config.json").write_text(
+        json.dumps({"max_seq_length": shape["max_position_embeddings"], "do_lower_case": False}))
+    pooling = json.loads((into / "1_Pooling/config.json").read_text()) | {
+        "word_embedding_dimension": shape["hidden_size"]}
     (into / "1_Pooling/config.json").write_text(json.dumps(pooling))
     write(tensors(config), into / "model.safetensors")
     return into
@@ -41,7 +47,8 @@ def tensors(config):
     yield from norm("embeddings.LayerNorm", c)
     for i in range(config["num_hidden_layers"]):
         at = f"encoder.layer.{i}."
-        for name in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
+        for name in ("attention.self.query", "attention.self.key", "attention.self.value",
+                     "attention.output.dense"):
             yield from linear(at + name, c, c)
         yield from norm(at + "attention.output.LayerNorm", c)
         yield from linear(at + "intermediate.dense", f, c)

@@ -1,9 +1,10 @@
 """Texts for the benchmark: generated, so that every machine races on the same ones.
 
-A small grammar writes English-looking sentences on twelve subjects from a linear congruential generator of its own, so
-that neither Python's version nor a download changes a byte. Every function takes count, which says how many tokens a
-text has, special ones included. Subjects are split in two halves: quantised engines are
-calibrated on one, quality is measured on the other, so no engine is judged on words it was calibrated with.
+A small grammar writes English-looking sentences on twelve subjects from a linear congruential
+generator of its own, so that neither Python's version nor a download changes a byte. Every function
+takes count, which says how many tokens a text has, special ones included. Subjects are split in two
+halves: quantised engines are calibrated on one, quality is measured on the other, so no engine is
+judged on words it was calibrated with.
 """
 
 import re
@@ -42,8 +43,7 @@ QUALITIES = (
 ).split()
 VERBS = (
     "replaced inspected described postponed measured delivered repaired borrowed examined recommended ignored "
-    "catalogued photographed demonstrated abandoned restored"
-).split()
+    "catalogued photographed demonstrated abandoned restored").split()
 SENTENCES = (
     "The {q} {a} was {v} by {n} before the {b} arrived in {p}",
     "In {y}, about {d} per cent of every {a} in {p} had been {v} together with a {q} {b}",
@@ -130,13 +130,16 @@ def passages(n, count, half=0, seed=23):
 
 
 def mixed(n, count, half=0, seed=37):
-    """8 to 512 tokens before the cut at 256; short ones are the more frequent, as in real corpora."""
+    """8 to 512 tokens before the cut at 256; short ones are the more frequent, as in real
+    corpora."""
     dice, subjects = Dice(seed), _subjects(half)
-    return [_passage(dice, dice.pick(subjects), int(8 * 2 ** (6 * dice.below(1000) / 999)), count) for _ in range(n)]
+    return [_passage(dice, dice.pick(subjects), int(8 * 2 ** (6 * dice.below(1000) / 999)), count)
+            for _ in range(n)]
 
 
 def calibration(count):
-    """What int8 engines may look at: all three kinds, from the half of the subjects that the race uses."""
+    """What int8 engines may look at: all three kinds, from the half of the subjects that the race
+    uses."""
     return short_queries(64, 0, 101) + passages(96, count, 0, 103) + mixed(96, count, 0, 107)
 
 

@@ -13,7 +13,8 @@ IDS = [
     "intfloat/multilingual-e5-small", "sentence-transformers/all-MiniLM-L6-v2", "thenlper/gte-base",
     "thenlper/gte-large", "naver/splade-v3", "colbert-ir/colbertv2.0", "WhereIsAI/UAE-Large-V1",
 ]
-KEYS = ["extends", "adapter_path", "max_batch_tokens", "compute_precision", "adapter_options", "adaptive_batching"]
+KEYS = ["extends", "adapter_path", "max_batch_tokens", "compute_precision", "adapter_options",
+        "adaptive_batching"]
 WORDS = [
     "BAAI/bge-m4", "baai/bge-m3", "bge-m3", "BAAI/bge-base-en", "bge-small-en-v1.5", "intfloat/e5-smal-v2",
     "all-MiniLM-L6-v2", "sentence-transformers/all-minilm-l6-v2", "thenlper/gte", "naver/splade", "x", "",
@@ -39,9 +40,10 @@ rng = random.Random(7)
 for _ in range(300):
     PAIRS.append(["".join(rng.choice("abcde/-") for _ in range(rng.randrange(0, 40))) for _ in range(2)])
 
-TEMPLATES = ["{text}", "query: {text}", "Instruct: {instruction}\nQuery: {text}", "{{{text}}}", "{{text}}", "}}{{", "",
-             "{text}{text}{instruction}", "{", "}", "{}", "{0}", "{other}", "a{text", "a}b", "{te{xt}", "é{text}模",
-             "<|user|>\n{instruction}\n<|embed|>\n{text}", "{ text}", "{text }", "{{}}", "{{{{{text}}}}}", "{text}}", "{{text}"]
+TEMPLATES = ["{text}", "query: {text}", "Instruct: {instruction}\nQuery: {text}", "{{{text}}}", "{{text}}",
+             "}}{{", "", "{text}{text}{instruction}", "{", "}", "{}", "{0}", "{other}", "a{text", "a}b",
+             "{te{xt}", "é{text}模", "<|user|>\n{instruction}\n<|embed|>\n{text}", "{ text}", "{text }",
+             "{{}}", "{{{{{text}}}}}", "{text}}", "{{text}"]
 json.dump({
     "close": [{"word": w, "in": name, "want": difflib.get_close_matches(w, lst)}
               for name, lst in (("ids", IDS), ("keys", KEYS)) for w in WORDS],

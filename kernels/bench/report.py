@@ -2,8 +2,9 @@
 
     report.py FOLDER BENCH.jsonl [TORCH.jsonl …]
 
-Writes FOLDER/kernels.md (every case: ours, the peers', the ratio to the best peer) and FOLDER/kernels.svg (share of the
-floor by case; ours as bars, peers as marks). Needs nothing but Python.
+Writes FOLDER/kernels.md (every case: ours, the peers', the ratio to the best peer) and
+FOLDER/kernels.svg (share of the floor by case; ours as bars, peers as marks). Needs nothing but
+Python.
 """
 
 import html
@@ -47,9 +48,10 @@ def table(head, cases):
     for name, by in cases.items():
         our, peers = by["sie"], [line for impl, line in by.items() if impl != "sie"]
         best = min(peers, key=lambda line: line["us"]["p50"], default=None)
-        row = [short(name), f"{our['us']['p50']:.2f}", f"{our['gbs']:.0f}", f"{our['tflops']:.1f}", our["bound"],
-               f"{our['pct_floor']:.0f}", f"{our['pct_noise']:.1f}"]
-        row += [best["impl"], f"{best['us']['p50']:.2f}", f"{best['us']['p50'] / our['us']['p50']:.2f}×"] if best else ["", "", ""]
+        row = [short(name), f"{our['us']['p50']:.2f}", f"{our['gbs']:.0f}", f"{our['tflops']:.1f}",
+               our["bound"], f"{our['pct_floor']:.0f}", f"{our['pct_noise']:.1f}"]
+        row += [best["impl"], f"{best['us']['p50']:.2f}",
+                f"{best['us']['p50'] / our['us']['p50']:.2f}×"] if best else ["", "", ""]
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
 
@@ -74,12 +76,14 @@ def picture(head, cases):
         y = top + i * row
         share = by["sie"]["pct_floor"]
         out.append(f'<text x="{left - 6}" y="{y + 11}" text-anchor="end">{html.escape(short(name))}</text>')
-        out.append(f'<rect x="{left}" y="{y + 3}" width="{scale(share) - left:.1f}" height="{row - 6}" fill="{OURS}"/>')
+        out.append(
+            f'<rect x="{left}" y="{y + 3}" width="{scale(share) - left:.1f}" height="{row - 6}" fill="{OURS}"/>')
         out.append(f'<text x="{left + width + 8}" y="{y + 11}">{share:.0f} %</text>')
         for impl, line in by.items():
             if impl != "sie":
                 x, middle = scale(line["pct_floor"]), y + row / 2
-                out.append(f'<path d="M{x - 4:.1f} {middle} l4 -4 l4 4 l-4 4 z" fill="{COLOURS.get(impl, TORCH)}"/>')
+                out.append(
+                    f'<path d="M{x - 4:.1f} {middle} l4 -4 l4 4 l-4 4 z" fill="{COLOURS.get(impl, TORCH)}"/>')
     return "\n".join(out + ["</svg>"]) + "\n"
 
 

@@ -2,11 +2,12 @@
 
     torch_peer.py BENCH.jsonl TORCH.jsonl [SECONDS]
 
-Reads what sie_bench wrote and writes a line of the same form for each of PyTorch's ways to do the same: F.linear (and
-_scaled_mm in e4m3, one scale a tensor), F.scaled_dot_product_attention by each backend that takes the shape, F.layer_norm
-or F.rms_norm, and embeddings. What our kernel has in one pass (GELU, gates, residuals) PyTorch has as eager calls
-behind it, as a model in eager mode does. Sequences of different lengths are padded, as SDPA needs them; its GB/s and
-TFLOP/s count what the case needs, not what the padding adds. Exit 0, also without PyTorch or a GPU: it says so.
+Reads what sie_bench wrote and writes a line of the same form for each of PyTorch's ways to do the
+same: F.linear (and _scaled_mm in e4m3, one scale a tensor), F.scaled_dot_product_attention by each
+backend that takes the shape, F.layer_norm or F.rms_norm, and embeddings. What our kernel has in one
+pass (GELU, gates, residuals) PyTorch has as eager calls behind it, as a model in eager mode does.
+Sequences of different lengths are padded, as SDPA needs them; its GB/s and TFLOP/s count what the
+case needs, not what the padding adds. Exit 0, also without PyTorch or a GPU: it says so.
 """
 
 import json
@@ -27,7 +28,8 @@ def import_torch():
 
 
 class Timer:
-    """Times a function of a replica number, over graphs that call it for one replica after the other."""
+    """Times a function of a replica number, over graphs that call it for one replica after the
+    other."""
 
     def __init__(self, torch, l2_bytes):
         self.torch = torch
@@ -75,7 +77,8 @@ MASK_CAUSAL, MASK_WINDOW = 1, 2
 
 
 class Peers:
-    """For a case: (name of the implementation, bytes of a replica, make(count) -> call(replica))."""
+    """For a case: (name of the implementation, bytes of a replica, make(count) ->
+    call(replica))."""
 
     def __init__(self, torch):
         self.torch = torch
@@ -113,7 +116,8 @@ class Peers:
 
             def call(i):
                 if fp8:
-                    z = torch._scaled_mm(x[i], w[i].t(), scale_a=one, scale_b=one, bias=b, out_dtype=torch.bfloat16)
+                    z = torch._scaled_mm(x[i], w[i].t(), scale_a=one, scale_b=one, bias=b,
+                                         out_dtype=torch.bfloat16)
                 else:
                     z = F.linear(x[i], w[i], b)
                 if part == "up" and gate:
@@ -164,7 +168,8 @@ class Peers:
 
             def make(count, backend=backend):
                 sizes = ((m["heads"], longest), (m["kv_heads"], longest), (m["kv_heads"], longest))
-                qkv = [[self.random(batch, rows, h, d).transpose(1, 2) for h, rows in sizes] for _ in range(count)]
+                qkv = [[self.random(batch, rows, h, d).transpose(1, 2) for h, rows in sizes]
+                       for _ in range(count)]
 
                 def call(i):
                     with sdpa_kernel(backend):
@@ -177,7 +182,8 @@ class Peers:
 
                 return call
 
-            peers.append((f"torch-sdpa-{name}", 2 * batch * longest * d * 2 * (m["heads"] + m["kv_heads"]), make))
+            peers.append((f"torch-sdpa-{name}", 2 * batch * longest * d * 2 * (m["heads"] + m["kv_heads"]),
+                          make))
         return peers
 
     def norm_of(self, m):
@@ -247,7 +253,8 @@ def main():
                 finally:
                     torch.cuda.synchronize()
                 p50 = us["p50"]
-                line = dict(case, impl=impl, us=us, gbs=case["bytes"] / p50 / 1e3, tflops=case["flop"] / p50 / 1e6)
+                line = dict(case, impl=impl, us=us, gbs=case["bytes"] / p50 / 1e3,
+                            tflops=case["flop"] / p50 / 1e6)
                 line.update(pct_floor=100 * case["floor_us"] / p50, pct_noise=0, torch=torch.__version__)
                 out.write(json.dumps(line) + "\n")
                 out.flush()

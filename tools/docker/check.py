@@ -1,9 +1,11 @@
-"""Checks the images that the Dockerfiles describe, without a container engine. Called by check.sh, in namespaces.
+"""Checks the images that the Dockerfiles describe, without a container engine. Called by check.sh,
+in namespaces.
 
-For each Dockerfile the last stage is built into a folder (rootfs.py) with the binary that `make` left, the rules of
-rules.py are asked of it, and it is started as an engine would start it (container.py): the default command with a new
-volume; then read-only, as another user, with `serve -m …`. It must give MiniLM's vector, answer its HEALTHCHECK while it
-is up and not after, and end with 0 on its stop signal."""
+For each Dockerfile the last stage is built into a folder (rootfs.py) with the binary that `make`
+left, the rules of rules.py are asked of it, and it is started as an engine would start it
+(container.py): the default command with a new volume; then read-only, as another user, with `serve
+-m …`. It must give MiniLM's vector, answer its HEALTHCHECK while it is up and not after, and end
+with 0 on its stop signal."""
 
 import argparse
 import functools
@@ -40,7 +42,8 @@ class Absent(Exception):
     """A file of the build stage that has not been built here."""
 
 
-# ---- the model and its vectors ---------------------------------------------------------------------------------------
+# ---- the model and its vectors
+# ---------------------------------------------------------------------------------------
 
 
 def golden():
@@ -52,11 +55,13 @@ def golden():
     dim, start = header["shape"][1], 8 + size + header["data_offsets"][0]
     texts = [json.loads(line) for line in (folder / "texts.jsonl").read_text().splitlines()]
     picked = (0, len(texts) // 2, len(texts) - 1)
-    return [texts[i] for i in picked], [struct.unpack_from(f"<{dim}f", raw, start + 4 * dim * i) for i in picked]
+    return [texts[i] for i in picked], [struct.unpack_from(f"<{dim}f", raw, start + 4 * dim * i)
+                                        for i in picked]
 
 
 def put_model(volume, uid, gid):
-    """The model into a volume in the layout of the Hugging Face cache, as another tool would leave it there."""
+    """The model into a volume in the layout of the Hugging Face cache, as another tool would leave
+    it there."""
     repository = volume / "hub" / ("models--" + MODEL.replace("/", "--"))
     commit = "0123456789abcdef0123456789abcdef01234567"
     shutil.copytree(REPOSITORY / "build/models/all-MiniLM-L6-v2", repository / "snapshots" / commit,
@@ -68,13 +73,15 @@ def put_model(volume, uid, gid):
 
 def embed(port, texts):
     body = json.dumps({"model": MODEL, "input": texts}).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/embeddings", body, {"Content-Type": "application/json"})
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/embeddings", body,
+                                     {"Content-Type": "application/json"})
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=20) as answer:
         return [row["embedding"] for row in json.load(answer)["data"]]
 
 
 def right_vectors(port):
-    """A condition for wait_for: the vectors are sentence-transformers'. A cold model is asked for again, as clients do."""
+    """A condition for wait_for: the vectors are sentence-transformers'. A cold model is asked for
+    again, as clients do."""
     texts, wanted = golden()
     try:
         found = embed(port, texts)
@@ -86,13 +93,15 @@ def right_vectors(port):
     except OSError as e:
         return False, str(e)
     for text, a, b in zip(texts, found, wanted, strict=True):
-        cosine = sum(x * y for x, y in zip(a, b, strict=True)) / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
+        cosine = sum(x * y for x, y in zip(a, b, strict=True)) / math.sqrt(
+            sum(x * x for x in a) * sum(y * y for y in b))
         if not cosine > 0.999:
             raise Broken(f"the vector of {text!r} has cosine {cosine:.5f} with sentence-transformers'")
     return True, ""
 
 
-# ---- running ---------------------------------------------------------------------------------------------------------
+# ---- running
+# ---------------------------------------------------------------------------------------------------------
 
 
 def serve(c, log, health, patience):
@@ -124,9 +133,11 @@ def first_run(image, volume, log, patience):
     """docker run IMAGE, with a new volume."""
     path = image.env["HF_HOME"]
     with Container(image, volumes={path: container.fresh_volume(image, path, volume)}) as c:
-        status, text = c.run("/bin/sh", "-c", f"touch {path}/written && rm {path}/written && ! test -w /usr/local/bin && pwd")
+        status, text = c.run("/bin/sh", "-c",
+                             f"touch {path}/written && rm {path}/written && ! test -w /usr/local/bin && pwd")
         if status or text.strip() != image.workdir:
-            raise Broken(f"the image's user cannot write to {path}, or can write to /usr/local/bin: {text.strip()}")
+            raise Broken(
+                f"the image's user cannot write to {path}, or can write to /usr/local/bin: {text.strip()}")
         put_model(volume, c.uid, c.gid)
         serve(c, log, image.health, patience)
 
@@ -136,23 +147,26 @@ def second_run(image, volume, log, patience):
     words = ["serve", "-m", MODEL, "--preload", MODEL]
     subprocess.run(["mount", "--bind", "-o", "ro", str(volume), str(volume)], check=True)
     try:
-        with Container(image, words, user="4321:4321", volumes={image.env["HF_HOME"]: volume}, read_only=True) as c:
+        with Container(image, words, user="4321:4321", volumes={image.env["HF_HOME"]: volume},
+                       read_only=True) as c:
             serve(c, log, image.health, patience)
     finally:
         subprocess.run(["umount", str(volume)], check=True)
 
 
-# ---- one Dockerfile --------------------------------------------------------------------------------------------------
+# ---- one Dockerfile
+# --------------------------------------------------------------------------------------------------
 
 
 def artefact(stages, made_by, built, stage, path):
-    """The file at path of a build stage: in the root it was built in, else what `make` left at the same place of the
-    repository."""
+    """The file at path of a build stage: in the root it was built in, else what `make` left at the
+    same place of the repository."""
     if built:
         if not rootfs.inside(built, path).is_file():
             raise Broken(f"COPY --from={stage} {path}: the build leaves no such file")
         return rootfs.inside(built, path)
-    place = next((at.text for s in stages if s.name == stage for at in s.instructions if at.word == "WORKDIR"), None)
+    place = next(
+        (at.text for s in stages if s.name == stage for at in s.instructions if at.word == "WORKDIR"), None)
     if place is None or not path.startswith(place + "/"):
         raise Broken(f"COPY --from={stage} {path}: no such stage, or not below its WORKDIR {place}")
     file = REPOSITORY / path.removeprefix(place + "/")
@@ -168,14 +182,16 @@ def check(file, cache, scratch, arguments, patience):
     stages = dockerfile.parse(file.read_text())
     ignore = dockerfile.Ignore((REPOSITORY / ".dockerignore").read_text())
     context = rootfs.Context(REPOSITORY, ignore)
-    rules.together([(rules.pinned, [stages]), (rules.go_version, [stages, (REPOSITORY / "go.mod").read_text()]),
-                    (rules.sources, [stages, context, (REPOSITORY / "Makefile").read_text()]), (rules.kept_out, [ignore])])
+    rules.together([(rules.pinned, [stages]),
+                    (rules.go_version, [stages, (REPOSITORY / "go.mod").read_text()]),
+                    (rules.sources, [stages, context, (REPOSITORY / "Makefile").read_text()]),
+                    (rules.kept_out, [ignore])])
     built = None
     if arguments is not None:
         built = stage.build(stages, "build", context, REPOSITORY, arguments)
         yield f"the build stage ran in {time.monotonic() - started:.0f} s"
-    image = rootfs.build(stages, context, functools.partial(artefact, stages, MADE_BY.get(file.name), built), cache,
-                         scratch / "root", {"COMMIT": "0123456789ab"})
+    image = rootfs.build(stages, context, functools.partial(artefact, stages, MADE_BY.get(file.name), built),
+                         cache, scratch / "root", {"COMMIT": "0123456789ab"})
     rules.together([(rules.configuration, [image, file.name == "Dockerfile.cuda"]), (rules.volumes, [image])])
     size = rules.contents(image)
     with Container(image) as c:
@@ -194,8 +210,10 @@ def main():
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("file", type=pathlib.Path)
-    parser.add_argument("--need", action="append", default=[], metavar="FILE", help="fail where its binary is not built")
-    parser.add_argument("--build", nargs="*", metavar="NAME=VALUE", help="run the build stage, too, with these arguments")
+    parser.add_argument("--need", action="append", default=[], metavar="FILE",
+                        help="fail where its binary is not built")
+    parser.add_argument("--build", nargs="*", metavar="NAME=VALUE",
+                        help="run the build stage, too, with these arguments")
     parser.add_argument("--patience", type=float, default=60, metavar="SECONDS",
                         help="for a server to be ready, and to load the model")
     options = parser.parse_args()

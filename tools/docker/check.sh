@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Checks Dockerfile and Dockerfile.cuda, or the FILEs named, without a container engine; check.py says how.
-# Usage: check.sh [--patience SECONDS] [--need FILE] [--build NAME=VALUE,…] [FILE…]
+# Checks Dockerfile and Dockerfile.cuda, or the FILEs named, without a container engine; check.py
+# says how. Usage: check.sh [--patience SECONDS] [--need FILE] [--build NAME=VALUE,…] [FILE…]
 #   --need Dockerfile.cuda    fail where bin/cuda/sie-server has not been built; without it only the text is checked then
 #   --build TARGETS=80        run the build stage, too, over this machine's Go and Rust (stage.py), with these arguments
 #                             or with "": minutes, and nothing of it stays
-# As root, or as a user who may make user namespaces; what is mounted and started lives in namespaces of its own and ends
-# with them. Needs the binary of make build, and for the base image, once, a Debian mirror.
+# As root, or as a user who may make user namespaces; what is mounted and started lives in
+# namespaces of its own and ends with them. Needs the binary of make build, and for the base image,
+# once, a Debian mirror.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 options=()
@@ -21,7 +22,8 @@ done
 
 namespaces=(--mount --pid --fork --kill-child --mount-proc)
 if [ "$(id -u)" != 0 ]; then
-  # The image's files have several owners, so one number is not enough: the ranges of /etc/subuid are used.
+  # The image's files have several owners, so one number is not enough: the ranges of /etc/subuid
+  # are used.
   namespaces+=(--user --map-root-user --map-auto)
 fi
 if ! why=$(unshare "${namespaces[@]}" true 2>&1); then

@@ -1,5 +1,6 @@
-"""Starts an image's folder as an engine would: own process numbers with the program as number 1, own network, the
-Dockerfile's environment, user and working folder, volumes bound in. Runs as root of its own namespaces (check.sh)."""
+"""Starts an image's folder as an engine would: own process numbers with the program as number 1,
+own network, the Dockerfile's environment, user and working folder, volumes bound in. Runs as root
+of its own namespaces (check.sh)."""
 
 import ctypes
 import fcntl
@@ -19,8 +20,8 @@ CLONE_NEWNET = 0x40000000
 
 
 def leave_network():
-    """This process, and what it starts, gets a network of its own: a loopback device and nothing else. Ports are free in it,
-    and no program reaches beyond it."""
+    """This process, and what it starts, gets a network of its own: a loopback device and nothing
+    else. Ports are free in it, and no program reaches beyond it."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNET):
         raise Broken(f"no network namespace: {os.strerror(ctypes.get_errno())}")
@@ -31,7 +32,8 @@ def leave_network():
 
 class Container:
     def __init__(self, image, words=None, user=None, volumes=None, read_only=False):
-        """image with CMD replaced by words and USER by user; volumes: {path in the image: folder or file here}."""
+        """image with CMD replaced by words and USER by user; volumes: {path in the image: folder or
+        file here}."""
         self.image, self.words = image, image.entrypoint + (image.cmd if words is None else words)
         self.uid, self.gid, home = owner(image.root, user or image.user or "root")
         self.env = {"HOSTNAME": "container", "HOME": home, **image.env}
@@ -64,23 +66,25 @@ class Container:
             place.rmdir() if place.is_dir() else place.unlink()
 
     def prefix(self):
-        return ["/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", f"--root={self.image.root}",
-                f"--wd={self.image.workdir}", f"--setgid={self.gid}", f"--setuid={self.uid}"]
+        return ["/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+                f"--root={self.image.root}", f"--wd={self.image.workdir}", f"--setgid={self.gid}",
+                f"--setuid={self.uid}"]
 
     def start(self, log):
         self.log = open(log, "wb")
-        self.process = subprocess.Popen(self.prefix() + self.words, env=self.env, stdin=subprocess.DEVNULL, stdout=self.log,
-                                        stderr=subprocess.STDOUT, cwd="/")
+        self.process = subprocess.Popen(self.prefix() + self.words, env=self.env, stdin=subprocess.DEVNULL,
+                                        stdout=self.log, stderr=subprocess.STDOUT, cwd="/")
 
     def run(self, *words, limit=30):
         """A command beside it, as `docker exec` would: its exit status and what it said."""
-        done = subprocess.run(self.prefix() + list(words), env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=limit)
+        done = subprocess.run(self.prefix() + list(words), env=self.env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit)
         return done.returncode, done.stdout
 
     def main(self):
         """The number, here, of the container's process 1."""
-        return int(pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()[0])
+        return int(
+            pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()[0])
 
     def said(self):
         self.log.flush()
@@ -95,11 +99,13 @@ class Container:
         try:
             return self.process.wait(limit)
         except subprocess.TimeoutExpired:
-            raise Broken(f"{self.image.stop_signal} did not end process 1 within {limit} s:\n{self.said()[-1500:]}") from None
+            raise Broken(
+                f"{self.image.stop_signal} did not end process 1 within {limit} s:\n{self.said()[-1500:]}") from None
 
 
 def fresh_volume(image, path, folder):
-    """A new named volume: an engine fills it with what the image has at that place, owners included."""
+    """A new named volume: an engine fills it with what the image has at that place, owners
+    included."""
     source = inside(image.root, path)
     if not source.is_dir():
         raise Broken(f"VOLUME {path}: the image has no such folder: a new volume would belong to root")

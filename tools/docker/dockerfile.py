@@ -1,12 +1,13 @@
-"""Reads Dockerfiles and .dockerignore: as much of their grammar as this repository's use, refusing the rest by name."""
+"""Reads Dockerfiles and .dockerignore: as much of their grammar as this repository's use, refusing
+the rest by name."""
 
 import dataclasses
 import json
 import re
 import shlex
 
-INSTRUCTIONS = {"ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL", "ONBUILD", "RUN",
-                "SHELL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"}
+INSTRUCTIONS = {"ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL",
+                "ONBUILD", "RUN", "SHELL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"}
 UNREAD = {"ADD", "ONBUILD", "SHELL"}  # not used here; reading them half would be worse than refusing them
 
 
@@ -30,7 +31,8 @@ class Stage:
 
 
 def parse(text):
-    """The stages of a Dockerfile, variables of FROM replaced by the defaults before the first of them."""
+    """The stages of a Dockerfile, variables of FROM replaced by the defaults before the first of
+    them."""
     stages, arguments = [], {}
     for instruction in read_instructions(text):
         if instruction.word == "FROM":
@@ -104,8 +106,8 @@ def pairs(instruction, variables):
 
 
 def command(instruction, text=None):
-    """The words of a CMD, ENTRYPOINT or HEALTHCHECK CMD. Only the JSON form: the other one starts a shell, which becomes
-    process 1 and keeps SIGTERM to itself."""
+    """The words of a CMD, ENTRYPOINT or HEALTHCHECK CMD. Only the JSON form: the other one starts a
+    shell, which becomes process 1 and keeps SIGTERM to itself."""
     text = instruction.text if text is None else text
     try:
         words = json.loads(text)
@@ -117,7 +119,8 @@ def command(instruction, text=None):
 
 
 class Ignore:
-    """The patterns of a .dockerignore: the last one that matches a path or a folder above it decides."""
+    """The patterns of a .dockerignore: the last one that matches a path or a folder above it
+    decides."""
 
     def __init__(self, text):
         self.rules = []
@@ -138,7 +141,8 @@ class Ignore:
 
 
 def pattern(glob):
-    """A regular expression for a pattern of Go's filepath.Match, in which ** also matches any number of folders."""
+    """A regular expression for a pattern of Go's filepath.Match, in which ** also matches any
+    number of folders."""
     out = ""
     for token in re.findall(r"\*\*/?|\*|\?|\[[^\]]*\]|[^*?\[]+", glob):
         if token == "**/":

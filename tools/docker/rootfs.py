@@ -1,5 +1,6 @@
-"""Builds the last stage of a Dockerfile into a folder, without a container engine: FROM from Debian's packages, RUN in a
-chroot, COPY from the repository and from what `make` left. Runs as root of its own mount namespace (check.sh)."""
+"""Builds the last stage of a Dockerfile into a folder, without a container engine: FROM from
+Debian's packages, RUN in a chroot, COPY from the repository and from what `make` left. Runs as root
+of its own mount namespace (check.sh)."""
 
 import hashlib
 import os
@@ -44,7 +45,8 @@ class Context:
         """path of the context to target, as COPY does: a file by its name, a folder's contents."""
         path = os.path.normpath(path)
         if not self.holds(path):
-            raise Broken(f"COPY {path}: not in the build context; is it in the repository, and does .dockerignore keep it out?")
+            raise Broken(
+                f"COPY {path}: not in the build context; is it in the repository, and does .dockerignore keep it out?")
         below = "" if path == "." else path + "/"
         for file in self.files:
             if file == path or file.startswith(below):
@@ -69,21 +71,25 @@ def tar(*words):
 
 
 def base(name, cache):
-    """A tar of the base image, made once from Debian's packages as the official image is: minbase, less documentation."""
+    """A tar of the base image, made once from Debian's packages as the official image is: minbase,
+    less documentation."""
     if name not in SUITES:
         raise Broken(f"FROM {name}: this check can make {', '.join(SUITES)} only")
     suite = SUITES[name]
     made = cache / f"{suite}-slim.tar"
     if not made.exists():
         if not shutil.which("mmdebstrap"):
-            raise Broken(f"mmdebstrap is missing, which makes {name} from Debian's packages: apt-get install mmdebstrap")
+            raise Broken(
+                f"mmdebstrap is missing, which makes {name} from Debian's packages: apt-get install mmdebstrap")
         say(f"{name} from Debian's packages (once, half a minute)")
         options = [f"--dpkgopt=path-exclude=/usr/share/{what}/*" for what in ("doc", "locale", "man", "info")]
-        done = subprocess.run(["mmdebstrap", "--variant=minbase", "--mode=root", "--include=usr-is-merged",
-                               "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", *options, suite, f"{made}.part.tar"],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run(
+            ["mmdebstrap", "--variant=minbase", "--mode=root", "--include=usr-is-merged",
+             "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", *options, suite, f"{made}.part.tar"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode:
-            raise Broken(f"mmdebstrap could not make {name}; it needs a Debian mirror:\n{done.stdout[-2000:]}")
+            raise Broken(
+                f"mmdebstrap could not make {name}; it needs a Debian mirror:\n{done.stdout[-2000:]}")
         os.rename(f"{made}.part.tar", made)
     return made
 
@@ -115,17 +121,19 @@ def with_devices(root):
 
 
 def run(root, text, env, workdir="/", folders=None):
-    """A RUN, in the shell form, with this machine's network; folders: {place in root: folder here}, for its time."""
+    """A RUN, in the shell form, with this machine's network; folders: {place in root: folder here},
+    for its time."""
     mounts = with_devices(root)
     # Resolved: behind a symbolic link the name servers would not be found in there.
-    for place, folder in {"/etc/resolv.conf": os.path.realpath("/etc/resolv.conf"), **(folders or {})}.items():
+    for place, folder in {"/etc/resolv.conf": os.path.realpath("/etc/resolv.conf"),
+                          **(folders or {})}.items():
         mounts.append(inside(root, place))
         bind(pathlib.Path(folder), mounts[-1])
     try:
-        done = subprocess.run(
-            ["/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", f"--root={root}",
-             f"--wd={workdir}", "/bin/sh", "-c", text], env={**PROXIES, **env, "HOME": "/root"}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run(["/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child",
+                               "--mount-proc", f"--root={root}", f"--wd={workdir}", "/bin/sh", "-c", text],
+                              env={**PROXIES, **env, "HOME": "/root"}, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     finally:
         unmount(mounts)
     if done.returncode:
@@ -133,8 +141,8 @@ def run(root, text, env, workdir="/", folders=None):
 
 
 def build(stages, context, artefact, cache, root, arguments):
-    """The last stage in root. artefact(stage, path) is where the file at path of an earlier stage lies here. A RUN's result
-    is kept in cache by what led to it, as an engine keeps layers."""
+    """The last stage in root. artefact(stage, path) is where the file at path of an earlier stage
+    lies here. A RUN's result is kept in cache by what led to it, as an engine keeps layers."""
     stage = stages[-1]
     image, variables = Image(root), {}
     start = base(stage.base, cache)

@@ -1,5 +1,6 @@
-"""What must hold of a Dockerfile, of the folder its last stage makes, and of .dockerignore. Each rule says what it found
-and what is needed; all of them are asked before the first complaint ends the check."""
+"""What must hold of a Dockerfile, of the folder its last stage makes, and of .dockerignore. Each
+rule says what it found and what is needed; all of them are asked before the first complaint ends
+the check."""
 
 import os
 import re
@@ -14,11 +15,13 @@ MEGABYTES = 250  # of an image, without models
 UNWANTED = re.compile(r"""(^|/)(
     python[0-9.]* | pip[0-9.]* | gcc | g\+\+ | cc | c\+\+ | clang[^/]* | ld | as | nvcc | ptxas | go | cargo | rustc
     | cmake | make | git | curl | x86_64-linux-gnu-(gcc|g\+\+|ld|as)[^/]*
-    | lib(cuda|cudart|cublas|cublasLt|nvrtc|nvidia-ml|python)[^/]*\.so[^/]* | [^/]*\.(a|o|whl|safetensors|go))$""", re.X)
+    | lib(cuda|cudart|cublas|cublasLt|nvrtc|nvidia-ml|python)[^/]*\.so[^/]* | [^/]*\.(a|o|whl|safetensors|go))$""",
+                      re.X)
 # What lies, or may lie, in a working tree and never belongs into an image or its build.
 KEPT_OUT = (".git/config", "build/libsie.a", "build/x", "build-asan/CMakeCache.txt", "bin/sie-server",
-            "bin/cuda/sie-server", ".env", "deploy/.env.local", "tls.key", "models-cache/x", "kernels/cpu/x.o", "tools/kernels/__pycache__/x.pyc",
-            "runtime/engine/libsie_gen.go", "runtime/engine/libsie_cuda_gen.go", "runtime/tokenizer/libtok_gen.go")
+            "bin/cuda/sie-server", ".env", "deploy/.env.local", "tls.key", "models-cache/x",
+            "kernels/cpu/x.o", "tools/kernels/__pycache__/x.pyc", "runtime/engine/libsie_gen.go",
+            "runtime/engine/libsie_cuda_gen.go", "runtime/tokenizer/libtok_gen.go")
 
 
 def together(rules):
@@ -41,7 +44,8 @@ def pinned(stages):
             raise Broken(f"FROM {stage.base}: name a version")
     runtime, builder = stages[-1].base, stages[-2].base if len(stages) > 1 else ""
     if runtime == "debian:12-slim" and not builder.endswith("-bookworm"):
-        raise Broken(f"the build stage is {builder}, the last one Debian 12: a binary of a newer C library does not start there")
+        raise Broken(
+            f"the build stage is {builder}, the last one Debian 12: a binary of a newer C library does not start there")
 
 
 def go_version(stages, go_mod):
@@ -92,11 +96,13 @@ def configuration(image, gpu):
     if not re.fullmatch(r"\d+(:\d+)?", image.user):
         raise Broken(f"USER {image.user}: Kubernetes' runAsNonRoot reads numbers only")
     if not image.entrypoint or not image.cmd:
-        raise Broken("ENTRYPOINT names the program and CMD its default arguments, so that `docker run IMAGE serve -m …` works")
+        raise Broken(
+            "ENTRYPOINT names the program and CMD its default arguments, so that `docker run IMAGE serve -m …` works")
     if not image.health:
         raise Broken("no HEALTHCHECK")
     if image.env.get("HF_HOME") not in image.volumes:
-        raise Broken(f"HF_HOME={image.env.get('HF_HOME')} is no VOLUME: models would be fetched anew by every container")
+        raise Broken(
+            f"HF_HOME={image.env.get('HF_HOME')} is no VOLUME: models would be fetched anew by every container")
     if not image.ports:
         raise Broken("no EXPOSE")
     if gpu:
@@ -104,7 +110,8 @@ def configuration(image, gpu):
             raise Broken("NVIDIA_VISIBLE_DEVICES must be all: the container toolkit reads it")
         lacking = {"compute", "utility"} - set(image.env.get("NVIDIA_DRIVER_CAPABILITIES", "").split(","))
         if lacking:
-            raise Broken(f"NVIDIA_DRIVER_CAPABILITIES lacks {', '.join(sorted(lacking))}: a part of the driver would not be there")
+            raise Broken(
+                f"NVIDIA_DRIVER_CAPABILITIES lacks {', '.join(sorted(lacking))}: a part of the driver would not be there")
     for label in ("title", "description", "licenses", "revision"):
         if not image.labels.get(f"org.opencontainers.image.{label}"):
             raise Broken(f"LABEL org.opencontainers.image.{label} is missing")
@@ -118,8 +125,9 @@ def volumes(image):
             raise Broken(f"VOLUME {volume}: the image has no such folder: a new volume would belong to root")
         found = place.stat()
         if (found.st_uid, found.st_gid) != (uid, gid):
-            raise Broken(f"VOLUME {volume} belongs to {found.st_uid}:{found.st_gid}, and the server, which runs as {uid}:{gid}, "
-                         "could not write there")
+            raise Broken(
+                f"VOLUME {volume} belongs to {found.st_uid}:{found.st_gid}, and the server, which runs as {uid}:{gid}, "
+                "could not write there")
 
 
 def contents(image):
@@ -148,7 +156,8 @@ def program(image):
         found = inside(image.root, os.path.join(folder, image.entrypoint[0]))
         if found.is_file() and os.access(found, os.X_OK):
             return "/" + os.path.relpath(found, image.root)
-    raise Broken(f'ENTRYPOINT ["{image.entrypoint[0]}"]: no such program on the image\'s PATH {image.env["PATH"]}')
+    raise Broken(
+        f'ENTRYPOINT ["{image.entrypoint[0]}"]: no such program on the image\'s PATH {image.env["PATH"]}')
 
 
 def libraries(container, path):

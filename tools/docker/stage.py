@@ -1,6 +1,7 @@
-"""Runs a build stage for real, without a container engine: its COPYs and RUNs over a copy of this machine that is thrown
-away (an overlay in memory), in which only the build context is at the stage's place. This machine stands in for the Go
-image, and its Rust for what is copied from the Rust image; so it needs Go and Rust of the Dockerfile's releases."""
+"""Runs a build stage for real, without a container engine: its COPYs and RUNs over a copy of this
+machine that is thrown away (an overlay in memory), in which only the build context is at the
+stage's place. This machine stands in for the Go image, and its Rust for what is copied from the
+Rust image; so it needs Go and Rust of the Dockerfile's releases."""
 
 import os
 import pathlib
@@ -29,7 +30,8 @@ class Machine:
         cargo = os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo"))
         self.copied = {"/usr/local/cargo": cargo,
                        "/usr/local/rustup": os.environ.get("RUSTUP_HOME", os.path.expanduser("~/.rustup"))}
-        self.caches = {"/go/pkg/mod": tool("go", "env", "GOMODCACHE"), "/root/.cache/go-build": tool("go", "env", "GOCACHE"),
+        self.caches = {"/go/pkg/mod": tool("go", "env", "GOMODCACHE"),
+                       "/root/.cache/go-build": tool("go", "env", "GOCACHE"),
                        "/usr/local/cargo/registry": f"{cargo}/registry"}
         self.goroot = tool("go", "env", "GOROOT")
         self.go = tool("go", "env", "GOVERSION").removeprefix("go")
@@ -57,7 +59,8 @@ def build(stages, name, context, repository, arguments):
     root = memory / "root"
     subprocess.run(["mount", "-t", "overlay", "overlay", "-o",
                     f"lowerdir=/,upperdir={memory}/upper,workdir={memory}/work", root], check=True)
-    # A step that reached for the repository, or for what an earlier build left, would work here and nowhere else.
+    # A step that reached for the repository, or for what an earlier build left, would work here and
+    # nowhere else.
     bind(memory / "empty", inside(root, str(repository)))
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", root / "tmp"], check=True)
     if machine.goroot != "/usr/local/go":
@@ -70,7 +73,8 @@ def build(stages, name, context, repository, arguments):
         if at.word == "COPY" and "from" in flags:
             for source in text.split()[:-1]:
                 if source not in machine.copied:
-                    raise Broken(f"line {at.line}: COPY --from={flags['from']} {source}: nothing here stands in for it")
+                    raise Broken(
+                        f"line {at.line}: COPY --from={flags['from']} {source}: nothing here stands in for it")
                 bind(pathlib.Path(machine.copied[source]), inside(root, text.split()[-1]))
         elif at.word == "COPY":
             copy(text, inside(root, workdir), context)

@@ -1,5 +1,6 @@
-"""Tests of the check: its reading of Dockerfiles, and that it notices what is broken on purpose. The second part starts
-images as check.sh does and needs what check.sh needs. python3 -m unittest discover tools/docker"""
+"""Tests of the check: its reading of Dockerfiles, and that it notices what is broken on purpose.
+The second part starts images as check.sh does and needs what check.sh needs. python3 -m unittest
+discover tools/docker"""
 
 import concurrent.futures
 import pathlib
@@ -24,13 +25,16 @@ class Reading(unittest.TestCase):
                                        'FROM one\nENV A="b c" D=$E/f \\\n G=${H:-i}\n')
         self.assertEqual((first.base, first.name, last.base, last.name), ("a:12-x", "one", "one", "1"))
         run = first.instructions[0]
-        self.assertEqual((run.line, run.flags, run.text.split()), (4, [("mount", "type=cache,target=/t")], ["b", "c"]))
-        self.assertEqual(dockerfile.pairs(last.instructions[0], {"E": "e"}), {"A": "b c", "D": "e/f", "G": "i"})
+        self.assertEqual((run.line, run.flags, run.text.split()),
+                         (4, [("mount", "type=cache,target=/t")], ["b", "c"]))
+        self.assertEqual(dockerfile.pairs(last.instructions[0], {"E": "e"}),
+                         {"A": "b c", "D": "e/f", "G": "i"})
 
     def test_refusals(self):
-        for text, want in {"": "no FROM", "RUN x": "before the first FROM", "FROM a\nADD b c": "does not read ADD",
-                           "FROM a\nRNU x": "RNU is no instruction", "FROM a\nRUN x \\": "ends in a continuation",
-                           "FROM a b": "FROM IMAGE", "FROM a\nRUN <<E": "here-documents"}.items():
+        for text, want in {"": "no FROM", "RUN x": "before the first FROM",
+                           "FROM a\nADD b c": "does not read ADD", "FROM a\nRNU x": "RNU is no instruction",
+                           "FROM a\nRUN x \\": "ends in a continuation", "FROM a b": "FROM IMAGE",
+                           "FROM a\nRUN <<E": "here-documents"}.items():
             with self.assertRaisesRegex(Broken, want):
                 dockerfile.parse(text)
         for text in ("sie-server", '"sie-server"', "[]", "[1]", "{}"):
@@ -55,17 +59,17 @@ class Reading(unittest.TestCase):
     def test_secrets_and_built_things_stay_out(self):
         text = (ROOT / ".dockerignore").read_text()
         rules.kept_out(dockerfile.Ignore(text))
-        for line in (".git", "build", "build-*", "bin", "**/.env*", "**/*.key", "models-cache", "**/*.o", "**/__pycache__",
-                     "runtime/engine/*_gen.go"):
+        for line in (".git", "build", "build-*", "bin", "**/.env*", "**/*.key", "models-cache", "**/*.o",
+                     "**/__pycache__", "runtime/engine/*_gen.go"):
             with self.assertRaisesRegex(Broken, "lets through", msg=line):
                 rules.kept_out(dockerfile.Ignore(text.replace(f"\n{line}\n", "\n", 1)))
 
 
 class Contents(unittest.TestCase):
     def test_what_an_image_may_not_hold(self):
-        for path, size in (("usr/bin/python3.11", 1), ("usr/bin/x86_64-linux-gnu-gcc-12", 1), ("usr/lib/libcuda.so.1", 1),
-                           ("opt/libcudart.so.13", 1), ("usr/lib/libsie.a", 1), ("app/model.safetensors", 1),
-                           ("app/big", 251_000_000)):
+        for path, size in (("usr/bin/python3.11", 1), ("usr/bin/x86_64-linux-gnu-gcc-12", 1),
+                           ("usr/lib/libcuda.so.1", 1), ("opt/libcudart.so.13", 1), ("usr/lib/libsie.a", 1),
+                           ("app/model.safetensors", 1), ("app/big", 251_000_000)):
             with tempfile.TemporaryDirectory() as folder:
                 file = pathlib.Path(folder) / path
                 file.parent.mkdir(parents=True)
@@ -83,10 +87,13 @@ class Contents(unittest.TestCase):
             (image.root / "etc").mkdir()
             for name in ("passwd", "group"):
                 (image.root / "etc" / name).touch()
-            image.user, image.entrypoint, image.cmd, image.health, image.ports = "1:1", ["a"], ["b"], ({}, ["c"]), ["1"]
+            image.user, image.entrypoint, image.cmd, image.health, image.ports = "1:1", ["a"], ["b"], (
+                {}, ["c"]), ["1"]
             image.env, image.volumes = {"HF_HOME": "/m", "NVIDIA_VISIBLE_DEVICES": "all"}, ["/m"]
-            image.labels = {f"org.opencontainers.image.{name}": "x" for name in ("title", "description", "licenses", "revision")}
-            for value, want in (("utility", "lacks compute"), ("compute", "lacks utility"), ("", "lacks compute, utility")):
+            image.labels = {f"org.opencontainers.image.{name}": "x"
+                            for name in ("title", "description", "licenses", "revision")}
+            for value, want in (("utility", "lacks compute"), ("compute", "lacks utility"),
+                                ("", "lacks compute, utility")):
                 image.env["NVIDIA_DRIVER_CAPABILITIES"] = value
                 with self.assertRaisesRegex(Broken, want):
                     rules.configuration(image, True)
@@ -102,10 +109,12 @@ SPOILT = [
     ("an unpinned base", "FROM debian:12-slim", "FROM debian:latest", "name a version"),
     ("a base with another C library", "golang:${GO}-bookworm", "golang:${GO}-trixie", "newer C library"),
     ("an older Go", "ARG GO=1.26.8", "ARG GO=1.25.9", "go.mod needs Go"),
-    ("a file that is not there", "COPY cmake cmake", "COPY kmake cmake", "COPY kmake: not in the build context"),
+    ("a file that is not there", "COPY cmake cmake", "COPY kmake cmake",
+     "COPY kmake: not in the build context"),
     ("a script that is copied later", "COPY tools/setup/deps.sh tools/setup/", "", "copied later, or never"),
     ("no such target", "make libsie", "make libsy", "no such target"),
-    ("another place of the binary", "/src/bin/sie-server", "/src/sie-server", "the build leaves no such file"),
+    ("another place of the binary", "/src/bin/sie-server", "/src/sie-server",
+     "the build leaves no such file"),
     ("a place outside the build", "/src/bin/sie-server", "/opt/sie-server", "not below its WORKDIR"),
     ("the binary not on the PATH", "sie-server /usr/local/bin/", "sie-server /opt/", "no such program"),
     ("root", "USER 1000:1000", "", "runs as root"),
@@ -115,7 +124,8 @@ SPOILT = [
     ("no default arguments", 'CMD ["serve"]', "", "ENTRYPOINT names the program"),
     ("no health check", "HEALTHCHECK", "# HEALTHCHECK", "no HEALTHCHECK"),
     ("a health check that is always content", '["sie-server", "health"]', '["true"]', "where no server runs"),
-    ("a health check that never is", '["sie-server", "health"]', '["curl", "localhost:8080/healthz"]', "just started"),
+    ("a health check that never is", '["sie-server", "health"]', '["curl", "localhost:8080/healthz"]',
+     "just started"),
     ("models outside the volume", "VOLUME /app/.cache/huggingface", "VOLUME /data", "is no VOLUME"),
     ("a volume of root's", "VOLUME", "RUN chown root:root /app/.cache/huggingface\nVOLUME", "belongs to 0:0"),
     ("no folder below the volume", "VOLUME", "RUN rmdir /app/.cache/huggingface\nVOLUME", "no such folder"),
@@ -147,8 +157,8 @@ class Spoilt(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "Dockerfile"
             file.write_text(DOCKERFILE.replace(old, new, 1))
-            done = subprocess.run([HERE / "check.sh", "--patience", "5", file], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  text=True)
+            done = subprocess.run([HERE / "check.sh", "--patience", "5", file], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True)
         return done.returncode, done.stdout
 
 

@@ -1,8 +1,10 @@
-"""Tiny random models with the heads that transformers and sentence-transformers put behind encoders, and what these give.
+"""Tiny random models with the heads that transformers and sentence-transformers put behind
+encoders, and what these give.
 
     python tools/golden/heads.py
 
-Each case is a folder testdata/golden/<name>, a model directory as the library saves it, with golden.safetensors:
+Each case is a folder testdata/golden/<name>, a model directory as the library saves it, with
+golden.safetensors:
 
     ids, type_ids [T] int32, cu_seqlens [B+1] int32   packed tokens
     logits        [B, labels] f32    sequence classification (transformers); scores [B] f32: CrossEncoder.predict
@@ -23,37 +25,45 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder, SparseEncoder
-from transformers import AlbertConfig, BertConfig, DistilBertConfig, ElectraConfig, RobertaConfig, XLMRobertaConfig
+from transformers import (
+    AlbertConfig, BertConfig, DistilBertConfig, ElectraConfig, RobertaConfig, XLMRobertaConfig,
+)
 
 import bert
 import manifest
 import sentence
 
-BERT = BertConfig(vocab_size=101, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=90,
-                  max_position_embeddings=60, type_vocab_size=2)
-XLMR = XLMRobertaConfig(vocab_size=111, hidden_size=64, num_hidden_layers=2, num_attention_heads=1, intermediate_size=70,
-                        max_position_embeddings=50, type_vocab_size=1, layer_norm_eps=1e-5)
-ROBERTA = RobertaConfig(vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=1, intermediate_size=60,
-                        max_position_embeddings=45, type_vocab_size=1, layer_norm_eps=1e-5)
-DISTILBERT = DistilBertConfig(vocab_size=103, dim=64, n_layers=2, n_heads=2, hidden_dim=80, max_position_embeddings=48,
-                              activation="gelu")
-ELECTRA = ElectraConfig(vocab_size=101, embedding_size=24, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=80,
-                        max_position_embeddings=50, type_vocab_size=2)
-ALBERT = AlbertConfig(vocab_size=111, embedding_size=20, hidden_size=64, num_hidden_layers=3, num_attention_heads=2, intermediate_size=90,
-                      max_position_embeddings=50, type_vocab_size=2)
+BERT = BertConfig(vocab_size=101, hidden_size=64, num_hidden_layers=2, num_attention_heads=2,
+                  intermediate_size=90, max_position_embeddings=60, type_vocab_size=2)
+XLMR = XLMRobertaConfig(vocab_size=111, hidden_size=64, num_hidden_layers=2, num_attention_heads=1,
+                        intermediate_size=70, max_position_embeddings=50, type_vocab_size=1,
+                        layer_norm_eps=1e-5)
+ROBERTA = RobertaConfig(vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=1,
+                        intermediate_size=60, max_position_embeddings=45, type_vocab_size=1,
+                        layer_norm_eps=1e-5)
+DISTILBERT = DistilBertConfig(vocab_size=103, dim=64, n_layers=2, n_heads=2, hidden_dim=80,
+                              max_position_embeddings=48, activation="gelu")
+ELECTRA = ElectraConfig(vocab_size=101, embedding_size=24, hidden_size=64, num_hidden_layers=2,
+                        num_attention_heads=2, intermediate_size=80, max_position_embeddings=50,
+                        type_vocab_size=2)
+ALBERT = AlbertConfig(vocab_size=111, embedding_size=20, hidden_size=64, num_hidden_layers=3,
+                      num_attention_heads=2, intermediate_size=90, max_position_embeddings=50,
+                      type_vocab_size=2)
 LENGTHS = [7, 1, 40, 16, 33]
 EMOTIONS = {0: "joy", 1: "anger", 2: "fear"}
 TAGS = {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC", 4: "I-LOC"}
 
 # name: class, configuration, changes to it
 CLASSIFIERS = {
-    "classify-bert": ("BertForSequenceClassification", BERT, dict(id2label=EMOTIONS, label2id={v: k for k, v in EMOTIONS.items()})),
+    "classify-bert": ("BertForSequenceClassification", BERT,
+                      dict(id2label=EMOTIONS, label2id={v: k for k, v in EMOTIONS.items()})),
     "classify-xlmr": ("XLMRobertaForSequenceClassification", XLMR, dict(num_labels=1)),
     "classify-distilbert": ("DistilBertForSequenceClassification", DISTILBERT,
                             dict(num_labels=2, problem_type="multi_label_classification")),
 }
 TAGGERS = {
-    "tag-bert": ("BertForTokenClassification", BERT, dict(id2label=TAGS, label2id={v: k for k, v in TAGS.items()})),
+    "tag-bert": ("BertForTokenClassification", BERT,
+                 dict(id2label=TAGS, label2id={v: k for k, v in TAGS.items()})),
     "tag-roberta": ("RobertaForTokenClassification", ROBERTA, dict(num_labels=3)),
     "tag-distilbert": ("DistilBertForTokenClassification", DISTILBERT, dict(num_labels=4)),
 }
@@ -69,7 +79,8 @@ MASKED = {
 LATER = (
     {"classify-electra": ("ElectraForSequenceClassification", ELECTRA, dict(num_labels=3)),
      "classify-albert": ("AlbertForSequenceClassification", ALBERT, dict(num_labels=4))},
-    {"tag-electra": ("ElectraForTokenClassification", ELECTRA, dict(id2label=TAGS, label2id={v: k for k, v in TAGS.items()})),
+    {"tag-electra": ("ElectraForTokenClassification", ELECTRA,
+                     dict(id2label=TAGS, label2id={v: k for k, v in TAGS.items()})),
      "tag-albert": ("AlbertForTokenClassification", ALBERT, dict(num_labels=4))},
     {"masked-electra": ("ElectraForMaskedLM", ELECTRA, {}),
      "masked-albert": ("AlbertForMaskedLM", ALBERT, {})},
@@ -112,9 +123,12 @@ def alone(model, b: dict, take) -> list[np.ndarray]:
 
 
 def write(case, b: dict, model: str, seed: int, notes: dict | None = None) -> None:
-    save_file({k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in b.items()}, case / "golden.safetensors")
-    manifest.write(case, "python tools/golden/heads.py", f"random {model}, seed {seed}", "float32", notes or {})
-    print(case.name, {k: v.shape for k, v in b.items()}, {k: float(np.abs(v).max()) for k, v in b.items() if v.dtype == np.float32})
+    save_file({k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in b.items()},
+              case / "golden.safetensors")
+    manifest.write(case, "python tools/golden/heads.py", f"random {model}, seed {seed}", "float32",
+                   notes or {})
+    print(case.name, {k: v.shape for k, v in b.items()},
+          {k: float(np.abs(v).max()) for k, v in b.items() if v.dtype == np.float32})
 
 
 def transformers_cases(seed: int, classifiers: dict, taggers: dict, masked: dict) -> None:
@@ -157,13 +171,15 @@ def cross_encoder(name: str, seed: int, activation: str | None, **own) -> None:
         config["sentence_transformers"] = {"activation_fn": activation, "version": "5.7.0"}
         (case / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     model = CrossEncoder(str(case), device="cpu", max_length=60)
-    tokens = [model.tokenizer([q], [d], truncation="longest_first", max_length=60, return_tensors="np") for q, d in PAIRS]
+    tokens = [model.tokenizer([q], [d], truncation="longest_first", max_length=60, return_tensors="np")
+              for q, d in PAIRS]
     ids, cu = packed([t["input_ids"][0] for t in tokens])
     types, _ = packed([t["token_type_ids"][0] for t in tokens])
     scores = np.stack([model.predict([pair]) for pair in PAIRS])[:, 0]
     logits = np.stack([model.predict([pair], activation_fn=torch.nn.Identity()) for pair in PAIRS])[:, 0]
     (case / "texts.json").write_text(json.dumps(PAIRS, indent=1) + "\n")
-    b = {"ids": ids, "type_ids": types, "cu_seqlens": cu, "scores": scores.astype(np.float32).reshape(len(PAIRS), -1),
+    b = {"ids": ids, "type_ids": types, "cu_seqlens": cu,
+         "scores": scores.astype(np.float32).reshape(len(PAIRS), -1),
          "logits": logits.astype(np.float32).reshape(len(PAIRS), -1)}
     write(case, b, "CrossEncoder", seed, {"activation": str(model.activation_fn)})
 
@@ -174,16 +190,18 @@ def splade(name: str, seed: int, activation: str) -> None:
     case, _ = text_model(name, "BertForMaskedLM", seed)
     source = case.with_name(name + "-source")
     case.rename(source)
-    model = SparseEncoder(modules=[MLMTransformer(str(source)), SpladePooling("max", activation_function=activation)], device="cpu")
+    model = SparseEncoder(modules=[MLMTransformer(str(source)),
+                                   SpladePooling("max", activation_function=activation)], device="cpu")
     model.save(str(case), create_model_card=False)
     shutil.rmtree(source)
     model = SparseEncoder(str(case), device="cpu").eval()
-    rows = [model.preprocess([t])["input_ids"][0].numpy() if hasattr(model, "preprocess") else model.tokenize([t])["input_ids"][0].numpy()
-            for t in sentence.TEXTS]
+    rows = [model.preprocess([t])["input_ids"][0].numpy() if hasattr(model, "preprocess")
+            else model.tokenize([t])["input_ids"][0].numpy() for t in sentence.TEXTS]
     ids, cu = packed(rows)
     weights = np.stack([model.encode([t], convert_to_sparse_tensor=False)[0].numpy() for t in sentence.TEXTS])
     (case / "texts.json").write_text(json.dumps(sentence.TEXTS, indent=1, ensure_ascii=False) + "\n")
-    write(case, {"ids": ids, "cu_seqlens": cu, "splade": weights.astype(np.float32)}, "SparseEncoder", seed, {"activation": activation})
+    write(case, {"ids": ids, "cu_seqlens": cu, "splade": weights.astype(np.float32)}, "SparseEncoder", seed,
+          {"activation": activation})
 
 
 def matrix(generator, rows: int, columns: int) -> torch.Tensor:
@@ -191,15 +209,16 @@ def matrix(generator, rows: int, columns: int) -> torch.Tensor:
 
 
 def colbert(name: str, seed: int, layers: list[dict]) -> None:
-    """Without layers: Stanford's checkpoint, linear.weight beside the encoder. With: PyLate's, Dense modules over the tokens."""
+    """Without layers: Stanford's checkpoint, linear.weight beside the encoder. With: PyLate's,
+    Dense modules over the tokens."""
     case, model = build(name, seed, ("BertModel", BERT, {}))
     generator = torch.Generator().manual_seed(seed)
     b = batch(model.config, seed)
     states = torch.from_numpy(np.concatenate(alone(model, b, lambda o: o.last_hidden_state[0])))
     if not layers:
         linear = matrix(generator, 24, 64)
-        save_file({"bert." + k: v for k, v in load_file(case / "model.safetensors").items()} | {"linear.weight": linear},
-                  case / "model.safetensors", metadata={"format": "pt"})
+        save_file({"bert." + k: v for k, v in load_file(case / "model.safetensors").items()} |
+                  {"linear.weight": linear}, case / "model.safetensors", metadata={"format": "pt"})
         b["vectors"] = (states @ linear.T).numpy()
         write(case, b, "ColBERT", seed)
         return
@@ -250,16 +269,18 @@ def bge_m3(name: str, seed: int) -> None:
         (case / f"{i}_{kind}").mkdir()
     sentence.legacy_pooling(case, "cls", 64)
     (case / "2_Normalize").rmdir()
-    (case / "modules.json").write_text(json.dumps(
-        [{"idx": i, "name": str(i), "path": f"{i}_{kind}" if i else "", "type": f"sentence_transformers.models.{kind}"}
-         for i, kind in enumerate(["Transformer", "Pooling", "Normalize"])], indent=2) + "\n")
+    (case / "modules.json").write_text(
+        json.dumps([{"idx": i, "name": str(i), "path": f"{i}_{kind}" if i else "",
+                     "type": f"sentence_transformers.models.{kind}"}
+                    for i, kind in enumerate(["Transformer", "Pooling", "Normalize"])], indent=2) + "\n")
     b = batch(model.config, seed)
     states = alone(model, b, lambda o: o.last_hidden_state[0])
     whole = torch.from_numpy(np.concatenate(states))
     with torch.no_grad():
         b["vectors"] = vectors(whole).numpy()
         b["token_weights"] = torch.relu(weights(whole)).numpy()
-        b["dense"] = torch.nn.functional.normalize(torch.from_numpy(np.stack([s[0] for s in states])), dim=-1).numpy()
+        b["dense"] = torch.nn.functional.normalize(torch.from_numpy(np.stack([s[0] for s in states])),
+                                                   dim=-1).numpy()
     write(case, b, "BGE-M3", seed)
 
 
@@ -273,8 +294,10 @@ def main() -> None:
     splade("splade-bert", 231, "relu")
     splade("splade-bert-log1p", 232, "log1p_relu")
     colbert("colbert-linear", 241, [])
-    colbert("colbert-dense", 242, [dict(rows=64, residual=True), dict(rows=80, residual=True), dict(rows=24, residual=False)])
-    colbert("colbert-dense-act", 243, [dict(rows=40, bias=True, activation=torch.nn.GELU()), dict(rows=48, bias=True), dict(rows=24)])
+    colbert("colbert-dense", 242,
+            [dict(rows=64, residual=True), dict(rows=80, residual=True), dict(rows=24, residual=False)])
+    colbert("colbert-dense-act", 243,
+            [dict(rows=40, bias=True, activation=torch.nn.GELU()), dict(rows=48, bias=True), dict(rows=24)])
     bge_m3("bge-m3", 251)
 
 

@@ -1,18 +1,21 @@
-"""Tiny models with LoRA adapters that PEFT wrote, and the hidden states that PEFT computes with each.
+"""Tiny models with LoRA adapters that PEFT wrote, and the hidden states that PEFT computes with
+each.
 
     python tools/golden/lora.py
 
-Each case is a folder testdata/golden/lora-<architecture>: config.json and model.safetensors of the base, adapters/<name>
-with adapter_config.json and adapter_model.safetensors or .bin as PEFT saved them, and golden.safetensors:
+Each case is a folder testdata/golden/lora-<architecture>: config.json and model.safetensors of the
+base, adapters/<name> with adapter_config.json and adapter_model.safetensors or .bin as PEFT saved
+them, and golden.safetensors:
 
     ids, type_ids [T] int32    packed tokens        cu_seqlens [B+1] int32
     base.hidden_<i>      [T, C] f32   without an adapter: after the embeddings (0) and after each layer (1 … L)
     <adapter>.hidden_<i> [T, C] f32   with it
     <adapter>.delta.<linear> [N] f32  scale·B·A·p of each linear that it changes, p[k] = (k mod 7 − 3)/4, in float64
 
-Every adapter is loaded back from its folder first, so the numbers are those of the files that are committed. The manifest's
-notes have each adapter's linears by their names in the encoder, what the model's class puts before them, and how far the
-states are from those of the same models in float64: the noise floor of a comparison.
+Every adapter is loaded back from its folder first, so the numbers are those of the files that are
+committed. The manifest's notes have each adapter's linears by their names in the encoder, what the
+model's class puts before them, and how far the states are from those of the same models in float64:
+the noise floor of a comparison.
 """
 
 import json
@@ -24,7 +27,10 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from peft import __version__ as peft_version
 from peft.tuners.lora import Linear
 from safetensors.torch import save_file
-from transformers import AlbertConfig, AlbertModel, BertConfig, BertModel, ElectraConfig, ElectraModel, XLMRobertaConfig, XLMRobertaForSequenceClassification
+from transformers import (
+    AlbertConfig, AlbertModel, BertConfig, BertModel, ElectraConfig, ElectraModel, XLMRobertaConfig,
+    XLMRobertaForSequenceClassification,
+)
 
 import bert
 import manifest
@@ -33,49 +39,50 @@ SHAPE = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, interme
 
 CASES = {
     # name: (base, what is before the encoder's names, encoder, first id, adapters)
-    "bert": (
-        lambda: BertModel(BertConfig(vocab_size=101, max_position_embeddings=40, type_vocab_size=2, **SHAPE,
-                                     attn_implementation="eager")),
-        "", lambda m: m, 0, {
-            # The usual one.
-            "rank4": dict(r=4, lora_alpha=8, target_modules=["query", "value"]),
-            # Every linear of the class, the pooler's too, which no hidden state depends on. Another, odd rank.
-            "rank13": dict(r=13, lora_alpha=9, target_modules="all-linear"),
-            # Scaled by √r; modules by a regular expression.
-            "rslora": dict(r=6, lora_alpha=5, use_rslora=True,
-                           target_modules=r"encoder\.layer\.\d+\.(attention\.self\.(query|key)|output\.dense)"),
-            # Ranks and alphas of their own. Of two patterns that fit, the first counts; PEFT sorts them when it saves.
-            "patterns": dict(r=5, lora_alpha=10, target_modules=["key", "dense"], exclude_modules=["pooler.dense"],
-                             rank_pattern={r".*layer\.0\.intermediate.dense": 2, "intermediate.dense": 7,
-                                           "layer.1.attention.self.key": 3},
-                             alpha_pattern={"attention.output.dense": 21, "key": 6, r"layer\.0\..*": 4}),
-            # One layer only, in a file of torch.save.
-            "layer1": dict(r=2, lora_alpha=7, target_modules=["value", "intermediate.dense"], layers_to_transform=[1]),
-        }),
-    "xlm-roberta": (
-        lambda: XLMRobertaForSequenceClassification(
-            XLMRobertaConfig(vocab_size=113, max_position_embeddings=42, type_vocab_size=1, pad_token_id=1, num_labels=3,
-                             **SHAPE, attn_implementation="eager")),
-        "roberta.", lambda m: m.roberta, 5, {
+    "bert": (lambda: BertModel(BertConfig(vocab_size=101, max_position_embeddings=40, type_vocab_size=2,
+                                          **SHAPE, attn_implementation="eager")), "", lambda m: m, 0,
+             {
+                 # The usual one.
+                 "rank4": dict(r=4, lora_alpha=8, target_modules=["query", "value"]),
+                 # Every linear of the class, the pooler's too, which no hidden state depends on.
+                 # Another, odd rank.
+                 "rank13": dict(r=13, lora_alpha=9, target_modules="all-linear"),
+                 # Scaled by √r; modules by a regular expression.
+                 "rslora": dict(
+                     r=6, lora_alpha=5, use_rslora=True,
+                     target_modules=r"encoder\.layer\.\d+\.(attention\.self\.(query|key)|output\.dense)"),
+                 # Ranks and alphas of their own. Of two patterns that fit, the first counts; PEFT sorts
+                 # them when it saves.
+                 "patterns": dict(r=5, lora_alpha=10, target_modules=["key", "dense"], exclude_modules=[
+                     "pooler.dense"], rank_pattern={r".*layer\.0\.intermediate.dense": 2,
+                                                    "intermediate.dense": 7, "layer.1.attention.self.key": 3},
+                                  alpha_pattern={"attention.output.dense": 21, "key": 6, r"layer\.0\..*": 4}),
+                 # One layer only, in a file of torch.save.
+                 "layer1": dict(r=2, lora_alpha=7, target_modules=["value", "intermediate.dense"],
+                                layers_to_transform=[1]),
+             }),
+    "xlm-roberta": (lambda: XLMRobertaForSequenceClassification(XLMRobertaConfig(
+        vocab_size=113, max_position_embeddings=42, type_vocab_size=1, pad_token_id=1, num_labels=3, **SHAPE,
+        attn_implementation="eager")), "roberta.", lambda m: m.roberta, 5, {
             "rank4": dict(r=4, lora_alpha=8, target_modules=["query", "key", "value"]),
             # "dense" is in the head as well.
-            "rslora": dict(r=9, lora_alpha=16, use_rslora=True, target_modules=["dense"], layers_to_transform=None),
+            "rslora": dict(r=9, lora_alpha=16, use_rslora=True, target_modules=["dense"],
+                           layers_to_transform=None),
         }),
-    # The linear between embeddings and blocks is one of "all-linear". ALBERT's blocks run several times, with their pairs.
-    "electra": (
-        lambda: ElectraModel(ElectraConfig(vocab_size=101, embedding_size=24, max_position_embeddings=40, **SHAPE,
-                                           attn_implementation="eager")),
-        "", lambda m: m, 0, {
-            "attention": dict(r=4, lora_alpha=8, target_modules=["query", "value"]),
-            "every": dict(r=3, lora_alpha=4, target_modules="all-linear"),
-        }),
-    "albert": (
-        lambda: AlbertModel(AlbertConfig(vocab_size=101, embedding_size=20, max_position_embeddings=40, **SHAPE | dict(num_hidden_layers=3),
-                                         attn_implementation="eager")),
-        "", lambda m: m, 0, {
-            "attention": dict(r=4, lora_alpha=8, target_modules=["query", "value"]),
-            "every": dict(r=3, lora_alpha=4, target_modules="all-linear"),
-        }),
+    # The linear between embeddings and blocks is one of "all-linear". ALBERT's blocks run several
+    # times, with their pairs.
+    "electra": (lambda: ElectraModel(ElectraConfig(
+        vocab_size=101, embedding_size=24, max_position_embeddings=40, **SHAPE, attn_implementation="eager")),
+                "", lambda m: m, 0, {
+                    "attention": dict(r=4, lora_alpha=8, target_modules=["query", "value"]),
+                    "every": dict(r=3, lora_alpha=4, target_modules="all-linear"),
+                }),
+    "albert": (lambda: AlbertModel(
+        AlbertConfig(vocab_size=101, embedding_size=20, max_position_embeddings=40,
+                     **SHAPE | dict(num_hidden_layers=3), attn_implementation="eager")), "", lambda m: m, 0, {
+                         "attention": dict(r=4, lora_alpha=8, target_modules=["query", "value"]),
+                         "every": dict(r=3, lora_alpha=4, target_modules="all-linear"),
+                     }),
 }
 
 
@@ -85,7 +92,8 @@ def states(model, encoder, ids, type_ids, cu):
     with torch.no_grad():
         for a, b in zip(cu[:-1], cu[1:]):
             one = encoder(input_ids=torch.tensor(ids[None, a:b], dtype=torch.long),
-                          token_type_ids=torch.tensor(type_ids[None, a:b], dtype=torch.long), output_hidden_states=True)
+                          token_type_ids=torch.tensor(type_ids[None, a:b], dtype=torch.long),
+                          output_hidden_states=True)
             out.append([h[0].float().numpy() for h in one.hidden_states])
     return [np.concatenate([s[i] for s in out]) for i in range(len(out[0]))]
 
@@ -115,7 +123,8 @@ def deltas(model, prefix):
     for name, module in model.named_modules():
         if isinstance(module, Linear):
             name = name.removeprefix("base_model.model.").removeprefix(prefix)
-            a, b = (getattr(module, part)["default"].weight.detach().double() for part in ("lora_A", "lora_B"))
+            a, b = (getattr(module, part)["default"].weight.detach().double()
+                    for part in ("lora_A", "lora_B"))
             probe = (torch.arange(a.shape[1], dtype=torch.float64) % 7 - 3) / 4
             out[name] = (module.scaling["default"] * (b @ (a @ probe))).float().numpy()
     return out
@@ -163,7 +172,8 @@ def make(name, spec, seed):
         tensors |= {f"{adapter}.hidden_{i}": h for i, h in enumerate(hidden)}
         tensors |= {f"{adapter}.delta.{k}": v for k, v in linears.items()}
         print(name, adapter, len(linears), "linears, states change by", changed)
-    save_file({k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in tensors.items()}, case / "golden.safetensors")
+    save_file({k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in tensors.items()},
+              case / "golden.safetensors")
     manifest.write(case, "python tools/golden/lora.py", f"random {name}, seed {seed}", "float32",
                    {"peft": peft_version, "prefix": prefix, "adapters": notes,
                     "max_abs_float32_to_float64": floor})

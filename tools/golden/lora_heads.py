@@ -2,14 +2,15 @@
 
     python tools/golden/lora_heads.py
 
-One case, testdata/golden/lora-heads. The bases are other cases (tools/golden/heads.py), and so are the token ids. There are
-<base>/<adapter>, as PEFT saved it, and golden.safetensors:
+One case, testdata/golden/lora-heads. The bases are other cases (tools/golden/heads.py), and so are
+the token ids. There are <base>/<adapter>, as PEFT saved it, and golden.safetensors:
 
     <base>.<adapter> f32   logits [B, labels]; token classification [T, labels]; SPLADE [B, V]
 
-The adapters: "attention", which leaves the head alone; "all" changes the linears of the head, too; "saved" has a head of its own
-beside the adapter (modules_to_save), as PEFT makes it when it is told of the task, and has no tensor.
-Every sequence is run alone, float32, eager. The notes have what each adapter changes in the head.
+The adapters: "attention", which leaves the head alone; "all" changes the linears of the head, too;
+"saved" has a head of its own beside the adapter (modules_to_save), as PEFT makes it when it is told
+of the task, and has no tensor. Every sequence is run alone, float32, eager. The notes have what
+each adapter changes in the head.
 """
 
 import shutil
@@ -34,8 +35,10 @@ def splade(out):
 BASES = {
     "rerank-sigmoid": ("BertForSequenceClassification", "SEQ_CLS", ["query", "value"], lambda o: o.logits),
     "classify-bert": ("BertForSequenceClassification", "SEQ_CLS", ["key", "query"], lambda o: o.logits),
-    "classify-xlmr": ("XLMRobertaForSequenceClassification", "SEQ_CLS", ["query", "value"], lambda o: o.logits),
-    "classify-distilbert": ("DistilBertForSequenceClassification", "SEQ_CLS", ["q_lin", "v_lin"], lambda o: o.logits),
+    "classify-xlmr": ("XLMRobertaForSequenceClassification", "SEQ_CLS", ["query", "value"],
+                      lambda o: o.logits),
+    "classify-distilbert": ("DistilBertForSequenceClassification", "SEQ_CLS", ["q_lin", "v_lin"],
+                            lambda o: o.logits),
     "tag-bert": ("BertForTokenClassification", "TOKEN_CLS", ["query", "value"], lambda o: o.logits[0]),
     "splade-bert": ("BertForMaskedLM", None, ["query", "value"], splade),
 }
@@ -68,7 +71,8 @@ def main():
     for number, (base, (class_name, task, attention, take)) in enumerate(BASES.items()):
         folder = manifest.GOLDEN / base
         b = load_file(folder / "golden.safetensors")
-        fresh = lambda: getattr(transformers, class_name).from_pretrained(folder, attn_implementation="eager").eval()
+        fresh = lambda: getattr(transformers, class_name).from_pretrained(folder,
+                                                                          attn_implementation="eager").eval()
         plain = run(fresh(), b, take)
         for adapter, config in adapters(task, attention):
             model = get_peft_model(fresh(), config)
@@ -80,7 +84,8 @@ def main():
             tensors[f"{base}.{adapter}"] = got = run(model, b, take)
             changed = float(np.abs(got - plain).max())
             assert changed > 0.02, f"{adapter} changes {base} by {changed} only"
-            in_head = sorted(n.removeprefix("base_model.model.") for n, m in model.named_modules() if isinstance(m, Linear) and ".layer." not in n)
+            in_head = sorted(n.removeprefix("base_model.model.") for n, m in model.named_modules()
+                             if isinstance(m, Linear) and ".layer." not in n)
             notes[f"{base}.{adapter}"] = in_head
             print(base, adapter, "changes by", changed, "linears of the head:", in_head)
     save_file(tensors, case / "golden.safetensors")

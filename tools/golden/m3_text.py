@@ -2,8 +2,9 @@
 
     build/venv-sie/bin/python tools/golden/m3_text.py        (make golden-sie; the adapter needs sie-server whole, and Python 3.12)
 
-One case, testdata/golden/m3-text: the heads colbert_linear.pt and sparse_linear.pt of a model whose other files are those of
-st-xlmr-mean-torch, pooled by its first token and without prompts; texts.json; and in golden.safetensors
+One case, testdata/golden/m3-text: the heads colbert_linear.pt and sparse_linear.pt of a model whose
+other files are those of st-xlmr-mean-torch, pooled by its first token and without prompts;
+texts.json; and in golden.safetensors
 
     dense [B, 64] f32; counts [B] int32, columns int32, weights f32     columns ascending
     vectors [T, 64] f32, cu [B+1] int32
@@ -52,8 +53,8 @@ def main() -> None:
     case.mkdir(parents=True)
     generator = torch.Generator().manual_seed(261)
     for name, rows in ("colbert_linear", 64), ("sparse_linear", 1):
-        torch.save({"weight": torch.randn((rows, 64), generator=generator) / 8, "bias": torch.randn(rows, generator=generator) * 0.3},
-                   case / f"{name}.pt")
+        torch.save({"weight": torch.randn((rows, 64), generator=generator) / 8,
+                    "bias": torch.randn(rows, generator=generator) * 0.3}, case / f"{name}.pt")
     with tempfile.TemporaryDirectory() as root:
         model = Path(root) / "model"
         shutil.copytree(manifest.GOLDEN / BASE, model)
@@ -64,18 +65,19 @@ def main() -> None:
         items = [Item(text=t) for t in TEXTS]
         plain = [adapter.encode([i], ["dense", "sparse", "multivector"]) for i in items]
         raw = [adapter.encode([i], ["dense", "multivector"], options={"normalize": False}) for i in items]
-        scores = [adapter.score(items[0], items, instruction=s.get("instruction"), options=s["options"]) for s in SCORES]
+        scores = [adapter.score(items[0], items, instruction=s.get("instruction"), options=s["options"])
+                  for s in SCORES]
 
     rows = [o.sparse[0] for o in plain]
     order = [np.argsort(r.indices) for r in rows]
-    tensors = {
-        "dense": np.stack([o.dense[0] for o in plain]), "raw_dense": np.stack([o.dense[0] for o in raw]),
-        "vectors": np.concatenate([o.multivector[0] for o in plain]), "raw_vectors": np.concatenate([o.multivector[0] for o in raw]),
-        "cu": np.cumsum([0] + [len(o.multivector[0]) for o in plain]).astype(np.int32),
-        "counts": np.array([len(r.indices) for r in rows], dtype=np.int32),
-        "columns": np.concatenate([r.indices[o] for r, o in zip(rows, order)]).astype(np.int32),
-        "weights": np.concatenate([r.values[o] for r, o in zip(rows, order)]),
-    } | {f"scores.{n}": np.array(s, dtype=np.float32) for n, s in enumerate(scores)}
+    tensors = {"dense": np.stack([o.dense[0] for o in plain]), "raw_dense": np.stack(
+        [o.dense[0] for o in raw]), "vectors": np.concatenate([o.multivector[0] for o in plain]),
+               "raw_vectors": np.concatenate([o.multivector[0] for o in raw]),
+               "cu": np.cumsum([0] + [len(o.multivector[0]) for o in plain]).astype(np.int32),
+               "counts": np.array([len(r.indices) for r in rows], dtype=np.int32),
+               "columns": np.concatenate([r.indices[o] for r, o in zip(rows, order)]).astype(np.int32),
+               "weights": np.concatenate([r.values[o] for r, o in zip(rows, order)]),} | {
+                   f"scores.{n}": np.array(s, dtype=np.float32) for n, s in enumerate(scores)}
     (case / "texts.json").write_text(json.dumps(TEXTS, indent=1, ensure_ascii=False) + "\n")
     save_file({k: np.ascontiguousarray(v) for k, v in tensors.items()}, case / "golden.safetensors")
     manifest.write(case, "build/venv-sie/bin/python tools/golden/m3_text.py", BASE, "float32",

@@ -1,5 +1,6 @@
-"""Makes testdata/golden anew, one maker after another. `make golden` calls it in a venv of its own; late.py and m3_text.py
-have another (`make golden-sie`), for they run adapters of sie-server, which need all of that.
+"""Makes testdata/golden anew, one maker after another. `make golden` calls it in a venv of its own;
+late.py and m3_text.py have another (`make golden-sie`), for they run adapters of sie-server, which
+need all of that.
 """
 
 import pathlib
@@ -8,7 +9,8 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 MINILM = HERE.parents[1] / "build/models/all-MiniLM-L6-v2"
-MAKERS = [["bert.py"], ["sentence.py"], ["saved.py"], ["heads.py"], ["pipelines.py"], ["lora.py"], ["lora_heads.py"], ["minilm.py"], ["minilm_short.py"], ["fold.py"], ["quantise.py"],
+MAKERS = [["bert.py"], ["sentence.py"], ["saved.py"], ["heads.py"], ["pipelines.py"], ["lora.py"],
+          ["lora_heads.py"], ["minilm.py"], ["minilm_short.py"], ["fold.py"], ["quantise.py"],
           ["tokenizer.py", "--minilm", str(MINILM)]]
 
 for name, *args in MAKERS:

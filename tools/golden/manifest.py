@@ -1,7 +1,7 @@
 """MANIFEST.json of a golden case: what made it, with which versions, and the sha256 of every file.
 
-A case is one folder under testdata/golden. `write` is called last by each maker; Go's internal/golden
-checks the sums, so a golden file that changes without its maker is noticed.
+A case is one folder under testdata/golden. `write` is called last by each maker; Go's
+internal/golden checks the sums, so a golden file that changes without its maker is noticed.
 """
 
 import hashlib

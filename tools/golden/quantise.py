@@ -2,8 +2,8 @@
 
     python tools/golden/quantise.py
 
-One case, testdata/golden/quantise. Its manifest's notes list the inputs: "dense" by name, "multivector" by name. Of each, in
-golden.safetensors:
+One case, testdata/golden/quantise. Its manifest's notes list the inputs: "dense" by name,
+"multivector" by name. Of each, in golden.safetensors:
 
     <name>.x       [N, D] f32   the rows; of a multivector all items' tokens, and <name>.cu [B+1] int32
     <name>.float16 [N, D] u16   the bits
@@ -29,17 +29,18 @@ DTYPES = ("float16", "int8", "uint8", "binary")
 
 
 def hard(columns):
-    """Rows that ask for every rule: ties, constant rows, signed zeros, values that float16 overflows, rounds and flushes."""
+    """Rows that ask for every rule: ties, constant rows, signed zeros, values that float16
+    overflows, rounds and flushes."""
     normal = rng.standard_normal((3, columns))
     odd = np.resize(np.arange(-253, 254, 2), columns).astype(np.float64)
     odd[-1] = 254
     steps = np.resize(np.arange(0, 510), columns).astype(np.float64)
     steps[-1] = 510
-    edges = [1 + 2**-11, 1 + 3 * 2**-11, 65504, 65519.996, 65520, 1e6, -65520, 2**-24, 2**-25, 2**-25 * 1.0001, 3 * 2**-25,
-             2**-14, 2**-14 - 2**-25, -(2**-26), 0.1, 1 / 3]
-    rows = [*normal, normal[0] * 1e4, normal[1] * 1e-5, normal[2] * 1e-40, odd, steps, np.resize(edges, columns),
-            np.zeros(columns), np.full(columns, 0.3), np.full(columns, -0.3), np.resize([0.0, -0.0], columns),
-            normal[0] / np.linalg.norm(normal[0])]
+    edges = [1 + 2**-11, 1 + 3 * 2**-11, 65504, 65519.996, 65520, 1e6, -65520, 2**-24, 2**-25,
+             2**-25 * 1.0001, 3 * 2**-25, 2**-14, 2**-14 - 2**-25, -(2**-26), 0.1, 1 / 3]
+    rows = [*normal, normal[0] * 1e4, normal[1] * 1e-5, normal[2] * 1e-40, odd, steps,
+            np.resize(edges, columns), np.zeros(columns), np.full(columns, 0.3), np.full(columns, -0.3),
+            np.resize([0.0, -0.0], columns), normal[0] / np.linalg.norm(normal[0])]
     return np.stack(rows).astype(np.float32)
 
 
@@ -74,9 +75,11 @@ def main():
         items = [x[a:b] for a, b in zip(cu[:-1], cu[1:])]
         tensors |= {f"{name}.x": x, f"{name}.cu": np.array(cu, dtype=np.int32)}
         for dtype in DTYPES:
-            rows = [quantised([item], dtype, True)[0] for item in items if len(item)]  # the original cannot reduce no rows
+            # the original cannot reduce no rows
+            rows = [quantised([item], dtype, True)[0] for item in items if len(item)]
             tensors[f"{name}.{dtype}"] = stored(np.concatenate(rows))
-    assert all((quantised(tensors[f"{n}.x"], "ubinary", False) == tensors[f"{n}.binary"]).all() for n in names["dense"])
+    assert all((quantised(tensors[f"{n}.x"], "ubinary", False) == tensors[f"{n}.binary"]).all()
+               for n in names["dense"])
 
     case = manifest.GOLDEN / "quantise"
     shutil.rmtree(case, ignore_errors=True)

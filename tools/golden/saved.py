@@ -1,20 +1,23 @@
-"""One tiny random model of each kind of sentence-transformers, saved by several releases, and the answers of each.
+"""One tiny random model of each kind of sentence-transformers, saved by several releases, and the
+answers of each.
 
     python tools/golden/saved.py
 
-Each case is a folder testdata/golden/saved-<kind>/<release>: a whole model directory as that release saves it, texts.json, and
-golden.safetensors with what the model answered before it was saved:
+Each case is a folder testdata/golden/saved-<kind>/<release>: a whole model directory as that
+release saves it, texts.json, and golden.safetensors with what the model answered before it was
+saved:
 
     ids, type_ids [T] int32, cu_seqlens [B+1] int32   packed tokens, of single texts or of pairs
     vectors [B, D] f32        SentenceTransformer.encode
     splade  [B, V] f32        SparseEncoder.encode_document;  queries [B, V] f32: encode_query
     scores  [B, labels] f32   CrossEncoder.predict
 
-The manifest notes how far the answers are from these once the same release has read the folder back: from 5.4 on,
-do_lower_case is kept as a normalizer in tokenizer.json, which transformers' BertTokenizer drops when it is read.
+The manifest notes how far the answers are from these once the same release has read the folder
+back: from 5.4 on, do_lower_case is kept as a normalizer in tokenizer.json, which transformers'
+BertTokenizer drops when it is read.
 
-The weights of a kind are the same in every release. The releases stand side by side in build/venv-golden (requirements.txt,
---target); each runs in a process of its own.
+The weights of a kind are the same in every release. The releases stand side by side in
+build/venv-golden (requirements.txt, --target); each runs in a process of its own.
 """
 
 import inspect
@@ -31,7 +34,9 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel, BertTokenizerFast
+from transformers import (
+    BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel, BertTokenizerFast,
+)
 
 import bert
 import manifest
@@ -48,12 +53,14 @@ PAIRS = [["how tall", "8849 metres"], ["Zebra", "A"], ["", "nothing was asked"],
 
 def tokenizer(lowercase: bool) -> BertTokenizerFast:
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"
-    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + list(letters) + ["##" + c for c in letters] + list(".,:;!?-'")
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]",
+             "[MASK]"] + list(letters) + ["##" + c for c in letters] + list(".,:;!?-'")
     fast = Tokenizer(models.WordPiece({t: i for i, t in enumerate(vocab)}, unk_token="[UNK]"))
     fast.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    fast.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    fast.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]",
+                                                        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+                                                        special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
     return BertTokenizerFast(tokenizer_object=fast, model_max_length=40, do_lower_case=lowercase)
 
 
@@ -88,14 +95,15 @@ def embedder(source: pathlib.Path, target: pathlib.Path) -> tuple[dict, dict]:
 
     base(source, BertModel, 301, lowercase=False)
     torch.manual_seed(302)
-    model = SentenceTransformer(
-        modules=[Transformer(str(source), max_seq_length=20, do_lower_case=True), Pooling(16, pooling_mode="mean"),
-                 Dense(16, 12), Normalize()], device="cpu",
-        prompts={"query": "query: ", "document": ""}, default_prompt_name="query")
+    model = SentenceTransformer(modules=[Transformer(str(source), max_seq_length=20, do_lower_case=True),
+                                         Pooling(16, pooling_mode="mean"), Dense(16, 12), Normalize()],
+                                device="cpu", prompts={"query": "query: ", "document": ""},
+                                default_prompt_name="query")
 
     def answers(model) -> dict:
         ids, cu = packed([r["input_ids"][0].numpy() for r in read(model, ["query: " + t for t in TEXTS])])
-        return {"ids": ids, "cu_seqlens": cu, "vectors": np.stack([model.encode([t], convert_to_numpy=True)[0] for t in TEXTS])}
+        return {"ids": ids, "cu_seqlens": cu,
+                "vectors": np.stack([model.encode([t], convert_to_numpy=True)[0] for t in TEXTS])}
 
     return twice(model, target, answers)
 
@@ -121,7 +129,8 @@ def sparse(source: pathlib.Path, target: pathlib.Path, router: bool = False) -> 
     if router:
         weight = torch.rand(85, generator=torch.Generator().manual_seed(312))
         documents = [Router.for_query_document(
-            query_modules=[SparseStaticEmbedding(weight=weight, tokenizer=tokenizer(True), frozen=True)], document_modules=documents)]
+            query_modules=[SparseStaticEmbedding(weight=weight, tokenizer=tokenizer(True), frozen=True)],
+            document_modules=documents)]
 
     def answers(model) -> dict:
         ids, cu = packed([r["input_ids"][0].numpy() for r in read(model, TEXTS)])
@@ -139,13 +148,15 @@ def reranker(source: pathlib.Path, target: pathlib.Path, labels: bool = False) -
     own = dict(id2label={0: "contradiction", 1: "entailment", 2: "neutral"},
                label2id={"contradiction": 0, "entailment": 1, "neutral": 2}) if labels else dict(num_labels=1)
     base(source, BertForSequenceClassification, 321, **own)
-    model = CrossEncoder(str(source), device="cpu", activation_fn=None if labels else torch.nn.Identity(), max_length=30)
+    model = CrossEncoder(str(source), device="cpu", activation_fn=None if labels else torch.nn.Identity(),
+                         max_length=30)
 
     def answers(model) -> dict:
         if hasattr(model, "preprocess"):
             tokens = read(model, PAIRS)
         else:
-            tokens = [model.tokenizer([q], [d], truncation="longest_first", return_tensors="pt") for q, d in PAIRS]
+            tokens = [model.tokenizer([q], [d], truncation="longest_first", return_tensors="pt")
+                      for q, d in PAIRS]
         ids, cu = packed([t["input_ids"][0].numpy() for t in tokens])
         types, _ = packed([t["token_type_ids"][0].numpy() for t in tokens])
         scores = np.stack([model.predict([pair]) for pair in PAIRS])
@@ -154,8 +165,8 @@ def reranker(source: pathlib.Path, target: pathlib.Path, labels: bool = False) -
     return twice(model, target, answers)
 
 
-MAKE = {"embedder": embedder, "sparse": sparse, "router": lambda s, t: sparse(s, t, True), "reranker": reranker,
-        "labels": lambda s, t: reranker(s, t, True)}
+MAKE = {"embedder": embedder, "sparse": sparse, "router": lambda s, t: sparse(s, t, True),
+        "reranker": reranker, "labels": lambda s, t: reranker(s, t, True)}
 
 
 def make(release: str) -> None:
@@ -170,8 +181,10 @@ def make(release: str) -> None:
             out, again = MAKE[kind](pathlib.Path(source), case)
         off = max(float(np.abs(out[k] - again[k]).max()) for k in out if out[k].dtype == np.float32)
         (case / "texts.json").write_text(json.dumps(PAIRS if "scores" in out else TEXTS, indent=1) + "\n")
-        save_file({k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in out.items()}, case / "golden.safetensors")
-        manifest.write(case, "python tools/golden/saved.py", f"random BERT as a {kind}", "float32", {"max_abs_read_back": off})
+        save_file({k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in out.items()},
+                  case / "golden.safetensors")
+        manifest.write(case, "python tools/golden/saved.py", f"random BERT as a {kind}", "float32",
+                       {"max_abs_read_back": off})
         print(kind, release, {k: v.shape for k, v in out.items()}, "read back:", off)
 
 

@@ -2,14 +2,14 @@
 
     python tools/golden/sentence.py
 
-Each case is a folder testdata/golden/st-<name>: a whole model directory as sentence-transformers saves it
-(config.json, model.safetensors, tokenizer.json, modules.json, 1_Pooling, …) and
+Each case is a folder testdata/golden/st-<name>: a whole model directory as sentence-transformers
+saves it (config.json, model.safetensors, tokenizer.json, modules.json, 1_Pooling, …) and
 
     texts.json           [{"text": …, "prompt_name": … or null}]
     golden.safetensors   ids [T] int32, cu_seqlens [B+1] int32, vectors [B, D] f32
 
-Every text is encoded alone and the model is loaded back from the folder first, so the vectors are those of
-the files that are committed.
+Every text is encoded alone and the model is loaded back from the folder first, so the vectors are
+those of the files that are committed.
 """
 
 import json
@@ -24,7 +24,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import AlbertConfig, AlbertModel, AlbertTokenizer, BertConfig, BertModel, BertTokenizerFast, ElectraConfig, ElectraModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
+from transformers import (
+    AlbertConfig, AlbertModel, AlbertTokenizer, BertConfig, BertModel, BertTokenizerFast, ElectraConfig,
+    ElectraModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel,
+)
 
 import bert
 import manifest
@@ -43,12 +46,14 @@ PROMPTS = {"query": "query: ", "passage": "passage: "}
 
 def tokenizer(max_length: int) -> BertTokenizerFast:
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"
-    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + list(letters) + ["##" + c for c in letters] + list(".,:;!?-'")
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]",
+             "[MASK]"] + list(letters) + ["##" + c for c in letters] + list(".,:;!?-'")
     fast = Tokenizer(models.WordPiece({t: i for i, t in enumerate(vocab)}, unk_token="[UNK]"))
     fast.normalizer = normalizers.BertNormalizer(lowercase=True)
     fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    fast.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    fast.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]",
+                                                        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+                                                        special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
     return BertTokenizerFast(tokenizer_object=fast, model_max_length=max_length, do_lower_case=True)
 
 
@@ -62,21 +67,24 @@ def base(folder, seed: int, layers: int = 2) -> None:
 
 
 def xlmr_base(folder, seed: int) -> None:
-    """XLM-R with the unigram tokenizer of testdata/golden/tokenizer, longer than its positions hold."""
-    config = XLMRobertaConfig(vocab_size=430, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=70,
-                              max_position_embeddings=34, type_vocab_size=1, layer_norm_eps=1e-5)
+    """XLM-R with the unigram tokenizer of testdata/golden/tokenizer, longer than its positions
+    hold."""
+    config = XLMRobertaConfig(vocab_size=430, hidden_size=64, num_hidden_layers=2, num_attention_heads=2,
+                              intermediate_size=70, max_position_embeddings=34, type_vocab_size=1,
+                              layer_norm_eps=1e-5)
     model = XLMRobertaModel(config, add_pooling_layer=False).eval()
     bert.randomise(model, seed, 0.9)
     model.save_pretrained(folder)
-    PreTrainedTokenizerFast(
-        tokenizer_file=str(manifest.GOLDEN / "tokenizer/xlmr/tokenizer.json"), model_max_length=32, bos_token="<s>", eos_token="</s>",
-        cls_token="<s>", sep_token="</s>", unk_token="<unk>", pad_token="<pad>", mask_token="<mask>",
-        model_input_names=["input_ids", "attention_mask"]).save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_file=str(manifest.GOLDEN / "tokenizer/xlmr/tokenizer.json"),
+                            model_max_length=32, bos_token="<s>", eos_token="</s>", cls_token="<s>",
+                            sep_token="</s>", unk_token="<unk>", pad_token="<pad>", mask_token="<mask>",
+                            model_input_names=["input_ids", "attention_mask"]).save_pretrained(folder)
 
 
 def electra_base(folder, seed: int) -> None:
-    config = ElectraConfig(vocab_size=101, embedding_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
-                           intermediate_size=50, max_position_embeddings=120, type_vocab_size=2)
+    config = ElectraConfig(vocab_size=101, embedding_size=16, hidden_size=32, num_hidden_layers=2,
+                           num_attention_heads=2, intermediate_size=50, max_position_embeddings=120,
+                           type_vocab_size=2)
     model = ElectraModel(config).eval()
     bert.randomise(model, seed, 0.9)
     model.save_pretrained(folder)
@@ -87,9 +95,11 @@ def albert_base(folder, seed: int) -> None:
     """ALBERT with its own tokenizer over a vocabulary of letters and some pieces of words."""
     letters = "abcdefghijklmnopqrstuvwxyz0123456789.,:;!?-'\""
     pieces = ["▁"] + list(letters) + ["▁the", "▁a", "at", "▁mountain", "all", "▁is", "ou", "▁w", "est"]
-    vocab = [(t, 0.0) for t in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")] + [(t, -2.0 - 0.01 * i) for i, t in enumerate(pieces)]
-    config = AlbertConfig(vocab_size=len(vocab), embedding_size=16, hidden_size=32, num_hidden_layers=3, num_attention_heads=2,
-                          intermediate_size=50, max_position_embeddings=120, type_vocab_size=2)
+    vocab = [(t, 0.0) for t in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")] + [
+        (t, -2.0 - 0.01 * i) for i, t in enumerate(pieces)]
+    config = AlbertConfig(vocab_size=len(vocab), embedding_size=16, hidden_size=32, num_hidden_layers=3,
+                          num_attention_heads=2, intermediate_size=50, max_position_embeddings=120,
+                          type_vocab_size=2)
     model = AlbertModel(config, add_pooling_layer=False).eval()
     bert.randomise(model, seed, 0.6)
     model.save_pretrained(folder)
@@ -115,7 +125,8 @@ def legacy_pooling(case, mode: str, width: int) -> None:
              "mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "weightedmean": "weightedmean_tokens",
              "lasttoken": "lasttoken"}
     flags = {"word_embedding_dimension": width} | {f"pooling_mode_{v}": k == mode for k, v in names.items()}
-    (case / "1_Pooling" / "config.json").write_text(json.dumps(flags | {"include_prompt": True}, indent=2) + "\n")
+    (case / "1_Pooling" / "config.json").write_text(json.dumps(flags | {"include_prompt": True}, indent=2) +
+                                                    "\n")
 
 
 CASES = {
@@ -142,10 +153,12 @@ def make(name: str, spec, seed: int) -> None:
     source = case / "source"
     source.mkdir(parents=True)
     xlmr = name.startswith("xlmr")
-    {"xlmr": xlmr_base, "electra": electra_base, "albert": albert_base}.get(name.split("-")[0], base)(source, seed)
+    {"xlmr": xlmr_base, "electra": electra_base, "albert": albert_base}.get(name.split("-")[0], base)(source,
+                                                                                                      seed)
     transformer = Transformer(str(source), **({"max_seq_length": max_length} if max_length else {}))
     chain = [transformer, Pooling(64 if xlmr else 32, pooling_mode=pooling)] + tail()
-    model = SentenceTransformer(modules=chain, prompts=prompts, default_prompt_name=default_prompt, device="cpu")
+    model = SentenceTransformer(modules=chain, prompts=prompts, default_prompt_name=default_prompt,
+                                device="cpu")
     model.save(str(case), create_model_card=False)
     shutil.rmtree(source)
     if xlmr:
@@ -164,18 +177,23 @@ def make(name: str, spec, seed: int) -> None:
         # prompt_name None means the model's default prompt, as in SentenceTransformer.encode.
         name_used = item["prompt_name"] or model.default_prompt_name
         prompt = model.prompts.get(name_used, "") if name_used else ""
-        features = model.preprocess([prompt + item["text"]]) if hasattr(model, "preprocess") else model.tokenize([prompt + item["text"]])
+        features = model.preprocess([prompt + item["text"]]) if hasattr(
+            model, "preprocess") else model.tokenize([prompt + item["text"]])
         row = features["input_ids"][0].numpy()
         ids.append(row)
         cu.append(cu[-1] + len(row))
-        vectors.append(model.encode([item["text"]], prompt_name=item["prompt_name"], convert_to_numpy=True)[0])
+        vectors.append(
+            model.encode([item["text"]], prompt_name=item["prompt_name"], convert_to_numpy=True)[0])
     (case / "texts.json").write_text(json.dumps(texts, indent=1, ensure_ascii=False) + "\n")
     tensors = {"ids": np.concatenate(ids).astype(np.int32), "cu_seqlens": np.array(cu, dtype=np.int32),
                "vectors": np.stack(vectors).astype(np.float32)}
     save_file({k: torch.from_numpy(v) for k, v in tensors.items()}, case / "golden.safetensors")
-    manifest.write(case, "python tools/golden/sentence.py", f"random {model[0].model.config.model_type} chain, seed {seed}" if name.startswith(("electra", "albert")) else
-                   f"random {'XLM-R' if xlmr else 'BERT'} chain, seed {seed}", "float32",
-                   {"max_seq_length": model.max_seq_length, "pooling": pooling, "default_prompt_name": default_prompt})
+    manifest.write(case, "python tools/golden/sentence.py",
+                   f"random {model[0].model.config.model_type} chain, seed {seed}"
+                   if name.startswith(("electra", "albert"))
+                   else f"random {'XLM-R' if xlmr else 'BERT'} chain, seed {seed}", "float32",
+                   {"max_seq_length": model.max_seq_length, "pooling": pooling,
+                    "default_prompt_name": default_prompt})
     print(name, "tokens", cu[-1], "vectors", tensors["vectors"].shape, "max_seq_length", model.max_seq_length)
 
 

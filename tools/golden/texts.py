@@ -1,10 +1,12 @@
 """The 1,100 texts of the MiniLM golden data: 100 queries and ten passages for each.
 
-Written by a grammar from keyword lists of our own, the same on every machine for one Python (random.Random
-with a fixed seed). Each passage names its topic somewhere, so that a query's ten passages stand apart from the
-other 990 and the tenth place of a ranking is not a toss-up between near ties. Eighty topics are English, twelve are in other languages and scripts, eight are source
-code. Passages have 2 to 400 words, evenly spread in the logarithm, queries 1 to 12; some carry typographic noise (capitals,
-numbers, emoji, combining accents, repeated spaces, tabs, very long words).
+Written by a grammar from keyword lists of our own, the same on every machine for one Python
+(random.Random with a fixed seed). Each passage names its topic somewhere, so that a query's ten
+passages stand apart from the other 990 and the tenth place of a ranking is not a toss-up between
+near ties. Eighty topics are English, twelve are in other languages and scripts, eight are source
+code. Passages have 2 to 400 words, evenly spread in the logarithm, queries 1 to 12; some carry
+typographic noise (capitals, numbers, emoji, combining accents, repeated spaces, tabs, very long
+words).
 """
 
 import random
@@ -144,25 +146,29 @@ LANGUAGE = {
            "Primero {a}, después {b}: así funciona {t}."],
     "it": ["Per {t} servono {a} e {b}.", "Senza {a} non c'è {b}.", "Nel {y} si parlava di {a} e di {b}."],
     "pl": ["{t}: dziś {a}, jutro {b}.", "W roku {y} był {a} i {b}.", "Kiedy przychodzi {a}, znika {b}."],
-    "ru": ["{t}: важны {a} и {b}.", "В {y} году {a} и {b} стали известны всем.", "Без слова {a} нет слова {b}."],
+    "ru": ["{t}: важны {a} и {b}.", "В {y} году {a} и {b} стали известны всем.",
+           "Без слова {a} нет слова {b}."],
     "zh": ["{t}里最重要的是{a}和{b}。", "{y}年，{a}和{b}都很常见。", "没有{a}就没有{b}。"],
     "ja": ["{t}では{a}と{b}が大切です。", "{y}年には{a}も{b}もありました。", "{a}がなければ{b}もない。"],
     "ar": ["في {t} نحتاج إلى {a} و{b}.", "في عام {y} كان {a} و{b} معروفين.", "لا {a} بدون {b}."],
 }
 SNIPPETS = {
-    "python": ["def {a}({b}, limit={n}):\n    return [{b} for {b} in {a} if {b} > {n}]", "# {t}: {a} before {b}",
-               "assert {a}({b}) == {n}"],
+    "python": ["def {a}({b}, limit={n}):\n    return [{b} for {b} in {a} if {b} > {n}]",
+               "# {t}: {a} before {b}", "assert {a}({b}) == {n}"],
     "go": ["func {a}({b} int) error {{\n\tif {b} > {n} {{\n\t\treturn fmt.Errorf(\"{t}: {a} %d\", {b})\n\t}}\n\treturn nil\n}}",
            "// {t}: {a} owns {b}", "go {a}(ctx, {b})"],
-    "c": ["for (int {a} = 0; {a} < {n}; ++{a}) {b}[{a}] += {a} * {n};", "/* {t}: {a} then {b} */", "static float {a}_{b}[{n}];"],
-    "sql": ["SELECT {a}, COUNT(*) FROM {b} WHERE {a} > {n} GROUP BY {a};", "-- {t}: {a} by {b}", "UPDATE {b} SET {a} = {n};"],
-    "javascript": ["const {a} = ({b}) => {b}.map((x) => x * {n});", "// {t}: {a} and {b}", "document.querySelector('#{a}').{b} = {n};"],
-    "bash": ["for {a} in *.{b}; do tar czf \"${a}.tgz\" \"${a}\"; done", "# {t}: {a} the {b}", "find . -name '*{a}*' -mtime +{n} -exec {b} {{}} \\;"],
+    "c": ["for (int {a} = 0; {a} < {n}; ++{a}) {b}[{a}] += {a} * {n};", "/* {t}: {a} then {b} */",
+          "static float {a}_{b}[{n}];"],
+    "sql": ["SELECT {a}, COUNT(*) FROM {b} WHERE {a} > {n} GROUP BY {a};", "-- {t}: {a} by {b}",
+            "UPDATE {b} SET {a} = {n};"],
+    "javascript": ["const {a} = ({b}) => {b}.map((x) => x * {n});", "// {t}: {a} and {b}",
+                   "document.querySelector('#{a}').{b} = {n};"],
+    "bash": ["for {a} in *.{b}; do tar czf \"${a}.tgz\" \"${a}\"; done", "# {t}: {a} the {b}",
+             "find . -name '*{a}*' -mtime +{n} -exec {b} {{}} \\;"],
 }
-QUERIES = [
-    "what is the role of {a} in {t}", "{t} {a}", "how do {a} and {b} work together in {t}?", "tell me about {t}",
-    "{t}: {a} versus {b}", "guide to {t} for beginners: {a}, {b}", "why is {a} important for {t}", "{t}",
-]
+QUERIES = ["what is the role of {a} in {t}", "{t} {a}", "how do {a} and {b} work together in {t}?",
+           "tell me about {t}", "{t}: {a} versus {b}", "guide to {t} for beginners: {a}, {b}",
+           "why is {a} important for {t}", "{t}",]
 
 
 def topics() -> list[tuple[str, str, list[str]]]:
@@ -190,12 +196,14 @@ def noise(rng: random.Random, text: str) -> str:
     if kind == 3:
         return rng.choice(["\n\n", "  ", "> ", "- "]) + text
     if kind == 4:
-        return text + " https://example.org/" + "-".join(text.lower().split()[:6]) + "?id=" + str(rng.randrange(10**6))
+        return text + " https://example.org/" + "-".join(text.lower().split()[:6]) + "?id=" + str(
+            rng.randrange(10**6))
     return text
 
 
 def compose(rng: random.Random, language: str, title: str, words: list[str], length: int) -> str:
-    """About `length` words on the topic, at most 400 (a text without spaces counts three characters a word)."""
+    """About `length` words on the topic, at most 400 (a text without spaces counts three characters
+    a word)."""
     if length <= 3:
         return f"{title} {rng.choice(words)}"
     if language in SNIPPETS:
@@ -209,7 +217,8 @@ def compose(rng: random.Random, language: str, title: str, words: list[str], len
         a, b = rng.sample(words, 2)
         # The first part, and about every second one after it, names the topic.
         naming = forms if parts and rng.random() < 0.5 else [f for f in forms if "{t}" in f]
-        part = rng.choice(naming).format(a=a, b=b, t=title, n=rng.randrange(2, 400), y=rng.randrange(1850, 2025))
+        part = rng.choice(naming).format(a=a, b=b, t=title, n=rng.randrange(2, 400),
+                                         y=rng.randrange(1850, 2025))
         parts.append(part)
         count += len(part) // 3 if joint == "" else len(part.split())
     text = joint.join(parts)
@@ -222,8 +231,8 @@ def generate(seed: int = 21) -> tuple[list[str], list[str]]:
     queries, passages = [], []
     for language, title, words in topics():
         a, b = rng.sample(words, 2)
-        queries.append((rng.choice(QUERIES) if language in ("en", *SNIPPETS) else rng.choice(["{t} {a}", "{t}: {a}, {b}?"]))
-                       .format(t=title, a=a, b=b))
+        queries.append((rng.choice(QUERIES) if language in ("en", *SNIPPETS)
+                        else rng.choice(["{t} {a}", "{t}: {a}, {b}?"])) .format(t=title, a=a, b=b))
         about = []
         while len(about) < 10:
             length = round(2 * 200 ** rng.random())

@@ -41,46 +41,29 @@ LLAMA3 = (
 def texts():
     """The corpus: strings, or {"repeat": unit, "times": n} for long ones."""
     fixed = [
-        "",
-        " ",
-        " \t\r\n\u00a0\u3000\u2028 ",
-        "Hello, world!",
-        PROSE,
+        "", " ", " \t\r\n\u00a0\u3000\u2028 ", "Hello, world!", PROSE,
         "ÀÉÎÕÜ àéîõü ñ ç ß ẞ œ Æ ŒUVRE İstanbul ıI ŉ ſ Ångström \u212b",
         "e\u0301 a\u0308\u0304 o\u0328\u0301 n\u0303\u0303\u0303\u0303 \u0301alone x\u0316\u0301y\u0301\u0316",
         "q\u0307\u0323 vs q\u0323\u0307; a\u302e\u0301b a\u0301\u302eb; a\u0301\u0001\u0316b \U0001d15e\U0001d165",
-        "北京市是中华人民共和国的首都。東京タワー、서울특별시 안녕하세요 がぎぐげご ガギ ｶﾞｷﾞ",
-        "豈更車 \uf900\uf901 \U0002f800 𠀀𪛖 中a文b字c 中 文",
-        "👨‍👩‍👧‍👦 👍🏽 🏳️‍🌈 ❤️ 😀😃😄 🇩🇪🇫🇷 1️⃣ ☃️ a👍b",
-        "text before\0text after NUL\0\0end",
+        "北京市是中华人民共和国的首都。東京タワー、서울특별시 안녕하세요 がぎぐげご ガギ ｶﾞｷﾞ", "豈更車 \uf900\uf901 \U0002f800 𠀀𪛖 中a文b字c 中 文",
+        "👨‍👩‍👧‍👦 👍🏽 🏳️‍🌈 ❤️ 😀😃😄 🇩🇪🇫🇷 1️⃣ ☃️ a👍b", "text before\0text after NUL\0\0end",
         "\x01\x02bell\x07 del\x7f esc\x1b[0m vt\x0bff\x0c nel\u0085 zwsp\u200bzwj\u200dbom\ufeff shy\u00adhy",
         "مرحبا بالعالم ١٢٣ שָׁלוֹם עוֹלָם \u202eright to left\u202c ٱلْعَرَبِيَّة",
         "हिन्दी में लिखा हुआ पाठ ไทยภาษาไทย ខ្មែរ বাংলা தமிழ்",
-        "Ελληνικά ΣΊΣΥΦΟΣ ὈΔΥΣΣΕΎΣ Привет Ёлка й Й ӐБВ",
-        "a" * 99 + " " + "a" * 100 + " " + "a" * 101 + " " + "b" * 1000,
-        "é" * 100 + " " + "é" * 101 + " " + "ﬃ" * 40,
+        "Ελληνικά ΣΊΣΥΦΟΣ ὈΔΥΣΣΕΎΣ Привет Ёлка й Й ӐБВ", "a" * 99 + " " + "a" * 100 + " " + "a" * 101 + " " +
+        "b" * 1000, "é" * 100 + " " + "é" * 101 + " " + "ﬃ" * 40,
         "[CLS] [SEP] a[SEP]b [MASK][PAD] [UNK] [cls] [ CLS ] [[CLS]] [CLS",
-        "<s> </s> <mask>   <mask> <pad><unk> < s > </s",
-        "<|endoftext|> a<|endoftext|>b <|endoftext|",
+        "<s> </s> <mask>   <mask> <pad><unk> < s > </s", "<|endoftext|> a<|endoftext|>b <|endoftext|",
         "line one\nline two\r\nline three\rline four\n\n\n  indented\n\ttabbed   \n",
         "don't won't I'll they're we've it's 'quoted' \"double\" `tick` ``double'' — – … • § ¶ € £ ¥ ₿ ™ © ½ ² Ⅷ",
         "!!!???...,,,;;;:::((([[[{{{<<<>>>}}}]]])))###$$$%%%&&&***+++===@@@^^^___|||~~~\\\\///",
         "https://example.com/a/b?c=d&e=f#g user.name+tag@example.co.uk C:\\dir\\file.txt __init__.py x_y-z",
-        "ﷺ ﷽ ﬁ ﬂ ① ㎏ ㍿ Ⓐ ｆｕｌｌ ｗｉｄｔｈ \u1e9b\u0323 ŀ ǆ",
-        "\u2581\u2581under \u2581score\u2581 _ ▁▂▃",
+        "ﷺ ﷽ ﬁ ﬂ ① ㎏ ㍿ Ⓐ ｆｕｌｌ ｗｉｄｔｈ \u1e9b\u0323 ŀ ǆ", "\u2581\u2581under \u2581score\u2581 _ ▁▂▃",
         "\ufffd replacement \ue000 private \U0010ffff noncharacter \ufdd0 \U000e0041 tag \u0378 unassigned",
-        "\u0600 12 \u06dd 3 \u0d4e\u0d15 \u110bd prefix characters",
-        "tail space ",
-        " head space",
-        "a  b   c    d\u00a0\u00a0e\u3000f",
-        "Å" * 50 + "x" * 51,
-        "0 1 12 123 1234 12345 123456789 3.14159 1e-9 0xDEADBEEF ٣٤٥ ४५६",
-        "ＡＢＣ　ＤＥＦ　１２３",
-        "\r\n\r\n",
-        "\u0301",
-        "中",
-        "#", "##ing ##", "##",
-    ]
+        "\u0600 12 \u06dd 3 \u0d4e\u0d15 \u110bd prefix characters", "tail space ", " head space",
+        "a  b   c    d\u00a0\u00a0e\u3000f", "Å" * 50 + "x" * 51,
+        "0 1 12 123 1234 12345 123456789 3.14159 1e-9 0xDEADBEEF ٣٤٥ ४५६", "ＡＢＣ　ＤＥＦ　１２３", "\r\n\r\n",
+        "\u0301", "中", "#", "##ing ##", "##",]
     long = [
         {"repeat": PROSE, "times": 700},  # 100,000 characters and more
         {"repeat": "北京市是中华人民共和国的首都。", "times": 1500},
@@ -224,7 +207,8 @@ def golden(tok, all_texts):
     pairs = []
     rng = random.Random(7)
     for k in range(160):
-        i, j, n = rng.randrange(len(all_texts)), rng.randrange(len(all_texts)), rng.choice([0, 8, 9, 32, 33, 64])
+        i, j, n = rng.randrange(len(all_texts)), rng.randrange(len(all_texts)), rng.choice([0, 8, 9, 32, 33,
+                                                                                            64])
         if k < 12:  # long against long: both are cut, and the odd token needs their full lengths
             i, j, n = LONG + k % 4, LONG + (k + 1) % 4, 32 + k // 4
         tok.no_truncation() if n == 0 else tok.enable_truncation(n)
@@ -234,12 +218,14 @@ def golden(tok, all_texts):
     decoded = []
     for t in all_texts[:30]:
         ids = tok.encode(expand(t)).ids
-        decoded.append({"ids": ids, "text": tok.decode(ids), "all": tok.decode(ids, skip_special_tokens=False)})
+        decoded.append({"ids": ids, "text": tok.decode(ids),
+                        "all": tok.decode(ids, skip_special_tokens=False)})
     return {"full": full, "plain": plain, "cut": cut, "left": left, "pairs": pairs, "decoded": decoded}
 
 
 def left(tok, all_texts):
-    """What is kept of texts and pairs that lose their start: texts of all lengths at 7 tokens and 16, pairs as in golden()."""
+    """What is kept of texts and pairs that lose their start: texts of all lengths at 7 tokens and
+    16, pairs as in golden()."""
     tok.no_padding()
     cut = {}
     for n in (7, 16):
@@ -259,7 +245,8 @@ def left(tok, all_texts):
 
 
 def places(tok, all_texts):
-    """Where tokens stand, in code points: [id, start, end, is special, …] of each text, whole and cut to 12 tokens."""
+    """Where tokens stand, in code points: [id, start, end, is special, …] of each text, whole and
+    cut to 12 tokens."""
     out = {}
     for key, limit in [("full", 0), ("cut", 12)]:
         tok.no_padding()
@@ -267,7 +254,8 @@ def places(tok, all_texts):
         out[key] = []
         for t in all_texts[:LONG] + all_texts[-150:]:
             e = tok.encode(t)
-            out[key].append([v for i, (a, b), s in zip(e.ids, e.offsets, e.special_tokens_mask) for v in (i, a, b, s)])
+            out[key].append(
+                [v for i, (a, b), s in zip(e.ids, e.offsets, e.special_tokens_mask) for v in (i, a, b, s)])
     return out
 
 
@@ -277,7 +265,8 @@ def main():
     args.add_argument("--retrain", action="store_true")
     args = args.parse_args()
     if tokenizers.__version__ != VERSION:
-        raise SystemExit(f"tokenizers {tokenizers.__version__} is installed; pip install tokenizers=={VERSION}")
+        raise SystemExit(
+            f"tokenizers {tokenizers.__version__} is installed; pip install tokenizers=={VERSION}")
     all_texts = texts()
     kinds = {
         "minilm": None,
@@ -302,10 +291,10 @@ def main():
         result = golden(Tokenizer.from_file(str(path)), all_texts)
         (folder / "golden.json").write_text(
             json.dumps(result, ensure_ascii=True, separators=(",", ":")) + "\n", encoding="utf-8")
-        (folder / "places.json").write_text(
-            json.dumps(places(Tokenizer.from_file(str(path)), all_texts), separators=(",", ":")) + "\n", encoding="utf-8")
-        (folder / "left.json").write_text(
-            json.dumps(left(Tokenizer.from_file(str(path)), all_texts), separators=(",", ":")) + "\n", encoding="utf-8")
+        (folder / "places.json").write_text(json.dumps(places(Tokenizer.from_file(str(path)), all_texts),
+                                                       separators=(",", ":")) + "\n", encoding="utf-8")
+        (folder / "left.json").write_text(json.dumps(left(Tokenizer.from_file(str(path)), all_texts),
+                                                     separators=(",", ":")) + "\n", encoding="utf-8")
         print(name, path.stat().st_size, (folder / "golden.json").stat().st_size)
     (OUT / "texts.json").write_text(
         json.dumps(all_texts, ensure_ascii=True, indent=0) + "\n", encoding="utf-8")

@@ -1,27 +1,32 @@
 #!/usr/bin/env bash
-# Packs what check.sh needs on a host that has a GPU and nothing of ours: build/gpu-bundle and build/gpu-bundle.tar.gz.
+# Packs what check.sh needs on a host that has a GPU and nothing of ours: build/gpu-bundle and
+# build/gpu-bundle.tar.gz.
 # Usage: bundle.sh [TOOLKIT [TARGETS]]    as tools/kernels/build.sh takes them
-# Programs (static but for libc and the driver), compute-sanitizer from its wheel where it can be had, the sources that
-# build.sh would need, and the scripts. At most 96 MiB; for one card less, as TARGETS 90a 59 MiB.
+# Programs (static but for libc and the driver), compute-sanitizer from its wheel where it can be
+# had, the sources that build.sh would need, and the scripts. At most 96 MiB; for one card less, as
+# TARGETS 90a 59 MiB.
 #
-# bundle.sh --rehearse SERVER CONFORMANCE: the same folder as build/gpu-rehearsal for a host without a GPU, from emulated
-# programs, without sources, archive and what only a card can run.
+# bundle.sh --rehearse SERVER CONFORMANCE: the same folder as build/gpu-rehearsal for a host without
+# a GPU, from emulated programs, without sources, archive and what only a card can run.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 say() { echo "sie: $*" >&2; }
 
-# fill BUNDLE SERVER TAGS: the scripts, the server, the models' tests and the load generator, in a fresh folder. With CUDA's
-# headers and libraries in cgo's environment (cgo-cuda.sh).
+# fill BUNDLE SERVER TAGS: the scripts, the server, the models' tests and the load generator, in a
+# fresh folder. With CUDA's headers and libraries in cgo's environment (cgo-cuda.sh).
 fill() {
   rm -rf "$1" "$1.tar.gz"
   mkdir -p "$1/bin" "$1/bench" "$1/serving" "$1/golden"
-  cp tools/gpu/check.sh tools/gpu/build.sh kernels/bench/torch_peer.py kernels/bench/report.py LICENSE NOTICE "$1/"
+  cp tools/gpu/check.sh tools/gpu/build.sh kernels/bench/torch_peer.py kernels/bench/report.py LICENSE \
+    NOTICE "$1/"
   cp tools/gpu/serving/*.py "$1/serving/"
   cp bench/{limit,machine,measures,peer,racers,served}.py "$1/bench/"
   strip -o "$1/bin/sie-server" "$2"
   go test -c -trimpath -tags "$3" -ldflags '-s -w' -o "$1/bin/models.test" ./runtime/arch
-  # What those tests read; the cases of tokenizers, of the worker and of the real model are for others.
-  find testdata/golden -mindepth 1 -maxdepth 1 -type d ! -name tokenizer ! -name 'minilm*' ! -name 'pipeline-*' ! -name late ! -name m3-text \
+  # What those tests read; the cases of tokenizers, of the worker and of the real model are for
+  # others.
+  find testdata/golden -mindepth 1 -maxdepth 1 -type d ! -name tokenizer ! -name 'minilm*' \
+    ! -name 'pipeline-*' ! -name late ! -name m3-text \
     ! -name quantise -exec cp -r -t "$1/golden" {} +
   CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$1/bin/sie-load" ./bench/load
 }
@@ -64,7 +69,8 @@ if [ "$(uname -sm)" = "Linux x86_64" ]; then
     rm -rf "$wheels" && mkdir -p "$wheels"
     [ -x build/venv-fetch/bin/python ] || python3 -m venv build/venv-fetch
     echo "$pin" >"$wheels/requirements.txt"
-    if build/venv-fetch/bin/python -m pip --disable-pip-version-check install -q --no-cache-dir --no-deps --no-compile \
+    if build/venv-fetch/bin/python -m pip --disable-pip-version-check install \
+      -q --no-cache-dir --no-deps --no-compile \
       --only-binary :all: --require-hashes --target "$wheels/site" -r "$wheels/requirements.txt" >&2; then
       touch "$stamp"
     else

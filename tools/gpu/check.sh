@@ -2,10 +2,11 @@
 # Checks and times the CUDA kernels, models and the server on the GPU of this host.
 # Usage: check.sh [--kernels | --serving] [RESULTS]    (default: all of it, the kernels by a sample; gpu-results)
 #
-# Runs from a bundle (tools/gpu/bundle.sh) on a host that has a driver and nothing else: no network, no Go, no compiler.
-# Where the bundle's kernel programs do not start or have no code for the card, they are built with the host's nvcc.
-# Writes the folder RESULTS and RESULTS.tar.gz. At most SIE_GPU_SECONDS (460), each part within its share of them; parts
-# run in the order of their worth, and one that fails or runs out of time does not stop the others.
+# Runs from a bundle (tools/gpu/bundle.sh) on a host that has a driver and nothing else: no network,
+# no Go, no compiler. Where the bundle's kernel programs do not start or have no code for the card,
+# they are built with the host's nvcc. Writes the folder RESULTS and RESULTS.tar.gz. At most
+# SIE_GPU_SECONDS (460), each part within its share of them; parts run in the order of their worth,
+# and one that fails or runs out of time does not stop the others.
 #
 #   record       what ldmatrix, mma, wgmma and TMA return, for testdata/hopper
 #   conformance  every case of kernels/tests, on device memory; without --kernels every third
@@ -18,11 +19,11 @@
 #   sweep        tile variants of the GEMM, and that all give the same bits
 #   torch        PyTorch at the same shapes, where it is
 #
-# SIE_GPU_REHEARSE=1: models and server in toy sizes on a machine without a GPU, over the stand-in driver of the bundle
-# that `bundle.sh --rehearse` makes; nothing is timed, and the results say so.
+# SIE_GPU_REHEARSE=1: models and server in toy sizes on a machine without a GPU, over the stand-in
+# driver of the bundle that `bundle.sh --rehearse` makes; nothing is timed, and the results say so.
 #
-# Exit 0: every part passed, or its tool is not there (summary.txt says so); 1: one failed; 2: no GPU; 3: none failed, but
-# one ran out of time.
+# Exit 0: every part passed, or its tool is not there (summary.txt says so); 1: one failed; 2: no
+# GPU; 3: none failed, but one ran out of time.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 SIE_GPU_COMMAND="check.sh $*"
@@ -40,7 +41,8 @@ say() { echo "gpu-check: $*"; }
 
 if [ -n "$rehearse" ]; then
   say "REHEARSAL: no GPU is used, the models are toys, nothing is measured"
-elif ! ls /dev/nvidia[0-9]* >/dev/null 2>&1 && ! ls /dev/dxg >/dev/null 2>&1 && ! timeout 20 nvidia-smi -L >/dev/null 2>&1; then
+elif ! ls /dev/nvidia[0-9]* >/dev/null 2>&1 && ! ls /dev/dxg >/dev/null 2>&1 &&
+  ! timeout 20 nvidia-smi -L >/dev/null 2>&1; then
   say "no GPU on this host: nothing is checked. The kernels' tests without one are in make test."
   exit 2
 fi
@@ -63,8 +65,9 @@ note() {
   printf '{"part":"%s","state":"%s","seconds":%s}\n' "$1" "$2" "$3" >"$scratch/json.$1"
 }
 
-# part NAME SECONDS COMMAND…: runs it with its output in RESULTS/NAME.txt. Returns the command's status, 124 when its time
-# was up; SIE_GPU_STEP_SECONDS tells the command how long it has. What only writes down the others' results may be late.
+# part NAME SECONDS COMMAND…: runs it with its output in RESULTS/NAME.txt. Returns the command's
+# status, 124 when its time was up; SIE_GPU_STEP_SECONDS tells the command how long it has. What
+# only writes down the others' results may be late.
 part() {
   local name=$1 seconds=$2 status begin=$SECONDS left=$((limit - (SECONDS - began)))
   case $name in report | results) left=$seconds ;; esac
@@ -79,7 +82,10 @@ part() {
   case $status in
     0) note "$name" passed $((SECONDS - begin)) ;;
     124 | 137) note "$name" stopped $((SECONDS - begin)) "its $seconds s were up" ;;
-    *) note "$name" failed $((SECONDS - begin)) "exit $status, $name.txt: $(grep -vE '^[[:space:]]*$' "$results/$name.txt" | tail -1 | cut -c1-90)" ;;
+    *)
+      last=$(grep -vE '^[[:space:]]*$' "$results/$name.txt" | tail -1 | cut -c1-90)
+      note "$name" failed $((SECONDS - begin)) "exit $status, $name.txt: $last"
+      ;;
   esac
   return $status
 }
@@ -89,7 +95,8 @@ absent() { note "$1" absent 0 "$2"; }
 summarise() {
   cat "$scratch"/note.* | sort >"$results/summary.txt"
   cat "$scratch"/json.* | sort >"$results/summary.json"
-  tar -czf "$results.tar.gz" -C "$(dirname "$results")" "$(basename "$results")" || say "no archive: $results.tar.gz"
+  tar -czf "$results.tar.gz" -C "$(dirname "$results")" "$(basename "$results")" ||
+    say "no archive: $results.tar.gz"
   say "$results and $results.tar.gz after $((SECONDS - began)) s"
 }
 
@@ -107,7 +114,8 @@ summarise() {
 find_programs() {
   local started nvcc
   bin=$here/bin
-  # sie_conformance answers 2 where it finds no card that it has code for; 126, 127 and signals: it does not start.
+  # sie_conformance answers 2 where it finds no card that it has code for; 126, 127 and signals: it
+  # does not start.
   SIE_TEST_SHARD=0/1000000 timeout 60 "$bin/sie_conformance" quantise >"$scratch/start.txt" 2>&1
   started=$?
   [ "$started" -gt 1 ] || return 0
@@ -134,10 +142,12 @@ record() {
   part record 20 "$bin/sie_record" "$results/recordings"
 }
 
-# Half of a conformance run is the host's reference: the sanitizers run beside it. Nothing is timed meanwhile.
+# Half of a conformance run is the host's reference: the sanitizers run beside it. Nothing is timed
+# meanwhile.
 sanitize() {
   local tool candidate sanitizer=
-  for candidate in "$(command -v compute-sanitizer)" /usr/local/cuda/bin/compute-sanitizer "$here/sanitizer/compute-sanitizer"; do
+  for candidate in "$(command -v compute-sanitizer)" /usr/local/cuda/bin/compute-sanitizer \
+    "$here/sanitizer/compute-sanitizer"; do
     if [ -x "$candidate" ] && timeout 10 "$candidate" --version >/dev/null 2>&1; then
       sanitizer=$candidate
       break
@@ -147,9 +157,12 @@ sanitize() {
     for tool in memcheck racecheck synccheck; do absent "$tool" "no compute-sanitizer"; done
     return
   fi
-  part memcheck 60 env SIE_TEST_SHARD=0/23 "$sanitizer" --tool memcheck --padding 512 --error-exitcode 9 --print-limit 20 "$bin/sie_conformance"
-  part racecheck 50 env SIE_TEST_SHARD=0/31 "$sanitizer" --tool racecheck --racecheck-report all --error-exitcode 9 --print-limit 20 "$bin/sie_conformance"
-  part synccheck 30 env SIE_TEST_SHARD=0/31 "$sanitizer" --tool synccheck --error-exitcode 9 --print-limit 20 "$bin/sie_conformance"
+  part memcheck 60 env SIE_TEST_SHARD=0/23 "$sanitizer" --tool memcheck --padding 512 --error-exitcode 9 \
+    --print-limit 20 "$bin/sie_conformance"
+  part racecheck 50 env SIE_TEST_SHARD=0/31 "$sanitizer" --tool racecheck --racecheck-report all \
+    --error-exitcode 9 --print-limit 20 "$bin/sie_conformance"
+  part synccheck 30 env SIE_TEST_SHARD=0/31 "$sanitizer" --tool synccheck --error-exitcode 9 \
+    --print-limit 20 "$bin/sie_conformance"
 }
 kernels_whole() {
   record
@@ -181,7 +194,8 @@ found = [f for p in sys.path if p for f in glob.glob(p + "/nvidia/*/lib/libcubla
 print(found[0] if found else "")
 PYTHON
 )
-  part bench "$1" "$bin/sie_bench" --seconds "$seconds" --json "$results/bench.jsonl" ${cublaslt:+--cublaslt "$cublaslt"}
+  part bench "$1" "$bin/sie_bench" --seconds "$seconds" --json "$results/bench.jsonl" \
+    ${cublaslt:+--cublaslt "$cublaslt"}
 }
 
 report_kernels() {
@@ -200,7 +214,8 @@ serving_step() {
   part "$1" "$2" "$python" -B "$here/serving/run.py" "$1" "$scratch/serving" "$results"
 }
 
-# Twice at once: two processes share a card, and neither may see it. In a rehearsal one card of the three and one head.
+# Twice at once: two processes share a card, and neither may see it. In a rehearsal one card of the
+# three and one head.
 models() {
   local some=TestCard
   [ -z "$rehearse" ] || some='TestCardHeads/sm_9.0/(classify|splade)'
@@ -217,7 +232,8 @@ models() {
 serving() {
   if ! "$python" - 2>"$scratch/import.txt" <<'PYTHON'; then
 import importlib.util, sys
-missing = [m for m in ("numpy", "torch", "transformers", "sentence_transformers") if not importlib.util.find_spec(m)]
+needed = ("numpy", "torch", "transformers", "sentence_transformers")
+missing = [m for m in needed if not importlib.util.find_spec(m)]
 sys.exit("it has no " + " and no ".join(missing) if missing else 0)
 PYTHON
     absent serving "$python: $(tail -1 "$scratch/import.txt" | cut -c1-90)"

@@ -1,5 +1,5 @@
-"""Tests of the check of models and server: its figures, its bars, its results. Needs numpy and the parts of bench/ that
-a bundle has. python -m unittest discover -s tools/gpu"""
+"""Tests of the check of models and server: its figures, its bars, its results. Needs numpy and the
+parts of bench/ that a bundle has. python -m unittest discover -s tools/gpu"""
 
 import glob
 import math
@@ -87,9 +87,8 @@ class Quality(unittest.TestCase):
 
 class Memory(unittest.TestCase):
     def readings(self, device=(7, 7), rss=(100 << 20, 100 << 20)):
-        return [
-            {"batches": 10 ** (3 + i), "device_bytes": d, "rss_bytes": r} for i, (d, r) in enumerate(zip(device, rss))
-        ]
+        return [{"batches": 10 ** (3 + i), "device_bytes": d, "rss_bytes": r}
+                for i, (d, r) in enumerate(zip(device, rss))]
 
     def test_equal_passes(self):
         self.assertEqual(steps.grown(self.readings(), True), [])
@@ -102,7 +101,8 @@ class Memory(unittest.TestCase):
         self.assertIn("8.0 MiB", steps.grown(self.readings(rss=(100 << 20, (108 << 20) + 1)), True)[0])
 
     def test_device_bytes_must_be_there(self):
-        self.assertIn("sie_device_memory_used_bytes", steps.grown(self.readings(device=(None, None)), True)[0])
+        self.assertIn("sie_device_memory_used_bytes",
+                      steps.grown(self.readings(device=(None, None)), True)[0])
         self.assertEqual(steps.grown(self.readings(device=(None, None)), False), [])
 
 
@@ -134,7 +134,8 @@ class Texts(unittest.TestCase):
 
 class Records(unittest.TestCase):
     def test_rehearsal_has_no_numbers(self):
-        found = {"tokens_per_second": 1.5, "texts": 4, "rows": [{"p50_ms": 2.0, "failed": 0, "name": "x"}], "yes": True}
+        found = {"tokens_per_second": 1.5, "texts": 4, "rows": [{"p50_ms": 2.0, "failed": 0, "name": "x"}],
+                 "yes": True}
         hidden = results.disguise(found)
         self.assertEqual(
             hidden,
@@ -186,13 +187,15 @@ class Records(unittest.TestCase):
 
 class Script(unittest.TestCase):
     def check(self, *args, **env):
-        return subprocess.run([HERE / "check.sh", *args], capture_output=True, text=True, env=os.environ | env)
+        return subprocess.run([HERE / "check.sh", *args], capture_output=True, text=True,
+                              env=os.environ | env)
 
     def test_without_a_gpu(self):
         if glob.glob("/dev/nvidia[0-9]*") or shutil.which("nvidia-smi"):
             self.skipTest("this machine has a GPU")
         done = self.check("results-that-must-not-appear")
-        self.assertEqual((done.returncode, Path("results-that-must-not-appear").exists()), (2, False), done.stdout)
+        self.assertEqual((done.returncode, Path("results-that-must-not-appear").exists()), (2, False),
+                         done.stdout)
 
     def test_unknown_option(self):
         self.assertEqual(self.check("--kernel").returncode, 1)

@@ -4,12 +4,13 @@
     budgets.py check  BUILD      rules, promises, and a diff where a table no longer holds; exit status 1 then
     budgets.py update BUILD      rules and promises, then writes the tables
 
-BUILD is a folder of tools/kernels/build.sh. Rules hold for every kernel: no spills, no stack, no local memory, no
-static shared memory, no float atomics, no PTX, code for every target the source is for, and a promise: a line of
-kernels/budgets/promises.txt that says what the kernel is compiled to. A table has a line for each kernel and target.
-It is exact for one version of ptxas, which stands in its first line: with another one, or with a release of CUDA that
-has no folder of tables, rules and promises are checked and the tables are left alone. For tables of another compiler
-make the folder, or remove its tables, and update."""
+BUILD is a folder of tools/kernels/build.sh. Rules hold for every kernel: no spills, no stack, no
+local memory, no static shared memory, no float atomics, no PTX, code for every target the source is
+for, and a promise: a line of kernels/budgets/promises.txt that says what the kernel is compiled to.
+A table has a line for each kernel and target. It is exact for one version of ptxas, which stands in
+its first line: with another one, or with a release of CUDA that has no folder of tables, rules and
+promises are checked and the tables are left alone. For tables of another compiler make the folder,
+or remove its tables, and update."""
 
 import argparse
 import difflib
@@ -25,7 +26,8 @@ SOURCES = ROOT / "kernels" / "cuda"
 TABLES = ROOT / "kernels" / "budgets"
 
 
-# ---- rules ------------------------------------------------------------------------------------------------------
+# ---- rules
+# ------------------------------------------------------------------------------------------------------
 
 
 _FLOAT_ATOMIC = re.compile(r"(ATOM|ATOMG|ATOMS|RED|REDG|UTMAREDG)\b.*\.B?F(16|32|64)")
@@ -40,8 +42,7 @@ def broken_rules(kernel):
     if kernel.spill or kernel.stack or local:
         broken.append(
             f"uses local memory: {kernel.spill} bytes of spills, {kernel.stack} of stack (spills, an array indexed at run "
-            f"time, or a barrier saved around a call) {spell(kernel.instructions, local)}".rstrip()
-        )
+            f"time, or a barrier saved around a call) {spell(kernel.instructions, local)}".rstrip())
     if kernel.shared:
         broken.append(f"has {kernel.shared} bytes of static shared memory; ours is dynamic (ptx/device.h)")
     atomics = [name for name in kernel.instructions if _FLOAT_ATOMIC.match(name)]
@@ -69,11 +70,13 @@ def broken_build(build):
     return broken
 
 
-# ---- promises ---------------------------------------------------------------------------------------------------
+# ---- promises
+# ---------------------------------------------------------------------------------------------------
 
 
 class Promise:
-    """A line of promises.txt: KERNELS TARGETS INSTRUCTION... with globs; A|B is either, !A is none."""
+    """A line of promises.txt: KERNELS TARGETS INSTRUCTION... with globs; A|B is either, !A is
+    none."""
 
     def __init__(self, line, number):
         words = line.split()
@@ -85,9 +88,8 @@ class Promise:
         self.kept_by = 0
 
     def concerns(self, kernel):
-        return any(fnmatch.fnmatchcase(kernel.target, target) for target in self.targets) and fnmatch.fnmatchcase(
-            kernel.name, self.kernels
-        )
+        return any(fnmatch.fnmatchcase(kernel.target, target)
+                   for target in self.targets) and fnmatch.fnmatchcase(kernel.name, self.kernels)
 
     def broken(self, kernel):
         """The instructions that are missing or too many."""
@@ -95,7 +97,8 @@ class Promise:
         broken = []
         for wanted in self.instructions:
             globs = wanted.removeprefix("!").split("|")
-            there = [name for name in kernel.instructions if any(fnmatch.fnmatchcase(name, glob) for glob in globs)]
+            there = [name for name in kernel.instructions
+                     if any(fnmatch.fnmatchcase(name, glob) for glob in globs)]
             if wanted.startswith("!") and there:
                 broken.append(f"has {spell(kernel.instructions, there)}, promised is {wanted}")
             if not wanted.startswith("!") and not there:
@@ -109,7 +112,8 @@ def read_promises(text):
 
 
 def broken_promises(kernels, promises, targets):
-    """What kernels owe, kernels that promise nothing, and promises of kernels that do not exist, as texts."""
+    """What kernels owe, kernels that promise nothing, and promises of kernels that do not exist, as
+    texts."""
     broken = []
     for kernel in kernels:
         if not any(promise.concerns(kernel) for promise in promises):
@@ -123,7 +127,8 @@ def broken_promises(kernels, promises, targets):
     return broken
 
 
-# ---- tables -----------------------------------------------------------------------------------------------------
+# ---- tables
+# -----------------------------------------------------------------------------------------------------
 
 
 def where(kernel):
@@ -140,7 +145,8 @@ def spell(counter, names):
 
 
 def table(kernels, source, compiler, order):
-    """The text of a source's table: one line a kernel and target, targets in the order of `order`."""
+    """The text of a source's table: one line a kernel and target, targets in the order of
+    `order`."""
     rows = [kernel for kernel in kernels if kernel.source == source]
     rows.sort(key=lambda kernel: (natural(kernel.name), order.index(kernel.target)))
     width = max([len("kernel"), *(len(kernel.name) for kernel in rows)])
@@ -153,7 +159,8 @@ def table(kernels, source, compiler, order):
     for kernel in rows:
         numbers = (kernel.target, kernel.registers, kernel.threads, kernel.stack, kernel.spill, kernel.shared)
         cells = "  ".join(f"{number:>{len(title)}}" for number, title in zip(numbers, head))
-        lines.append(f"{kernel.name:{width}}  {cells}  {spell(kernel.instructions, kernel.instructions)}".rstrip())
+        lines.append(
+            f"{kernel.name:{width}}  {cells}  {spell(kernel.instructions, kernel.instructions)}".rstrip())
     return "\n".join(lines) + "\n"
 
 
@@ -178,7 +185,8 @@ def check_names(kernels):
     for kernel in kernels:
         key = (kernel.source, kernel.name, kernel.target)
         if seen.setdefault(key, kernel.symbol) != kernel.symbol:
-            raise Unreadable(f"two kernels of {kernel.source} are called {kernel.name}: {seen[key]}, {kernel.symbol}")
+            raise Unreadable(
+                f"two kernels of {kernel.source} are called {kernel.name}: {seen[key]}, {kernel.symbol}")
 
 
 def diff(old, new, name):
@@ -190,8 +198,8 @@ def diff(old, new, name):
 
 
 def compare_tables(command, build, kernels, folder, say):
-    """Says a diff for each table that no longer holds and, to update, writes it; the names of those. A build for a part
-    of the targets is compared on that part, and writes nothing."""
+    """Says a diff for each table that no longer holds and, to update, writes it; the names of
+    those. A build for a part of the targets is compared on that part, and writes nothing."""
     compiler = build.compiler()
     paths = {f"{source}.cu": folder / f"{source}.txt" for source in build.sources}
     old = {source: path.read_text() if path.exists() else "" for source, path in paths.items()}
@@ -219,7 +227,8 @@ def compare_tables(command, build, kernels, folder, say):
         if command == "update":
             path.unlink()
     if changed and command == "update":
-        say(f"wrote {', '.join(changed)}" if whole else "nothing was written: this build is for a part of the targets")
+        say(f"wrote {', '.join(changed)}" if whole
+            else "nothing was written: this build is for a part of the targets")
     return changed
 
 
@@ -229,7 +238,8 @@ def part(text, targets):
     return "".join(re.sub(r" {2,}", "  ", row) + "\n" for row in rows)
 
 
-# ---- commands ---------------------------------------------------------------------------------------------------
+# ---- commands
+# ---------------------------------------------------------------------------------------------------
 
 
 def run(command, folder, sources=SOURCES, tables=TABLES, say=print):
@@ -259,7 +269,8 @@ def run(command, folder, sources=SOURCES, tables=TABLES, say=print):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["check", "update"])
     parser.add_argument("build")
     arguments = parser.parse_args()

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds libsie_cuda.a, in build/cuda-RELEASE, or build/cuda-RELEASE-TARGETS for a part of the targets. Needs no GPU.
-# Prints the build folder on standard output. Usage: build.sh [TOOLKIT [TARGETS]]
+# Builds libsie_cuda.a, in build/cuda-RELEASE, or build/cuda-RELEASE-TARGETS for a part of the
+# targets. Needs no GPU. Prints the build folder on standard output. Usage: build.sh [TOOLKIT
+# [TARGETS]]
 #   TOOLKIT   as tools/setup/cuda.sh takes it: 13.0, 12.4, or "" for the host's own
 #   TARGETS   as "80 90a"; default every one the toolkit has
 set -euo pipefail
@@ -15,7 +16,8 @@ started=$SECONDS
 generator=()
 if command -v ninja >/dev/null; then generator=(-G Ninja); fi
 cmake -S . -B "$folder" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DSIE_TESTS=OFF \
-  -DSIE_CGO=OFF -DSIE_CUDA=ON "-DSIE_CUDA_HOME=$home" "-DSIE_CUDA_TARGETS=${targets// /;}" >"$folder/configure.log" 2>&1 ||
+  -DSIE_CGO=OFF -DSIE_CUDA=ON "-DSIE_CUDA_HOME=$home" "-DSIE_CUDA_TARGETS=${targets// /;}" \
+    >"$folder/configure.log" 2>&1 ||
   { cat "$folder/configure.log" >&2; exit 1; }
 cmake --build "$folder" -j "$(nproc)" --target sie_cuda >&2
 sum=$(sed -n 's/^targets //p' "$folder/cuda-objects/build.txt")

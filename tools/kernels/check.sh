@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# Builds the CUDA kernels and proves what needs no GPU: each compiles for each target it is for, none breaks a rule or a
-# promise, the tables in kernels/budgets hold, and the library links. Where nothing has changed since the last check that
-# passed, it says so and stops. Usage: check.sh check|update [TOOLKIT [TARGETS]]
-# update writes the tables of the toolkit's release anew (all targets). See build.sh for the others.
+# Builds the CUDA kernels and proves what needs no GPU: each compiles for each target it is for,
+# none breaks a rule or a promise, the tables in kernels/budgets hold, and the library links. Where
+# nothing has changed since the last check that passed, it says so and stops. Usage: check.sh
+# check|update [TOOLKIT [TARGETS]] update writes the tables of the toolkit's release anew (all
+# targets). See build.sh for the others.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 command=$1
 build=$(tools/kernels/build.sh "${2:-}" "${3:-}")
 passed=$build/check-passed
-read_by_it=("$build/cuda-objects" "$build/libsie_cuda.a" kernels/budgets kernels/tests/cuda/link_test.cc tools/kernels)
-if [ "$command" = check ] && [ -e "$passed" ] && [ -z "$(find "${read_by_it[@]}" -newer "$passed" -print -quit)" ]; then
+read_by_it=("$build/cuda-objects" "$build/libsie_cuda.a" kernels/budgets
+  kernels/tests/cuda/link_test.cc tools/kernels)
+if [ "$command" = check ] && [ -e "$passed" ] &&
+  [ -z "$(find "${read_by_it[@]}" -newer "$passed" -print -quit)" ]; then
   echo "unchanged since it passed: $(cat "$passed")"
   exit
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs nvcc and keeps what it prints, above all ptxas' report of each kernel's resources, in LOG; anything that is not
-# such a report is shown. Usage: compile.sh LOG NVCC ARGUMENT...
+# Runs nvcc and keeps what it prints, above all ptxas' report of each kernel's resources, in LOG;
+# anything that is not such a report is shown. Usage: compile.sh LOG NVCC ARGUMENT...
 set -uo pipefail
 log=$1
 shift

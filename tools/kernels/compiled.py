@@ -1,7 +1,8 @@
-"""Reads what nvcc made of kernels/cuda: ptxas' reports, the machine code (SASS) and which targets an object holds.
+"""Reads what nvcc made of kernels/cuda: ptxas' reports, the machine code (SASS) and which targets
+an object holds.
 
-Entry points: Build (a folder of tools/kernels/build.sh) and its kernels(). Runs cuobjdump and c++filt, and nothing on a
-GPU. Standard library only."""
+Entry points: Build (a folder of tools/kernels/build.sh) and its kernels(). Runs cuobjdump and
+c++filt, and nothing on a GPU. Standard library only."""
 
 import collections
 import concurrent.futures
@@ -34,7 +35,8 @@ class Kernel:
     instructions: collections.Counter = dataclasses.field(default_factory=collections.Counter)
 
 
-# ---- ptxas -v ---------------------------------------------------------------------------------------------------
+# ---- ptxas -v
+# ---------------------------------------------------------------------------------------------------
 
 _ENTRY = re.compile(r"ptxas info\s+: Compiling entry function '([^']+)' for 'sm_(\w+)'")
 _PROPERTIES = re.compile(r"ptxas info\s+: Function properties for (\S+)")
@@ -44,8 +46,8 @@ _SHARED = re.compile(r"\b(\d+) bytes smem\b")
 
 
 def parse_ptxas(text, source):
-    """{(target, symbol): Kernel} of a report by ptxas -v. Kernels only: device functions that stayed functions have
-    properties too and are taken as part of the stack of what calls them."""
+    """{(target, symbol): Kernel} of a report by ptxas -v. Kernels only: device functions that
+    stayed functions have properties too and are taken as part of the stack of what calls them."""
     kernels = {}
     current = None
     function = None
@@ -78,11 +80,13 @@ def parse_ptxas(text, source):
     return kernels
 
 
-# ---- SASS -------------------------------------------------------------------------------------------------------
+# ---- SASS
+# -------------------------------------------------------------------------------------------------------
 
 _CODE_FOR = re.compile(r"\s*code for sm_(\w+)")
 _FUNCTION = re.compile(r"\s*Function : (\S+)")
-_INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[T0-9]+\s+)?([A-Z][A-Z0-9_]*)((?:\.[A-Za-z0-9_]+)*)")
+_INSTRUCTION = re.compile(
+    r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[T0-9]+\s+)?([A-Z][A-Z0-9_]*)((?:\.[A-Za-z0-9_]+)*)")
 
 _TENSOR = re.compile(r"(H|Q|I|B|D|O)G?MMA$|UTC\w*MMA$")
 _ACCESS = {"LDG", "STG", "LD", "ST", "LDL", "STL", "LDGSTS"}
@@ -91,20 +95,21 @@ _WHOLE = {"LDSM", "STSM", "UTMALDG", "UTMASTG", "UTMAREDG", "UBLKCP", "ATOM", "A
 
 
 def instruction_class(opcode, modifiers):
-    """The name an instruction is counted under, or None: tensor cores, shared-memory matrices and atomics as nvdisasm
-    spells them, memory accesses with their width in bits (LDG.128)."""
+    """The name an instruction is counted under, or None: tensor cores, shared-memory matrices and
+    atomics as nvdisasm spells them, memory accesses with their width in bits (LDG.128)."""
     if opcode in _ACCESS:
         parts = modifiers.split(".")
         return f"{opcode}.{next((_WIDTH[p] for p in parts if p in _WIDTH), '32')}"
     # On sm_80 a constant is made by the opcode HFMA2.MMA; it is no product.
     if _TENSOR.match(opcode) or opcode in _WHOLE:
-        return (opcode + modifiers).replace(".16.M88", ".M88").replace(".16.MT88", ".MT88").replace(".gdesc", "")
+        return (opcode + modifiers).replace(".16.M88", ".M88").replace(".16.MT88", ".MT88").replace(".gdesc",
+                                                                                                    "")
     return None
 
 
 def parse_sass(lines):
-    """{(target, symbol): Counter} from the lines of cuobjdump --dump-sass. A kernel without a counted instruction is
-    there with an empty counter."""
+    """{(target, symbol): Counter} from the lines of cuobjdump --dump-sass. A kernel without a
+    counted instruction is there with an empty counter."""
     found = {}
     target = None
     counter = None
@@ -131,11 +136,13 @@ def elf_name(target):
     return target.rstrip("f")
 
 
-# ---- launch bounds ----------------------------------------------------------------------------------------------
+# ---- launch bounds
+# ----------------------------------------------------------------------------------------------
 
 _SECTION_TABLE = 0x28  # in an ELF64 header: offset of the section table (u64)
 _SECTION_COUNTS = 0x3A  # size and number of its entries, index of the names' section (3 × u16)
-_FORMAT_SIZED = 4  # a record of .nv.info with a size (u16) and that many bytes; all others have 4 bytes in all
+# a record of .nv.info with a size (u16) and that many bytes; all others have 4 bytes in all
+_FORMAT_SIZED = 4
 _MAX_THREADS = 5  # the attribute of __launch_bounds__: 3 × u32
 
 
@@ -162,11 +169,13 @@ def launch_bounds(cubin):
     return bounds
 
 
-# ---- names ------------------------------------------------------------------------------------------------------
+# ---- names
+# ------------------------------------------------------------------------------------------------------
 
 
 def short_name(demangled):
-    """A demangled kernel without its return type, namespaces and parameters: what the source calls it."""
+    """A demangled kernel without its return type, namespaces and parameters: what the source calls
+    it."""
     text = demangled.replace("(anonymous namespace)::", "")
     depth = 0
     for position, character in enumerate(text):
@@ -193,7 +202,8 @@ def demangle(symbols):
     return {symbol: short_name(name) for symbol, name in zip(symbols, names)}
 
 
-# ---- a build ----------------------------------------------------------------------------------------------------
+# ---- a build
+# ----------------------------------------------------------------------------------------------------
 
 
 class Build:
@@ -227,7 +237,8 @@ class Build:
         return match[1]
 
     def targets_of(self, source):
-        """The targets a source is for; an object may hold others, for which its kernels are empty."""
+        """The targets a source is for; an object may hold others, for which its kernels are
+        empty."""
         return self._own.get(source, [])
 
     def object(self, source):

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Compares how the emulated tests launch the kernels with kernels/budgets/launches.txt: threads, dynamic shared memory
-and clusters, which stand in no compiled code.
+"""Compares how the emulated tests launch the kernels with kernels/budgets/launches.txt: threads,
+dynamic shared memory and clusters, which stand in no compiled code.
 
     launches.py check  RECORD     exit status 1 and a diff where the table no longer holds
     launches.py update RECORD     writes the table (make kernels-launches)
 
-RECORD is what tests write with SIE_SIMT_LAUNCHES=RECORD (kernels/simt/launches.cc). Beside the table, every launch must
-fit what the newest release's tables in kernels/budgets say of the kernel: its launch bounds, and the registers of an SM.
-A kernel that no test launches is an error too: what nobody runs, nobody has proved. Kernels that stand in no table, as
-those of the emulator's own tests, are left out."""
+RECORD is what tests write with SIE_SIMT_LAUNCHES=RECORD (kernels/simt/launches.cc). Beside the
+table, every launch must fit what the newest release's tables in kernels/budgets say of the kernel:
+its launch bounds, and the registers of an SM. A kernel that no test launches is an error too: what
+nobody runs, nobody has proved. Kernels that stand in no table, as those of the emulator's own
+tests, are left out."""
 
 import argparse
 import collections
@@ -59,7 +60,8 @@ def read_launches(record):
         symbols = symbols_of(program)
         for offset in offsets:
             if offset not in symbols:
-                raise Unreadable(f"{program} has no symbol at {offset:#x}; it was built after the record was made")
+                raise Unreadable(
+                    f"{program} has no symbol at {offset:#x}; it was built after the record was made")
         names = demangle(symbols[offset] for offset in offsets)
         for offset, shapes in offsets.items():
             for threads, shared, cluster, sm in shapes:
@@ -72,7 +74,8 @@ def read_launches(record):
 
 def table(launches):
     lines = []
-    for (name, threads, cluster), most in sorted(launches.items(), key=lambda item: (natural(item[0][0]), item[0])):
+    for (name, threads, cluster), most in sorted(launches.items(),
+                                                 key=lambda item: (natural(item[0][0]), item[0])):
         shared = " ".join(f"sm_{sm}={most[sm]}" for sm in sorted(most))
         lines.append(f"{threads:5}{cluster:3}  {name}  {shared}\n")
     return HEADER + "".join(lines)
@@ -81,7 +84,8 @@ def table(launches):
 def read_budgets(tables):
     """{sm: {kernel: (registers, most threads)}} of the checked-in tables of the newest release."""
     budgets = collections.defaultdict(dict)
-    releases = sorted((path for path in tables.iterdir() if path.is_dir()), key=lambda path: natural(path.name))
+    releases = sorted((path for path in tables.iterdir() if path.is_dir()),
+                      key=lambda path: natural(path.name))
     for path in sorted(releases[-1].glob("*.txt")) if releases else []:
         for name, target, registers, threads, *_ in read_table(path.read_text()):
             budgets[int(re.match(r"\d+", target)[0])][name] = (registers, threads)
@@ -100,10 +104,12 @@ def problems_of(launches, budgets):
             if threads > bound:
                 problems.append(f"{name} is launched with {threads} threads on sm_{sm}, its bound is {bound}")
             if -(-registers // 8) * 8 * threads > REGISTERS:
-                problems.append(f"{name} needs {registers} registers of {threads} threads on sm_{sm}: above {REGISTERS}")
+                problems.append(
+                    f"{name} needs {registers} registers of {threads} threads on sm_{sm}: above {REGISTERS}")
     launched = {name for name, _, _ in launches}
     compiled = {name for kernels in budgets.values() for name in kernels}
-    problems += [f"{name} is compiled, and no test launches it" for name in sorted(compiled - launched, key=natural)]
+    problems += [f"{name} is compiled, and no test launches it"
+                 for name in sorted(compiled - launched, key=natural)]
     return problems
 
 
@@ -131,7 +137,8 @@ def run(command, record, tables=TABLES, say=print):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["check", "update"])
     parser.add_argument("record")
     arguments = parser.parse_args()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Links libsie_cuda.a, all of it, into a program with the static CUDA runtime, runs that, and fails where it needs a
-# library that a machine without GPU and driver lacks. Usage: link.sh BUILD
+# Links libsie_cuda.a, all of it, into a program with the static CUDA runtime, runs that, and fails
+# where it needs a library that a machine without GPU and driver lacks. Usage: link.sh BUILD
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$1
@@ -8,7 +8,8 @@ home=$(sed -n 's/^home //p' "$build/cuda-objects/build.txt")
 lib=$home/lib64
 [ -e "$lib/libcudart_static.a" ] || lib=$home/lib
 program=$build/link_test
-"${CXX:-c++}" -std=c++17 -O1 -Wall -Wextra -Werror -fno-exceptions -fno-rtti -isystem "$home/include" -Icsrc/include \
+"${CXX:-c++}" -std=c++17 -O1 -Wall -Wextra -Werror -fno-exceptions -fno-rtti -isystem "$home/include" \
+  -Icsrc/include \
   -Ikernels kernels/tests/cuda/link_test.cc -o "$program" -Wl,--whole-archive "$build/libsie_cuda.a" \
   -Wl,--no-whole-archive "$lib/libcudart_static.a" -ldl -lrt -lpthread -lm
 "$program"

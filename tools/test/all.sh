@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Every test that needs no GPU, with a heading, a time and the CPU's time each. Called by `make test`.
-# Two rows of steps run at once, so that a step that waits, or that can use one core only, leaves none idle: the C side, whose
-# words come as they are said, and the Go side, whose words come together when it has ended.
+# Every test that needs no GPU, with a heading, a time and the CPU's time each. Called by `make
+# test`. Two rows of steps run at once, so that a step that waits, or that can use one core only,
+# leaves none idle: the C side, whose words come as they are said, and the Go side, whose words come
+# together when it has ended.
 # shellcheck disable=SC2016 # the words of bash -c are expanded by that bash
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -17,7 +18,8 @@ finish() {
 }
 trap finish EXIT
 
-# Seconds of CPU that the programs of this shell have used, to `cpu`. No subshell: its own programs would count alone.
+# Seconds of CPU that the programs of this shell have used, to `cpu`. No subshell: its own programs
+# would count alone.
 used() {
   local words
   times >"$work/cpu.$BASHPID"
@@ -41,7 +43,8 @@ step() {
   printf '%6d  %s: %s\n' $((SECONDS - start)) "$name" "$line" >>"$work/steps"
 }
 
-# begin_beside FUNCTION: its steps run beside what follows, until end_beside. Where one fails, no further step begins.
+# begin_beside FUNCTION: its steps run beside what follows, until end_beside. Where one fails, no
+# further step begins.
 begin_beside() {
   set -m # a process group of its own, which finish ends whole
   (
@@ -61,11 +64,13 @@ end_beside() {
   return $status
 }
 
-race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/batch ./runtime/registry ./runtime/server ./runtime/model ./runtime/service ./runtime/task ./runtime/tokenizer ./runtime/engine"
+race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/batch ./runtime/registry ./runtime/server \
+  ./runtime/model ./runtime/service ./runtime/task ./runtime/tokenizer ./runtime/engine"
 
-# Each kernel is compiled for two cards at least: 89 (mma.sync, e4m3) and 90a (wgmma). What 80 and 86 are given differs from 89's
-# in registers, not in instructions; those and Blackwell are compared by `make kernels-check`. Where they have been compiled
-# here once, they are compared here, too. Always 13.0, whose tables are checked in.
+# Each kernel is compiled for two cards at least: 89 (mma.sync, e4m3) and 90a (wgmma). What 80 and
+# 86 are given differs from 89's in registers, not in instructions; those and Blackwell are compared
+# by `make kernels-check`. Where they have been compiled here once, they are compared here, too.
+# Always 13.0, whose tables are checked in.
 toolkit=${TOOLKIT:-13.0}
 targets="89 90a"
 [ ! -e "build/cuda-$toolkit/libsie_cuda.a" ] || targets=""
@@ -76,7 +81,8 @@ c_side() {
   step "C: kernels, programs, ABI" bash -c 'SIE_SIMT_LAUNCHES=$PWD/build/launches ctest --test-dir build -j "$(nproc)" --output-on-failure'
   step "How the tests launch each kernel" python3 -B tools/kernels/launches.py check build/launches
   touch "$work/c-is-built"
-  step "Mutants: proofs, and a sample" bash -c 'python3 -B tools/mutate/mutate.py check && python3 -B tools/mutate/mutate.py sample --seconds 80 --longest 16 --jobs "$(nproc)"'
+  step "Mutants: proofs, and a sample" bash \
+    -c 'python3 -B tools/mutate/mutate.py check && python3 -B tools/mutate/mutate.py sample --seconds 80 --longest 16 --jobs "$(nproc)"'
   step "C under AddressSanitizer and UBSan: build" tools/test/asan.sh build
   step "C under AddressSanitizer and UBSan" tools/test/asan.sh run
 }
@@ -86,10 +92,12 @@ go_side() {
   step "Kernel tools" python3 -B -m unittest discover -s tools/kernels
   step "Mutation check, its own tests" python3 -B -m unittest discover -s tools/mutate
   step "GPU check, its own tests" build/venv-clients/bin/python -B -m unittest discover -q -s tools/gpu
-  step "Go" env SIE_REQUIRE_MINILM=1 SIE_REQUIRE_BROWSER=1 SIE_REQUIRE_BUCKETS=1 go test -tags native -timeout 30m ./...
+  step "Go" env SIE_REQUIRE_MINILM=1 SIE_REQUIRE_BROWSER=1 SIE_REQUIRE_BUCKETS=1 go test -tags native \
+    -timeout 30m ./...
   step "Clients" build/venv-clients/bin/python -m pytest -q tools/test/clients
   # shellcheck disable=SC2086
-  step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test -tags 'native lockcheck' -race -short -timeout 30m $race_packages
+  step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test -tags 'native lockcheck' \
+    -race -short -timeout 30m $race_packages
   until [ -e "$work/c-is-built" ]; do sleep 1; done
   step "The GPU path, emulated" env SIE_REQUIRE_MINILM=1 tools/test/emulated.sh
   step "CUDA kernels, compiled" tools/kernels/check.sh check "$toolkit" "$targets"
@@ -101,8 +109,9 @@ go_side() {
   step "Fuzz targets, briefly" env FUZZTIME=2s tools/test/fuzz.sh
 }
 
-# One set of flags for every Go build here, so that each package is compiled once: as in the product (-trimpath), with what the
-# tag cuda needs (the plain builds do not use it), and without debug information. make lint vets.
+# One set of flags for every Go build here, so that each package is compiled once: as in the product
+# (-trimpath), with what the tag cuda needs (the plain builds do not use it), and without debug
+# information. make lint vets.
 toolkit_home() { home=$(tools/setup/cuda.sh "$toolkit"); }
 step "CUDA toolkit" toolkit_home
 mkdir -p build/driver

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The C library and its tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan. Usage: asan.sh [build|run]
-# Without an argument both, with every case of the long lists; run alone is for make test, which has a part of them.
+# The C library and its tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan.
+# Usage: asan.sh [build|run] Without an argument both, with every case of the long lists; run alone
+# is for make test, which has a part of them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if [ "${1:-build}" = build ]; then

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# The Go path to a GPU, on a machine without one: kernels emulated on the CPU, the driver a stand-in. Without arguments the tests in
-# files that only these tags compile; the others of their packages are the same program on the CPU, which the plain build runs.
-# Usage: emulated.sh [GO TEST ARGUMENTS]
-# Needs `cmake --build build`, and the headers of a CUDA toolkit, which tools/setup/cuda.sh finds or installs.
+# The Go path to a GPU, on a machine without one: kernels emulated on the CPU, the driver a
+# stand-in. Without arguments the tests in files that only these tags compile; the others of their
+# packages are the same program on the CPU, which the plain build runs. Usage: emulated.sh [GO TEST
+# ARGUMENTS] Needs `cmake --build build`, and the headers of a CUDA toolkit, which
+# tools/setup/cuda.sh finds or installs.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-[ -e build/standin/libcuda.so.1 ] || { echo "emulated: build/standin/libcuda.so.1 is missing: make test-c builds it" >&2; exit 1; }
+[ -e build/standin/libcuda.so.1 ] ||
+  { echo "emulated: build/standin/libcuda.so.1 is missing: make test-c builds it" >&2; exit 1; }
 home=$(tools/setup/cuda.sh "${TOOLKIT:-13.0}")
 eval "$(tools/setup/cgo-cuda.sh build "$home")"
 export SIE_LIBCUDA=$PWD/build/standin/libcuda.so.1

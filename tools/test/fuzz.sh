@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for FUZZTIME (default 30s) each. A package's test binary is built once for all its targets.
-# The module's own packages count their coverage, which leads the engine; those that they use are the ones that all builds share.
+# Runs every fuzz target of the module for FUZZTIME (default 30s) each. A package's test binary is
+# built once for all its targets. The module's own packages count their coverage, which leads the
+# engine; those that they use are the ones that all builds share.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 time=${FUZZTIME:-30s}
@@ -15,13 +16,16 @@ while read -r folder targets; do
   for target in $targets; do
     found=$((found + 1))
     printf '   %-34s' "$target"
-    if (cd "$folder" && "$work/tests" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$time" -test.fuzzcachedir "$kept/$package") >"$log" 2>&1; then
+    if (cd "$folder" && "$work/tests" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$time" \
+      -test.fuzzcachedir "$kept/$package") >"$log" 2>&1; then
       if grep -q 'without coverage guidance' "$log"; then
         cat "$log"
         exit 1
       fi
-      # The engine first runs what earlier runs found interesting; on a busy machine that alone may take the whole time.
-      grep -oE 'execs: [0-9]+' "$log" | tail -1 | grep . || grep -oE '[1-9][0-9]*/[0-9]+ completed' "$log" | tail -1 | sed 's/^/of earlier inputs, /' || {
+      # The engine first runs what earlier runs found interesting; on a busy machine that alone may
+      # take the whole time.
+      grep -oE 'execs: [0-9]+' "$log" | tail -1 | grep . || grep -oE '[1-9][0-9]*/[0-9]+ completed' "$log" |
+        tail -1 | sed 's/^/of earlier inputs, /' || {
         cat "$log"
         echo "no input was run"
         exit 1

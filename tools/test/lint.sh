@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Formats and static checks of everything git knows. Called by `make lint`, which makes build/venv-lint.
+# Formats and static checks of everything git knows. Called by `make lint`, which makes
+# build/venv-lint.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export PATH=$PWD/build/venv-lint/bin:$PATH
@@ -7,8 +8,8 @@ bad=$(git ls-files -z '*.go' | xargs -0 gofmt -l)
 [ -z "$bad" ] || { echo "gofmt (make format repairs it): $bad" >&2; exit 1; }
 go vet -tags native ./...
 go tool staticcheck -tags native ./...
-# Built by the first run, which takes minutes, and kept in Go's cache; pinned here, because as a tool of go.mod it would
-# raise the versions that the product is built with.
+# Built by the first run, which takes minutes, and kept in Go's cache; pinned here, because as a
+# tool of go.mod it would raise the versions that the product is built with.
 go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run
 git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck
 git ls-files -z '*.c' '*.cc' '*.h' '*.cu' '*.cuh' | xargs -0 clang-format --dry-run -Werror

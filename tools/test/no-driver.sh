@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The binary with CUDA inside, on a machine without a driver: it starts, encodes on the CPU, and says what is missing; and
-# over a driver that is too old or has no card (the stand-in). Usage: no-driver.sh [BINARY]
-# Needs make build-cuda, make minilm, and build/standin for the second half. A GPU of this machine is not used.
+# The binary with CUDA inside, on a machine without a driver: it starts, encodes on the CPU, and
+# says what is missing; and over a driver that is too old or has no card (the stand-in). Usage:
+# no-driver.sh [BINARY] Needs make build-cuda, make minilm, and build/standin for the second half. A
+# GPU of this machine is not used.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 binary=${1:-bin/cuda/sie-server}
@@ -24,7 +25,8 @@ expect 0 "no CUDA driver" "$binary" doctor
 expect 0 "no-such-libcuda.so.1" "$binary" doctor
 expect 1 "or use --device cpu" "$binary" serve --device cuda --port 0
 for device in cpu auto; do
-  expect 0 "[" "$binary" encode --device "$device" -m MiniLM=build/models/all-MiniLM-L6-v2 -M MiniLM "one text"
+  expect 0 "[" "$binary" encode --device "$device" -m MiniLM=build/models/all-MiniLM-L6-v2 -M MiniLM \
+    "one text"
 done
 
 export SIE_LIBCUDA=$PWD/build/standin/libcuda.so.1

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The C side's threads under ThreadSanitizer, in build-tsan: csrc's tests, and the CPU kernels' list, of which the shares of
-# an operation run at once. Assembly and masked stores are not watched. Usage: tsan.sh [build|run]
+# The C side's threads under ThreadSanitizer, in build-tsan: csrc's tests, and the CPU kernels'
+# list, of which the shares of an operation run at once. Assembly and masked stores are not watched.
+# Usage: tsan.sh [build|run]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if [ "${1:-build}" = build ]; then
@@ -10,7 +11,8 @@ if [ "${1:-build}" = build ]; then
     cmake --preset tsan "${generator[@]}" >/dev/null
   fi
   log=build-tsan/build.log
-  cmake --build build-tsan -j "$(nproc)" --target csrc_tests kernel_tests >"$log" 2>&1 || { cat "$log"; exit 1; }
+  cmake --build build-tsan -j "$(nproc)" --target csrc_tests kernel_tests >"$log" 2>&1 ||
+    { cat "$log"; exit 1; }
 fi
 if [ "${1:-run}" = run ]; then
   # It needs its addresses free of what a kernel with much randomness puts there.

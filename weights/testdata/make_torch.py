@@ -1,8 +1,8 @@
 """Writes the torch files of torch_test.go with PyTorch itself: python make_torch.py FOLDER
 
-Made with torch 2.15.0 and safetensors 0.8.0. Each NAME.bin has a NAME.safetensors beside it, written by the reference
-library from the same tensors made contiguous; `sharded` is a folder of two shards and an index. evil.bin, legacy.bin and
-script.bin must be refused.
+Made with torch 2.15.0 and safetensors 0.8.0. Each NAME.bin has a NAME.safetensors beside it,
+written by the reference library from the same tensors made contiguous; `sharded` is a folder of two
+shards and an index. evil.bin, legacy.bin and script.bin must be refused.
 """
 
 import json
@@ -47,11 +47,11 @@ dtypes = {
 write("dtypes", dtypes)
 
 base = rand(6, 10)
-views = {
-    "base": base, "tied": base, "rows": base[2:5], "row": base[3], "columns": base[:, 4:7], "transposed": base.t(),
-    "every": base[::2, 1::3], "deep": rand(2, 3, 4, 5).permute(2, 0, 3, 1)[1:, :, ::2], "one": base[:, 3:4],
-    "parameter": torch.nn.Parameter(base[1:]), "half": rand(5, 4).half().t(), "bytes": torch.arange(12, dtype=torch.uint8).reshape(3, 4).t(),
-}
+views = {"base": base, "tied": base, "rows": base[2:5], "row": base[3], "columns": base[:, 4:7],
+         "transposed": base.t(), "every": base[::2, 1::3],
+         "deep": rand(2, 3, 4, 5).permute(2, 0, 3, 1)[1:, :, ::2], "one": base[:, 3:4],
+         "parameter": torch.nn.Parameter(base[1:]), "half": rand(5, 4).half().t(),
+         "bytes": torch.arange(12, dtype=torch.uint8).reshape(3, 4).t(),}
 write("views", views)
 
 module = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.LayerNorm(5), torch.nn.Embedding(4, 5))
@@ -60,8 +60,9 @@ state = module.state_dict()
 assert isinstance(state, OrderedDict) and state._metadata
 write("module", state)
 write("protocol4", state, pickle_protocol=4)
-write("nested", {"epoch": 3, "loss": 0.25, "name": "x", "big": -(2**40), "list": [1, 2, {"x": 1}], "none": None, "flag": True,
-                 "by_number": {1: rand(2)}, "tuple": (1, 2, 3, 4), "model": {"encoder": state, "head": OrderedDict(weight=rand(1, 5))}})
+write("nested", {"epoch": 3, "loss": 0.25, "name": "x", "big": -(2**40), "list": [1, 2, {"x": 1}],
+                 "none": None, "flag": True, "by_number": {1: rand(2)}, "tuple": (1, 2, 3, 4),
+                 "model": {"encoder": state, "head": OrderedDict(weight=rand(1, 5))}})
 
 shards = [{"a.weight": rand(2, 3)}, {"a.bias": rand(2), "unlisted": rand(1)}]
 index = {}
@@ -70,7 +71,8 @@ for i, shard in enumerate(shards):
     file = f"pytorch_model-{i + 1:05d}-of-00002.bin"
     torch.save(shard, out / "sharded" / file)
     index |= {k: file for k in shard if k != "unlisted"}
-(out / "sharded/pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {"total_size": 32}, "weight_map": index}, indent=2) + "\n")
+(out / "sharded/pytorch_model.bin.index.json").write_text(
+    json.dumps({"metadata": {"total_size": 32}, "weight_map": index}, indent=2) + "\n")
 save_file({k: v for s in shards for k, v in s.items() if k != "unlisted"}, out / "sharded.safetensors")
 
 

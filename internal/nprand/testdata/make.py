@@ -3,9 +3,9 @@
     pip install numpy==2.4.6
     python3 make.py
 
-Floats are hexadecimal, integers decimal. Of the long runs of normals there are those beyond the ziggurat's last strip, with
-their places, and the SHA-256 of all others' little-endian bytes (the ones in the tail as zeros): two releases of the C
-library give other last bits there.
+Floats are hexadecimal, integers decimal. Of the long runs of normals there are those beyond the
+ziggurat's last strip, with their places, and the SHA-256 of all others' little-endian bytes (the
+ones in the tail as zeros): two releases of the C library give other last bits there.
 """
 
 import hashlib
@@ -33,8 +33,8 @@ def seeded(seed):
 
     rng = new()
     mixed = [int(rng.integers(0, 2**32, dtype=np.uint32)), int(rng.integers(0, 2**64, dtype=np.uint64)),
-             int(rng.integers(0, 2**32, dtype=np.uint32)), int(rng.integers(0, 10)), int(rng.random() * 2**53),
-             int(rng.choice(np.array([-1, 1])))]
+             int(rng.integers(0, 2**32, dtype=np.uint32)), int(rng.integers(0, 10)),
+             int(rng.random() * 2**53), int(rng.choice(np.array([-1, 1])))]
     return {
         "seed": str(seed),
         "uint64": [str(v) for v in new().integers(0, 2**64, 4, dtype=np.uint64)],
@@ -52,8 +52,8 @@ def bounded(n):
     rng = np.random.default_rng(42)
     index = rng.integers(0, n, size=20001)
     sign = rng.choice(np.array([-1.0, 1.0], dtype=np.float32), size=20001)
-    return {"n": n, "first": index[:8].tolist(), "sum": int(index.sum()), "signs": sign[:8].astype(int).tolist(),
-            "sign_sum": int(sign.sum())}
+    return {"n": n, "first": index[:8].tolist(), "sum": int(index.sum()),
+            "signs": sign[:8].astype(int).tolist(), "sign_sum": int(sign.sum())}
 
 
 def main():

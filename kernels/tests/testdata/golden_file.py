@@ -1,7 +1,8 @@
 """Files of named cases for tests/golden_file.h: what make_operations.py and make_muvera.py write.
 
-Little-endian: int32 cases; each: operation, name; int32 numbers, each key, float64; int32 arrays, each key,
-int32 sie_dtype (100 for int32), int32 rows, int32 columns, elements. Strings: int32 length, UTF-8.
+Little-endian: int32 cases; each: operation, name; int32 numbers, each key, float64; int32 arrays,
+each key, int32 sie_dtype (100 for int32), int32 rows, int32 columns, elements. Strings: int32
+length, UTF-8.
 """
 
 import numpy as np
@@ -10,7 +11,8 @@ F32, BF16, U8, I32 = 1, 3, 5, 100
 
 
 def bf16(x):
-    """Values that bf16, f16 and f32 all hold, so that one case serves every storage type: multiples of 1/64."""
+    """Values that bf16, f16 and f32 all hold, so that one case serves every storage type: multiples
+    of 1/64."""
     x = np.rint(np.asarray(x, dtype=np.float64) * 64) / 64
     assert np.abs(x).max(initial=0) < 2, "more than 7 bits"
     return x.astype(np.float32)

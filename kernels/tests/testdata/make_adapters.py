@@ -1,11 +1,12 @@
-"""Writes adapters.bin: linears with a LoRA adapter, as PEFT's lora.Linear computes them (arXiv:2106.09685).
+"""Writes adapters.bin: linears with a LoRA adapter, as PEFT's lora.Linear computes them
+(arXiv:2106.09685).
 
     pip install -r ../../../tools/golden/requirements.txt
     python3 make_adapters.py
 
-PEFT's own words for it are result + lora_B(lora_A(x))·scaling, scaling = alpha/r or, with rslora, alpha/√r; here by the
-same modules of PyTorch in float64. Inputs are exact in every storage type (golden_file.bf16), and so are the adapters:
-scaling is a power of two, and folded into B.
+PEFT's own words for it are result + lora_B(lora_A(x))·scaling, scaling = alpha/r or, with rslora,
+alpha/√r; here by the same modules of PyTorch in float64. Inputs are exact in every storage type
+(golden_file.bf16), and so are the adapters: scaling is a power of two, and folded into B.
 """
 
 import math
@@ -37,7 +38,8 @@ def add(operation, name, numbers, **arrays):
 
 
 class Adapter:
-    """lora_A, lora_B and scaling of one PEFT adapter; a and b as the operation takes them, b with the scaling."""
+    """lora_A, lora_B and scaling of one PEFT adapter; a and b as the operation takes them, b with
+    the scaling."""
 
     def __init__(self, k, n, rank, alpha, rslora=False):
         self.lora_a, self.lora_b = nn.Linear(k, rank, bias=False), nn.Linear(rank, n, bias=False)
@@ -64,17 +66,20 @@ def addends():
 
 def adapters(name, lengths, adapter, *of, n, k):
     x = draw(sum(lengths), k)
-    y = [of[i](part) if i >= 0 else torch.zeros(len(part), n) for i, part in zip(adapter, torch.split(t(x), lengths))]
+    y = [of[i](part) if i >= 0 else torch.zeros(len(part), n)
+         for i, part in zip(adapter, torch.split(t(x), lengths))]
     numbers = {"adapters": len(of), **{f"rank{i}": len(one.a) for i, one in enumerate(of)}}
     arrays = {f"{key}{i}": getattr(one, key) for i, one in enumerate(of) for key in ("a", "b")}
-    add("lora", name, numbers, x=x, lengths=np.array(lengths), adapter=np.array(adapter), y=torch.cat(y), **arrays)
+    add("lora", name, numbers, x=x, lengths=np.array(lengths), adapter=np.array(adapter), y=torch.cat(y),
+        **arrays)
 
 
 def loras():
     adapters("one", [9, 1, 4], [0, 0, 0], Adapter(64, 40, 8, 16), n=40, k=64)
-    adapters("two and none", [5, 70, 3, 2], [1, 0, -1, 1], Adapter(48, 33, 16, 16), Adapter(48, 33, 4, 8), n=33, k=48)
-    adapters("rslora", [12, 7], [0, 1], Adapter(96, 24, 16, 8, rslora=True), Adapter(96, 24, 64, 16, rslora=True), n=24,
-             k=96)
+    adapters("two and none", [5, 70, 3, 2], [1, 0, -1, 1], Adapter(48, 33, 16, 16), Adapter(48, 33, 4, 8),
+             n=33, k=48)
+    adapters("rslora", [12, 7], [0, 1], Adapter(96, 24, 16, 8, rslora=True),
+             Adapter(96, 24, 64, 16, rslora=True), n=24, k=96)
 
 
 def main():

@@ -3,7 +3,8 @@
     pip install -r ../../../tools/golden/requirements.txt
     python3 make_maxsim.py
 
-The inputs are exact in every storage type (golden_file.bf16), so the expected scores are the mathematics.
+The inputs are exact in every storage type (golden_file.bf16), so the expected scores are the
+mathematics.
 """
 
 import pathlib
@@ -27,7 +28,8 @@ def t(x):
 
 
 def score(query, document, normalize):
-    """ColBERT's score of one pair: similarities [query rows, document rows], maximum over the document, sum."""
+    """ColBERT's score of one pair: similarities [query rows, document rows], maximum over the
+    document, sum."""
     if normalize:
         document = F.normalize(document, p=2, dim=-1, eps=1e-12)
     return (query @ document.transpose(0, 1)).max(dim=1).values.sum()
@@ -41,9 +43,9 @@ def late(name, c, query_lengths, lengths, partner, normalize):
     documents = torch.split(t(x), lengths)
     y = [score(of[p], d, normalize) if p >= 0 and len(d) > 0 and len(of[p]) > 0 else torch.zeros(())
          for p, d in zip(partner, documents)]
-    cases.append(("maxsim", name, {"normalize": int(normalize)},
-                  {"x": x, "queries": queries, "query_lengths": np.array(query_lengths), "lengths": np.array(lengths),
-                   "partner": np.array(partner), "y": torch.stack(y)[:, None].numpy()}))
+    cases.append(("maxsim", name, {"normalize": int(normalize)}, {
+        "x": x, "queries": queries, "query_lengths": np.array(query_lengths), "lengths": np.array(lengths),
+        "partner": np.array(partner), "y": torch.stack(y)[:, None].numpy()}))
 
 
 def main():

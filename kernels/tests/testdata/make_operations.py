@@ -1,10 +1,12 @@
-"""Writes operations.bin: the operations of kernels/ops.h as PyTorch, Transformers and Sentence Transformers do them.
+"""Writes operations.bin: the operations of kernels/ops.h as PyTorch, Transformers and Sentence
+Transformers do them.
 
     pip install -r ../../../tools/golden/requirements.txt
     python3 make_operations.py
 
-Everything is computed in float64 from inputs that every storage type holds exactly (golden_file.bf16), so the
-expected values are the mathematics and not another library's rounding. Quantised codes are bit for bit.
+Everything is computed in float64 from inputs that every storage type holds exactly
+(golden_file.bf16), so the expected values are the mathematics and not another library's rounding.
+Quantised codes are bit for bit.
 """
 
 import pathlib
@@ -65,7 +67,8 @@ def norms():
     gemma = GemmaRMSNorm(c, eps=1e-6)
     gemma.weight.data = t(gamma)
     # Gemma's own norm computes in float32.
-    add("layernorm", "gemma", {"norm": RMS, "eps": 1e-6, "offset": 1}, x=x, gamma=gamma, y=gemma(t(x)).detach())
+    add("layernorm", "gemma", {"norm": RMS, "eps": 1e-6, "offset": 1}, x=x, gamma=gamma,
+        y=gemma(t(x)).detach())
 
 
 def embeddings():
@@ -86,8 +89,8 @@ def embeddings():
         for n in lengths:
             y.append(bert(torch.tensor(ids[None, at:at + n]), torch.tensor(types[None, at:at + n]))[0])
             at += n
-    add("embed_layernorm", "bert", {"eps": config.layer_norm_eps}, ids=ids, types=types, lengths=lengths, gamma=gamma,
-        beta=beta, y=torch.cat(y), **tables)
+    add("embed_layernorm", "bert", {"eps": config.layer_norm_eps}, ids=ids, types=types, lengths=lengths,
+        gamma=gamma, beta=beta, y=torch.cat(y), **tables)
 
 
 def linears():
@@ -111,18 +114,20 @@ def linears():
 
 
 def quantised_linears():
-    """Weights that are already on the grid: their largest element is the grid's, so packing changes nothing."""
+    """Weights that are already on the grid: their largest element is the grid's, so packing changes
+    nothing."""
     n, k, rows = 16, 160, 5
     for group in (-1, 128):
         codes = torch.tensor(rng.standard_normal((rows, k)) * 60, dtype=torch.float32).to(torch.float8_e4m3fn)
         scale = golden_file.bf16(rng.uniform(0.1, 1, (rows, 1 if group < 0 else 2)))
         wide = np.repeat(scale, k, axis=1) if group < 0 else np.repeat(scale, 128, axis=1)[:, :k]
         x = codes.double().numpy() * wide
-        w = torch.tensor(rng.standard_normal((n, k)) * 60, dtype=torch.float32).to(torch.float8_e4m3fn).double()
+        w = torch.tensor(rng.standard_normal((n, k)) * 60,
+                         dtype=torch.float32).to(torch.float8_e4m3fn).double()
         w[:, 3] = 448
         w *= torch.pow(2.0, torch.tensor(rng.integers(-12, -8, (n, 1)), dtype=torch.float64))
-        add("linear_f8", f"group {group}", {"group": group}, codes=codes.view(torch.uint8).numpy(), scale=scale, w=w,
-            y=F.linear(t(x), w))
+        add("linear_f8", f"group {group}", {"group": group}, codes=codes.view(torch.uint8).numpy(),
+            scale=scale, w=w, y=F.linear(t(x), w))
     codes, zero = rng.integers(0, 256, (rows, k)).astype(np.uint8), rng.integers(0, 256, (rows, 1))
     scale = golden_file.bf16(rng.uniform(0.02, 0.1, (rows, 1)))
     w = rng.integers(-127, 128, (n, k)).astype(np.float64)
@@ -212,12 +217,13 @@ def pools():
             if mode == ATTENTION:
                 rows.append(torch.softmax(part @ t(w), 0) @ part)
             else:
-                features = {"token_embeddings": part[None], "attention_mask": torch.ones(1, n, dtype=torch.int64)}
+                features = {"token_embeddings": part[None],
+                            "attention_mask": torch.ones(1, n, dtype=torch.int64)}
                 rows.append(Pooling(c, pooling_mode=name)(features)["sentence_embedding"][0])
             at += n
         y = torch.stack(rows)
-        add("pool", name, {"mode": mode, "dims": 40}, lengths=lengths, x=x, w=w if mode == ATTENTION else None, y=y,
-            out=F.normalize(y[:, :40], dim=-1))
+        add("pool", name, {"mode": mode, "dims": 40}, lengths=lengths, x=x,
+            w=w if mode == ATTENTION else None, y=y, out=F.normalize(y[:, :40], dim=-1))
 
 
 def quantises():
@@ -234,7 +240,8 @@ def quantises():
             quantised = (block * (1 / scale)).to(torch.float8_e4m3fn)
             codes[:, first:first + block.shape[1]] = quantised.view(torch.uint8).numpy()
             scales.append(scale.numpy())
-        add("quantise_f8", f"group {group}", {"group": group}, x=x, codes=codes, scale=np.concatenate(scales, axis=1))
+        add("quantise_f8", f"group {group}", {"group": group}, x=x, codes=codes,
+            scale=np.concatenate(scales, axis=1))
     low, high = np.minimum(0, x.min(1, keepdims=True)), np.maximum(0, x.max(1, keepdims=True))
     scale = (high - low) / np.float32(255)
     scale[scale == 0] = 1

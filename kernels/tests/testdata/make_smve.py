@@ -1,10 +1,11 @@
-"""Writes smve.bin: sparse multi-vector encodings that sie-server 0.10.1 makes, and the anchors it makes them with.
+"""Writes smve.bin: sparse multi-vector encodings that sie-server 0.10.1 makes, and the anchors it
+makes them with.
 
     pip install numpy==2.4.6 torch==2.15.0 && pip install --no-deps sie-server==0.10.1 (Apache-2.0)
     python3 make_smve.py
 
-Choices that float32 makes other than float64 would be in no one's encoding for sure: none are, and the script says how
-near the nearest is.
+Choices that float32 makes other than float64 would be in no one's encoding for sure: none are, and
+the script says how near the nearest is.
 """
 
 import pathlib
@@ -38,7 +39,8 @@ def case(name, lengths, c, query, normalize=False, **options):
     print(f"{name}: {np.count_nonzero(y, axis=1).tolist()} of {config.output_dim} columns, nearest choice {nearest:.1e}")
     assert nearest > 1e-6
     numbers = {"c": c, "repetitions": config.num_repetitions, "width": config.width, "top": config.k,
-               "max_nonzeros": config.max_nonzeros or 0, "query": int(query), "normalize_rows": int(normalize)}
+               "max_nonzeros": config.max_nonzeros or 0, "query": int(query),
+               "normalize_rows": int(normalize)}
     arrays = {"lengths": lengths, "x": np.concatenate(tokens), "anchors": anchors.reshape(-1, c), "y": y}
     return "smve", name, numbers, arrays
 

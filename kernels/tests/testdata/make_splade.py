@@ -3,7 +3,8 @@
     pip install -r ../../../tools/golden/requirements.txt
     python3 make_splade.py
 
-Everything is computed in float64 from inputs that every storage type holds exactly (golden_file.bf16).
+Everything is computed in float64 from inputs that every storage type holds exactly
+(golden_file.bf16).
 """
 
 import pathlib
@@ -43,7 +44,8 @@ def case(name, lengths, n, k, transform, activation, biased=True):
     y = module({"token_embeddings": padded, "attention_mask": mask})["sentence_embedding"]
     print(f"{name}: {(y > 0).sum(1).tolist()} of {n} columns")
     arrays = {"lengths": lengths, "x": x, "w": w, "bias": bias, "y": y}
-    return "splade", name, {"transform": transform}, {key: np.asarray(v) for key, v in arrays.items() if v is not None}
+    return "splade", name, {"transform": transform}, {key: np.asarray(v) for key, v in arrays.items()
+                                                      if v is not None}
 
 
 def main():

@@ -33,7 +33,8 @@ def python():
 
 
 def ask(fields):
-    """Values of the first card by nvidia-smi; empty without one. A field this nvidia-smi does not know costs the field."""
+    """Values of the first card by nvidia-smi; empty without one. A field this nvidia-smi does not
+    know costs the field."""
     if rehearsed():
         return {}
     values = query(fields)
@@ -69,7 +70,8 @@ def clocks():
 
 @contextlib.contextmanager
 def clocks_after(seconds):
-    """Yields a dictionary that has the clocks of a moment within the block, once the block is left."""
+    """Yields a dictionary that has the clocks of a moment within the block, once the block is
+    left."""
     found = {}
     timer = threading.Timer(seconds, lambda: found.update(clocks()))
     timer.start()

@@ -1,8 +1,10 @@
-"""Random models and texts, made on the spot: no network is needed and every host makes the same ones.
+"""Random models and texts, made on the spot: no network is needed and every host makes the same
+ones.
 
-A model is a BERT from transformers with weights of a fixed seed, saved as sentence-transformers saves one: config.json,
-model.safetensors (fp32), tokenizer.json, modules.json. There is no Normalize module: norms are compared, too. Every
-word of the vocabulary is one token, so a text of S tokens is S - 2 words.
+A model is a BERT from transformers with weights of a fixed seed, saved as sentence-transformers
+saves one: config.json, model.safetensors (fp32), tokenizer.json, modules.json. There is no
+Normalize module: norms are compared, too. Every word of the vocabulary is one token, so a text of S
+tokens is S - 2 words.
 """
 
 import json
@@ -48,8 +50,9 @@ def tokenizer(shape):
 
 
 def randomise(model, seed, device):
-    """Fan-in scaled normals, queries and keys stronger: attention is neither uniform nor one-hot, so that a wrong
-    attention shows. transformers' own start values, 0.02 everywhere, would hide one."""
+    """Fan-in scaled normals, queries and keys stronger: attention is neither uniform nor one-hot,
+    so that a wrong attention shows. transformers' own start values, 0.02 everywhere, would hide
+    one."""
     import torch
 
     generator = torch.Generator(device).manual_seed(seed)
@@ -110,8 +113,8 @@ def write(shape, folder, seed, device="cpu"):
 
 
 def sets(plan):
-    """Name → texts: one set for each length, "mixed" (8 to the longest, short ones more frequent, as in real corpora),
-    "random" (any length), "quality" (all of these) and single queries."""
+    """Name → texts: one set for each length, "mixed" (8 to the longest, short ones more frequent,
+    as in real corpora), "random" (any length), "quality" (all of these) and single queries."""
     shape = next(iter(plan.shapes.values()))
     vocabulary = words(shape.vocabulary - len(SPECIAL))
     dice = random.Random(7)

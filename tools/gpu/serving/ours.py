@@ -1,4 +1,5 @@
-"""Our binary on the card: one-shot encoding, a server, and the library path, all through its command line."""
+"""Our binary on the card: one-shot encoding, a server, and the library path, all through its
+command line."""
 
 import os
 import re
@@ -18,7 +19,8 @@ def program(name):
 
 
 def environment(graphs=True):
-    """Ours, without settings that the caller's shell may hold and that would change what is measured."""
+    """Ours, without settings that the caller's shell may hold and that would change what is
+    measured."""
     env = clean_env() | {k: v for k, v in os.environ.items() if k.startswith(KEPT)}
     return env if graphs else env | {"SIE_CUDA_GRAPHS": "off"}
 
@@ -30,7 +32,8 @@ def command(verb, precision, model, folder):
 
 
 def encode(precision, model, folder, lines, out, within):
-    """Writes the vectors of a file of lines as .npy; raises Failed with what the program said last."""
+    """Writes the vectors of a file of lines as .npy; raises Failed with what the program said
+    last."""
     named, start = command("encode", precision, model, folder)
     try:
         done = subprocess.run(
@@ -44,7 +47,8 @@ def encode(precision, model, folder, lines, out, within):
     except subprocess.TimeoutExpired:
         raise Failed(f"sie-server encode, {model} {precision}: no end after {within} s") from None
     if done.returncode:
-        raise Failed(f"sie-server encode, {model} {precision}: {last(done.stderr) or f'exit {done.returncode}'}")
+        raise Failed(
+            f"sie-server encode, {model} {precision}: {last(done.stderr) or f'exit {done.returncode}'}")
 
 
 def last(said):
@@ -74,13 +78,15 @@ def parse(text):
 
 
 def library(precision, model, folder, texts, log, *flags, graphs=True):
-    """A process that encodes all texts for each line it is asked. --one: one after the other; --ids: tokenised before."""
+    """A process that encodes all texts for each line it is asked. --one: one after the other;
+    --ids: tokenised before."""
     named, start = command("race", precision, model, folder)
     return Racer(f"ours, {model}", [*start, str(texts), "--model", named, *flags], environment(graphs), log)
 
 
 def cpus():
-    """The server's CPUs and the load generator's own, a quarter; None twice where there are too few to part."""
+    """The server's CPUs and the load generator's own, a quarter; None twice where there are too few
+    to part."""
     mine = sorted(os.sched_getaffinity(0))[: machine.usable_cpus()]
     if len(mine) < 8:
         return None, None

@@ -10,8 +10,8 @@ def cosines(a, b):
 
 
 def compare(vectors, reference):
-    """Figures of one set of vectors. Centred: after taking the reference's mean from both, which makes a shared
-    direction, as random models have one, no help."""
+    """Figures of one set of vectors. Centred: after taking the reference's mean from both, which
+    makes a shared direction, as random models have one, no help."""
     a, b = np.asarray(vectors, np.float64), np.asarray(reference, np.float64)
     if a.shape != b.shape:
         return {"texts": len(b), "shape": f"{a.shape}, the reference has {b.shape}"}
@@ -42,7 +42,8 @@ def misses(precision, found):
         return [f"{found['not_finite']} of {found['texts']} vectors hold NaN or infinity"]
     out, bar = [], plan.COSINE[precision]
     if not found["cosine_min"] >= bar:
-        out.append(f"cosine {found['cosine_min']:.6f} at text {found['worst_text']}; at least {bar} is needed")
+        out.append(
+            f"cosine {found['cosine_min']:.6f} at text {found['worst_text']}; at least {bar} is needed")
     low, high = found["norm_ratio_min"], found["norm_ratio_max"]
     if not (low >= 1 - plan.NORM and high <= 1 + plan.NORM):
         out.append(f"norm ratio {low:.4f} to {high:.4f}; within {plan.NORM:.0%} of 1 is needed")

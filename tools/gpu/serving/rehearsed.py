@@ -1,5 +1,5 @@
-"""rehearsed.py RESULTS — what the results of a rehearsal must be: every step there and passed, a warning at the top, no
-number that could be taken for a measurement. Exit 1 says what is not so."""
+"""rehearsed.py RESULTS — what the results of a rehearsal must be: every step there and passed, a
+warning at the top, no number that could be taken for a measurement. Exit 1 says what is not so."""
 
 import json
 import sys
@@ -30,7 +30,8 @@ def wrong(record, picture):
             out.append(f"{step}: nothing in the record")
         out += [f"{path} is a number in a rehearsal" for path in numbers(record.get(step), step)]
     for model, by in record.get("load", {}).items():
-        out += [f"load: {model}, {s} has {len(runs)} contenders" for s, runs in by["sets"].items() if len(runs) < 4]
+        out += [f"load: {model}, {s} has {len(runs)} contenders" for s, runs in by["sets"].items()
+                if len(runs) < 4]
     return out
 
 

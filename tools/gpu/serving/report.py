@@ -20,7 +20,8 @@ def join(results):
         "rehearsal": results.rehearsal,
         **({"WARNING": WARNING} if results.rehearsal else {}),
         "about": facts,
-        "bars": {"cosine": plan.COSINE, "norm": plan.NORM, "device_bytes": "equal", "rss_growth_bytes": plan.RSS_BYTES},
+        "bars": {"cosine": plan.COSINE, "norm": plan.NORM, "device_bytes": "equal",
+                 "rss_growth_bytes": plan.RSS_BYTES},
         # A step without an entry in missed did not end: it was stopped, or never ran.
         "passed": [s for s in STEPS if missed[s] == []],
         "missed": {s: m for s, m in missed.items() if m},
@@ -42,7 +43,8 @@ def write(results, folder):
 
 
 def value(rows, key):
-    """The median of a key over rounds; None where nothing was measured, the word itself in a rehearsal."""
+    """The median of a key over rounds; None where nothing was measured, the word itself in a
+    rehearsal."""
     values = [row[key] for row in rows if key in row]
     if not values or isinstance(values[0], str):
         return values[0] if values else None
@@ -57,11 +59,13 @@ def panels(record):
             yield f"{model}, {named(texts)}: tokens/s", rows, "{:,.0f}"
     turned = record.get("compiled", {})
     for texts, by in turned.get("sets", {}).items():
-        rows = [(f"sentence-transformers {name}", value(runs, "tokens_per_second")) for name, runs in by.items()]
+        rows = [(f"sentence-transformers {name}", value(runs, "tokens_per_second"))
+                for name, runs in by.items()]
         yield f"{turned['model']}, {named(texts)}, torch.compile: tokens/s", rows, "{:,.0f}"
     for model, found in record.get("latency", {}).items():
         for texts, by in found.items():
-            rows = [(f"{name}, {q}", value(runs, f"{q}_ms")) for name, runs in by.items() for q in ("p50", "p99")]
+            rows = [(f"{name}, {q}", value(runs, f"{q}_ms")) for name, runs in by.items()
+                    for q in ("p50", "p99")]
             yield f"{model}, one text of {texts.removeprefix('one-')} tokens: ms", rows, "{:.2f}"
 
 
@@ -85,15 +89,18 @@ def picture(record):
     ]
     for i, (heading, rows, form) in enumerate(shown):
         x, y = i % columns * width + 12, 60 + i // columns * tall
-        out.append(f'<text x="{x}" y="{y + 10}" font-size="11" font-weight="bold">{html.escape(heading)}</text>')
+        out.append(
+            f'<text x="{x}" y="{y + 10}" font-size="11" font-weight="bold">{html.escape(heading)}</text>')
         longest = max([v for _, v in rows if isinstance(v, float)], default=1.0) or 1.0
         for k, (label, v) in enumerate(rows):
             at = y + 18 + k * bar
             size = (v / longest if isinstance(v, float) else 1.0) * (width - left - 75)
             colour = PEER if label.startswith("sentence") else OURS
             text = form.format(v) if isinstance(v, float) else (v or "–")
-            out.append(f'<text x="{x + left - 6}" y="{at + 10}" text-anchor="end">{html.escape(label)}</text>')
-            out.append(f'<rect x="{x + left}" y="{at + 1}" width="{size:.1f}" height="{bar - 4}" fill="{colour}"/>')
+            out.append(
+                f'<text x="{x + left - 6}" y="{at + 10}" text-anchor="end">{html.escape(label)}</text>')
+            out.append(
+                f'<rect x="{x + left}" y="{at + 1}" width="{size:.1f}" height="{bar - 4}" fill="{colour}"/>')
             out.append(f'<text x="{x + left + size + 4:.1f}" y="{at + 10}">{html.escape(text)}</text>')
     if record["rehearsal"]:
         out.append(

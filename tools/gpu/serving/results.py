@@ -1,5 +1,6 @@
-"""Where results go: a file for each step, written again whenever there is more, so that a step whose time is up leaves
-what it has. In a rehearsal no file holds a number that could be taken for a measurement."""
+"""Where results go: a file for each step, written again whenever there is more, so that a step
+whose time is up leaves what it has. In a rehearsal no file holds a number that could be taken for a
+measurement."""
 
 import json
 import math
@@ -7,14 +8,15 @@ import os
 
 WARNING = (
     "REHEARSAL: no GPU was used. The kernels ran on a CPU, thread by thread, over a stand-in driver, on toy models. "
-    "Nothing in this file was measured; times, rates and bytes are replaced by the word rehearsal."
-)
+    "Nothing in this file was measured; times, rates and bytes are replaced by the word rehearsal.")
 MEASURED = ("load", "latency", "overload", "compiled", "memory")  # steps whose numbers a rehearsal hides
-COUNTED = ("failed", "refused", "held_back", "wrong", "batches", "texts", "clients", "per_request", "batch", "tokens_miscounted")
+COUNTED = ("failed", "refused", "held_back", "wrong", "batches", "texts", "clients", "per_request", "batch",
+           "tokens_miscounted")
 
 
 def disguise(value, key=""):
-    """A copy with the word rehearsal for every number but counts; a number that is none is an error all the same."""
+    """A copy with the word rehearsal for every number but counts; a number that is none is an error
+    all the same."""
     if isinstance(value, dict):
         return {k: disguise(v, k) for k, v in value.items()}
     if isinstance(value, list):

@@ -1,9 +1,10 @@
-"""run.py STEP WORK RESULTS — one step of the check of models and server; check.sh runs them in order, each with its own
-time bound.
+"""run.py STEP WORK RESULTS — one step of the check of models and server; check.sh runs them in
+order, each with its own time bound.
 
-WORK holds models, texts and logs, RESULTS/serving the steps' results. Steps: doctor, prepare, quality, memory, latency,
-load, overload, compiled; and report, which joins what there is into RESULTS/<card>.json and a picture. Exit 1 and a line that
-begins with MISSED where something is not as it must be.
+WORK holds models, texts and logs, RESULTS/serving the steps' results. Steps: doctor, prepare,
+quality, memory, latency, load, overload, compiled; and report, which joins what there is into
+RESULTS/<card>.json and a picture. Exit 1 and a line that begins with MISSED where something is not
+as it must be.
 """
 
 import signal
@@ -19,7 +20,8 @@ def main():
     if len(sys.argv) != 4:
         sys.exit(__doc__)
     name, work, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # its time is up: servers are closed on the way out
+    # its time is up: servers are closed on the way out
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     results = Results(folder / "serving", plan.current().rehearsal)
     if name == "report":
         import report

@@ -1,4 +1,5 @@
-"""The steps that time: single queries, the server under load and overload, and the peer compiled. Everybody takes turns."""
+"""The steps that time: single queries, the server under load and overload, and the peer compiled.
+Everybody takes turns."""
 
 import host
 import models
@@ -8,11 +9,13 @@ from measures import quantile
 from racers import Failed
 
 PRIMER_SECONDS = 0.5  # unmeasured load before a measured one
-ROOM = ("--max-concurrent-requests", "16384")  # for all that the load step has in flight: what is measured is no refusal
+# for all that the load step has in flight: what is measured is no refusal
+ROOM = ("--max-concurrent-requests", "16384")
 
 
 def latency(run):
-    """One text at a time: over HTTP and by the library path, each with CUDA graphs and without, and the peer."""
+    """One text at a time: over HTTP and by the library path, each with CUDA graphs and without, and
+    the peer."""
     load, found = run.load(), {}
     sets = [f"one-{n}" for n in run.plan.single]
     for model in run.made()[: run.plan.query_models]:
@@ -51,7 +54,8 @@ def latency(run):
 
 
 def peer_or_why(run, model):
-    """The peer, or None and why: that it does not run is no fault of ours, and ours is measured alone."""
+    """The peer, or None and why: that it does not run is no fault of ours, and ours is measured
+    alone."""
     try:
         return run.peer(model), None
     except Failed as err:
@@ -64,7 +68,8 @@ def one_by_one(run, load, name, racer, texts):
         return in_ms(racer.ask(f"default each {texts}" if name.startswith("sentence") else "go")["each"])
     out = load.run(racer, texts, run.plan.turn_seconds, clients=1)
     if out["failed"] or not out["texts"]:
-        raise Failed(f"{name}: {out['failed']} of {out['requests']} single queries failed: {out.get('errors')}")
+        raise Failed(
+            f"{name}: {out['failed']} of {out['requests']} single queries failed: {out.get('errors')}")
     return {"p50_ms": out["p50_ms"], "p99_ms": out["p99_ms"]}
 
 
@@ -73,7 +78,8 @@ def in_ms(seconds):
 
 
 def throughput(run):
-    """The server under load beside sentence-transformers, in turns: everybody else is stopped meanwhile."""
+    """The server under load beside sentence-transformers, in turns: everybody else is stopped
+    meanwhile."""
     load, found, missed = run.load(), {}, []
     sets = [str(n) for n in run.plan.lengths] + ["mixed"]
     for model in run.made()[: run.plan.load_models]:
@@ -90,7 +96,8 @@ def throughput(run):
                     continue
                 try:
                     servers[f"ours {precision}"] = run.serve(model, precision, flags=ROOM)
-                    for s in (sets[0], sets[-2]):  # the shortest texts and the longest: each is a process to start
+                    # the shortest texts and the longest: each is a process to start
+                    for s in (sets[0], sets[-2]):
                         label = f"ours {precision}, token ids in process"
                         offline_ours[label, s] = run.library(model, s, "--ids", precision=precision)
                 except Failed as err:
@@ -107,7 +114,8 @@ def throughput(run):
                     rows["settings"][s] |= peer.ask(f"best tune {s}")["setting"]
                 for name, server in servers.items():
                     with host.clocks_after(PRIMER_SECONDS / 2) as clocks:
-                        load.run(server, s, PRIMER_SECONDS, clients=run.plan.clients, per_request=per_request(run, s))
+                        load.run(server, s, PRIMER_SECONDS, clients=run.plan.clients,
+                                 per_request=per_request(run, s))
                     rows["clocks"][f"{s}, {name}"] = clocks
             for turn in range(run.plan.rounds):
                 for s in sets:
@@ -138,11 +146,8 @@ def throughput(run):
                     racer.close()
         missed += [
             f"{model}, {s}, {name}: {r['failed']} failed, {r['wrong']} wrong, tokens off by {r['tokens_miscounted']}"
-            for s, by in rows["sets"].items()
-            for name, runs in by.items()
-            for r in runs
-            if r.get("failed") or r.get("wrong") or r.get("tokens_miscounted")
-        ]
+            for s, by in rows["sets"].items() for name, runs in by.items() for r in runs if r.get("failed") or
+            r.get("wrong") or r.get("tokens_miscounted")]
     return missed
 
 
@@ -163,21 +168,22 @@ def under_load(run, load, server, name, clients, per):
     length = {models.tokens(t) for t in run.texts(name)}
     off = int(tokens - out["texts"] * length.pop()) if len(length) == 1 and not out["failed"] else 0
     return {"tokens_per_second": tokens / out["seconds"], "tokens_miscounted": off} | {
-        key: out[key]
-        for key in ("p50_ms", "p99_ms", "texts", "failed", "refused", "wrong", "generator_cpu_seconds", "seconds")
-    }
+        key: out[key] for key in ("p50_ms", "p99_ms", "texts", "failed", "refused", "wrong",
+                                  "generator_cpu_seconds", "seconds")}
 
 
 def passes(racer, seconds):
-    """Whole passes of a library process over its set for about so many seconds, after one that is not counted."""
+    """Whole passes of a library process over its set for about so many seconds, after one that is
+    not counted."""
     once = racer.ask("go")["seconds"]
     done = [racer.ask("go") for _ in range(max(1, min(200, round(seconds / once))))]
     return {"tokens_per_second": sum(d["tokens"] for d in done) / sum(d["seconds"] for d in done)}
 
 
 def overload(run):
-    """Ten times the requests that a few clients get answered, at a fixed rate whatever comes back: what is kept of the peak.
-    No answer may be wrong or lost, and every refusal must say when to come back."""
+    """Ten times the requests that a few clients get answered, at a fixed rate whatever comes back:
+    what is kept of the peak. No answer may be wrong or lost, and every refusal must say when to
+    come back."""
     load, found, missed = run.load(), {}, []
     s = str(run.plan.lengths[0])
     per, seconds = per_request(run, s), 2 * run.plan.turn_seconds
@@ -192,13 +198,14 @@ def overload(run):
                 out = load.run(
                     server, s, seconds, clients=run.plan.overload_clients, per_request=per, rate=rate
                 )
-                kept = (out["texts"] / out["seconds"] / out["left"]) / (peak["texts"] / peak["seconds"] / peak["left"])
-                rows.append({"kept": kept, "rate": rate} | {k: out[k] for k in ("texts", "failed", "refused", "held_back", "wrong", "seconds")})
+                kept = (out["texts"] / out["seconds"] / out["left"]) / (
+                    peak["texts"] / peak["seconds"] / peak["left"])
+                rows.append({"kept": kept, "rate": rate} | {
+                    k: out[k] for k in ("texts", "failed", "refused", "held_back", "wrong", "seconds")})
                 if out["failed"] or out["wrong"] or out["no_retry_after"]:
                     missed.append(
                         f"{model}: {out['failed']} failed, {out['wrong']} wrong, {out['no_retry_after']} refused "
-                        "without Retry-After"
-                    )
+                        "without Retry-After")
                 run.results.save("overload", found)
             run.say(model, rows)
         finally:
@@ -215,8 +222,8 @@ def offline(run, peer, which, name):
 
 
 def compiled(run):
-    """The peer with torch.compile, in turns with itself without. Compiling may not work, or take longer than there is
-    time: then the results say so, and nothing of ours is wrong."""
+    """The peer with torch.compile, in turns with itself without. Compiling may not work, or take
+    longer than there is time: then the results say so, and nothing of ours is wrong."""
     model = run.made()[0]
     found, peer = {"model": model, "settings": {}, "sets": {}}, None
     try:

@@ -67,9 +67,8 @@ class Run:
             str(self.file("all")),
             *flags,
         ]
-        return Racer(
-            f"sentence-transformers, {model}", command, None, self.log(f"peer-{model}{''.join(flags)}"), self.left()
-        )
+        return Racer(f"sentence-transformers, {model}", command, None,
+                     self.log(f"peer-{model}{''.join(flags)}"), self.left())
 
     def load(self):
         sets = [n.stem for n in (self.work / "texts").glob("*.json")]

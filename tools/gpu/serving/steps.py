@@ -1,5 +1,5 @@
-"""The steps. Each does one thing, saves what it finds, and returns what is not as it must be, in words. Those that time are
-in speed.py."""
+"""The steps. Each does one thing, saves what it finds, and returns what is not as it must be, in
+words. Those that time are in speed.py."""
 
 import json
 import subprocess
@@ -14,10 +14,12 @@ from racers import Failed
 
 
 def doctor(run):
-    """What our binary says of this host, for the record, and that it can leave out graphs: latency measures both."""
+    """What our binary says of this host, for the record, and that it can leave out graphs: latency
+    measures both."""
     command, missed, says = [ours.program("sie-server"), "doctor", "--device", plans.device()], [], {}
     for name, graphs in (("graphs", True), ("no graphs", False)):
-        done = subprocess.run(command, capture_output=True, text=True, env=ours.environment(graphs), timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, env=ours.environment(graphs),
+                              timeout=60)
         says[name] = (done.stdout + done.stderr).splitlines()
         if done.returncode:
             missed.append(f"sie-server doctor: {ours.last(done.stderr)}")
@@ -29,7 +31,8 @@ def doctor(run):
 
 
 def prepare(run):
-    """Models and texts, and the reference's vectors: fp32, and bf16 to show what the type alone costs."""
+    """Models and texts, and the reference's vectors: fp32, and bf16 to show what the type alone
+    costs."""
     import numpy as np
 
     import torch_side
@@ -48,7 +51,8 @@ def prepare(run):
         models.write(shape, part, seed, torch_side.device())
         part.rename(run.model(name))
         for kind in ("float32", "bfloat16"):
-            np.save(run.work / f"{name}-{kind}.npy", torch_side.vectors(run.model(name), kind, texts["quality"]))
+            np.save(run.work / f"{name}-{kind}.npy",
+                    torch_side.vectors(run.model(name), kind, texts["quality"]))
         found["models"][name] = vars(shape)
         run.results.save("prepare", found)
         run.say(f"{name} made", {"seconds": time.perf_counter() - start})
@@ -56,7 +60,8 @@ def prepare(run):
 
 
 def quality(run):
-    """Ours against PyTorch fp32 on the same card, every model in every precision; PyTorch bf16 beside."""
+    """Ours against PyTorch fp32 on the same card, every model in every precision; PyTorch bf16
+    beside."""
     import numpy as np
 
     found, missed = {}, []
@@ -80,16 +85,19 @@ def quality(run):
                 wrong = [f"{model} {precision}: {w}" for w in judge.misses(precision, row[precision])]
             missed += wrong
             shown = row[precision].get("cosine_min")
-            run.say(f"{model} {precision}: " + (f"smallest cosine {shown:.6f}" if shown else "; ".join(wrong)))
+            run.say(f"{model} {precision}: " +
+                    (f"smallest cosine {shown:.6f}" if shown else "; ".join(wrong)))
             run.results.save("quality", found)
     return missed
 
 
 def memory(run):
-    """Device bytes and resident memory after two numbers of random batches. Nothing may stay behind."""
+    """Device bytes and resident memory after two numbers of random batches. Nothing may stay
+    behind."""
     first, second = run.plan.memory_marks
     longest = str(run.plan.lengths[-1])
-    # Texts, clients, texts a request: from single short texts, whose batches are graphs, to batches at the bound.
+    # Texts, clients, texts a request: from single short texts, whose batches are graphs, to batches
+    # at the bound.
     mixes = [
         ("random", 1, 1),
         (f"one-{run.plan.single[0]}", 1, 1),
@@ -115,8 +123,7 @@ def memory(run):
                 )
                 if out["failed"] or out["wrong"] or out["refused"]:
                     missed.append(
-                        f"{texts}, {clients} clients × {each}: {out['failed']} failed, {out['refused']} refused, {out['wrong']} wrong"
-                    )
+                        f"{texts}, {clients} clients × {each}: {out['failed']} failed, {out['refused']} refused, {out['wrong']} wrong")
                 with server.turn():
                     done = int(server.metrics().get("sie_device_batch_items_count", 0))
                 turn += 1
@@ -147,11 +154,11 @@ def grown(readings, on_card):
     elif before["device_bytes"] != after["device_bytes"]:
         more = after["device_bytes"] - before["device_bytes"]
         out.append(
-            f"device memory changed by {more:.0f} bytes between {before['batches']} and {after['batches']} batches"
-        )
+            f"device memory changed by {more:.0f} bytes between {before['batches']} and {after['batches']} batches")
     more = after["rss_bytes"] - before["rss_bytes"]
     if more > plans.RSS_BYTES:
-        out.append(f"resident memory grew by {more / 2**20:.1f} MiB; at most {plans.RSS_BYTES >> 20} MiB is allowed")
+        out.append(
+            f"resident memory grew by {more / 2**20:.1f} MiB; at most {plans.RSS_BYTES >> 20} MiB is allowed")
     return out
 
 

@@ -1,4 +1,5 @@
-"""sentence-transformers on the card: the reference of the quality step, and the peer that is measured beside ours."""
+"""sentence-transformers on the card: the reference of the quality step, and the peer that is
+measured beside ours."""
 
 import argparse
 import json
@@ -58,9 +59,10 @@ class Engine:
 
 
 def main():
-    """Answers lines "ENGINE COMMAND SET [TIMES]" with lines of JSON. Engines: default (encode's own batches of 32), best
-    (the fastest batch that tune found) and, where asked for, compiled (the same with torch.compile). Commands: tune, go,
-    each as in bench/peer.py, and calls, which encodes so many texts a call and gives each call's seconds."""
+    """Answers lines "ENGINE COMMAND SET [TIMES]" with lines of JSON. Engines: default (encode's own
+    batches of 32), best (the fastest batch that tune found) and, where asked for, compiled (the
+    same with torch.compile). Commands: tune, go, each as in bench/peer.py, and calls, which encodes
+    so many texts a call and gives each call's seconds."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("texts", help="JSON file: name of a set → texts")
@@ -90,7 +92,8 @@ def main():
         if verb == "calls":
             plain.use({})
             size, texts = int(rest[0]), sets[name]
-            answer = {"each": [timed(plain.encode, texts[i : i + size]) for i in range(0, len(texts) - size + 1, size)]}
+            answer = {"each": [timed(plain.encode, texts[i : i + size])
+                               for i in range(0, len(texts) - size + 1, size)]}
         else:
             answer = getattr(peer, verb)(name, *rest)
         print(json.dumps(answer), file=out)

@@ -21,7 +21,8 @@ MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 # Seconds after which what has not happened is taken for hung: no test depends on how fast anything is.
 PATIENCE = 600
 MODEL_DIR = ROOT / "build/models/all-MiniLM-L6-v2"
-JUDGE = "cross-encoder/ms-marco-MiniLM-L-6-v2"  # the id of a reranker; its weights are the tiny ones of the golden data
+# the id of a reranker; its weights are the tiny ones of the golden data
+JUDGE = "cross-encoder/ms-marco-MiniLM-L-6-v2"
 QUERY = "how tall is the mountain"
 DOCS = ["the cat sat on the mat", "zebra", "the tallest mountain in the world is 8849 metres tall", "zebra"]
 
@@ -35,12 +36,13 @@ class Server:
     """A running sie-server; stop() asks it to drain and returns its exit code."""
 
     def __init__(self, *flags, models=f"{MODEL}={MODEL_DIR}", preload=MODEL, env=None):
-        cmd = [str(ROOT / "bin/sie-server"), "serve", "--host", "127.0.0.1", "--port", "0", "--no-hf-fallback", "-m", models,
-               "--request-timeout", f"{PATIENCE}s", *flags]
+        cmd = [str(ROOT / "bin/sie-server"), "serve", "--host", "127.0.0.1", "--port", "0",
+               "--no-hf-fallback", "-m", models, "--request-timeout", f"{PATIENCE}s", *flags]
         if preload:
             cmd += ["--preload", preload]
         self.log = tempfile.NamedTemporaryFile("w+", prefix="sie-client-test-", suffix=".log")
-        self.proc = subprocess.Popen(cmd, stdout=self.log, stderr=self.log, env={**os.environ, **(env or {})}, preexec_fn=die_with_parent)
+        self.proc = subprocess.Popen(cmd, stdout=self.log, stderr=self.log, env={**os.environ, **(env or {})},
+                                     preexec_fn=die_with_parent)
         deadline = time.time() + PATIENCE
         while not (ready := re.search(r"msg=ready url=\S+:(\d+)", self.text())):
             if not self.alive() or time.time() > deadline:
@@ -108,8 +110,10 @@ def server():
 
 @pytest.fixture(scope="session")
 def judge():
-    """A tiny reranker under the id of a known one, in the reference's precision, beside the encoder."""
-    s = Server("--precision", "fp32", models=f"{JUDGE}={ROOT / 'testdata/golden/rerank-sigmoid'},{MODEL}={MODEL_DIR}", preload=JUDGE)
+    """A tiny reranker under the id of a known one, in the reference's precision, beside the
+    encoder."""
+    s = Server("--precision", "fp32",
+               models=f"{JUDGE}={ROOT / 'testdata/golden/rerank-sigmoid'},{MODEL}={MODEL_DIR}", preload=JUDGE)
     yield s
     assert s.alive(), "the server died:\n" + s.text()
     assert s.stop() == 0
@@ -121,7 +125,8 @@ def ranking(judge):
     from sie_sdk import SIEClient
 
     with SIEClient(judge.url) as c:
-        scores = c.score(JUDGE, {"text": QUERY}, [{"id": str(i), "text": d} for i, d in enumerate(DOCS)])["scores"]
+        scores = c.score(JUDGE, {"text": QUERY},
+                         [{"id": str(i), "text": d} for i, d in enumerate(DOCS)])["scores"]
     return [int(s["item_id"]) for s in scores], [s["score"] for s in scores]
 
 
@@ -184,22 +189,30 @@ def heads(tmp_path_factory):
     models = root / "models"
     models.mkdir()
     for name, path, adapter, tasks, loadtime, more in [
-        ("splade", GOLDEN / "splade-bert", "splade_flash", "{encode: {sparse: {dim: 101}}}", "{}", ""),
-        ("colbert", with_tokenizer("colbert-linear", root / "colbert"), "colbert", "{encode: {multivector: {dim: 24}}, score: {}}",
-         f"{{skip_special_tokens: false, muvera_config: {FOLD}}}",
-         "  muvera: {extends: default, adapter_options: {runtime: {muvera: {}, output_types: [dense]}}}\n"
-         "  both: {extends: default, adapter_options: {runtime: {muvera: {}, smve: {}, output_types: [dense, sparse, multivector]}}}"),
-        ("late", with_tokenizer("colbert-linear", root / "late"), "colbert", "{encode: {multivector: {dim: 24}}, score: {}}",
-         json.dumps(LATE["options"] | {"muvera_config": LATE["folds"]["muvera projected"]}),
-         "  muvera: {extends: default, adapter_options: {runtime: {muvera: {}, output_types: [dense]}}}"),
-        ("moods", with_tokenizer("classify-bert", root / "moods"), "sequence_classification", "{extract: {}}", "{}", ""),
-        ("entails", with_tokenizer("classify-bert", root / "entails", id2label=entails, label2id={v: int(k) for k, v in entails.items()}),
-         "nli_classification", "{extract: {}}", "{}", ""),
-        ("tags", with_tokenizer("tag-bert", root / "tags"), "token_classification", "{extract: {}}", "{}", ""),
-        ("lora", lora, "bert_flash", "{encode: {dense: {dim: 64}}}", f"{{lora_paths: {{four: {lora}/adapters/rank4}}}}", ""),
+            ("splade", GOLDEN / "splade-bert", "splade_flash", "{encode: {sparse: {dim: 101}}}", "{}", ""),
+            ("colbert", with_tokenizer("colbert-linear", root / "colbert"), "colbert",
+             "{encode: {multivector: {dim: 24}}, score: {}}",
+             f"{{skip_special_tokens: false, muvera_config: {FOLD}}}",
+             "  muvera: {extends: default, adapter_options: {runtime: {muvera: {}, output_types: [dense]}}}\n"
+             "  both: {extends: default, adapter_options: {runtime: {muvera: {}, smve: {}, output_types: [dense, sparse, multivector]}}}"),
+            ("late", with_tokenizer("colbert-linear", root / "late"), "colbert",
+             "{encode: {multivector: {dim: 24}}, score: {}}",
+             json.dumps(LATE["options"] | {"muvera_config": LATE["folds"]["muvera projected"]}),
+             "  muvera: {extends: default, adapter_options: {runtime: {muvera: {}, output_types: [dense]}}}"),
+            ("moods", with_tokenizer("classify-bert", root / "moods"), "sequence_classification",
+             "{extract: {}}", "{}", ""),
+            ("entails", with_tokenizer("classify-bert", root / "entails", id2label=entails, label2id={
+                v: int(k) for k, v in entails.items()}), "nli_classification", "{extract: {}}", "{}", ""),
+            ("tags", with_tokenizer("tag-bert", root / "tags"), "token_classification", "{extract: {}}", "{}",
+             ""),
+            ("lora", lora, "bert_flash", "{encode: {dense: {dim: 64}}}",
+             f"{{lora_paths: {{four: {lora}/adapters/rank4}}}}", ""),
     ]:
-        (models / f"{name}.yaml").write_text(ENTRY.format(id=name, path=path, adapter=adapter, tasks=tasks, loadtime=loadtime, more=more))
-    s = Server("--precision", "fp32", "--models-dir", str(models), models="splade,colbert,colbert:muvera,colbert:both,late,late:muvera,moods,entails,tags,lora", preload="splade")
+        (models / f"{name}.yaml").write_text(ENTRY.format(id=name, path=path, adapter=adapter, tasks=tasks,
+                                                          loadtime=loadtime, more=more))
+    s = Server("--precision", "fp32", "--models-dir", str(models),
+               models="splade,colbert,colbert:muvera,colbert:both,late,late:muvera,moods,entails,tags,lora",
+               preload="splade")
     yield s
     assert s.alive(), "the server died:\n" + s.text()
     assert s.stop() == 0

@@ -1,6 +1,8 @@
-"""One release of the official SDK against a server; run in a process of its own, with the release on PYTHONPATH.
+"""One release of the official SDK against a server; run in a process of its own, with the release
+on PYTHONPATH.
 
-Usage: sdk_case.py URL MODEL VERSION GOLDEN.npz. Exits non-zero when anything differs from what that release documents.
+Usage: sdk_case.py URL MODEL VERSION GOLDEN.npz. Exits non-zero when anything differs from what that
+release documents.
 """
 import asyncio
 import importlib.metadata
@@ -63,12 +65,14 @@ for dtype, np_type in kinds.items():
     assert np.array_equal(y, ref), dtype
 
 for bad, status, words in [
-    (lambda: client.encode("sentence-transformers/all-MiniLM-L6-v3", {"text": "x"}), 404, "Did you mean"),
-    (lambda: client.encode(model, {"text": "x"}, output_types=["sparse"]), 400, "does not support output types"),
-    (lambda: client.encode(model, {"text": "x"}, output_dtype="bfloat16"), 400, "bfloat16"),
-    (lambda: client.encode(model, {"text": "x"}, options={"profile": "nope"}), 400, "Profile 'nope' not found"),
-    (lambda: client.score(model, {"text": "q"}, [{"text": "d"}]), 400, "does not support scoring"),
-    (lambda: client.extract(model, {"text": "q"}, labels=["a"]), 400, "does not support extraction"),
+        (lambda: client.encode("sentence-transformers/all-MiniLM-L6-v3", {"text": "x"}), 404, "Did you mean"),
+        (lambda: client.encode(model, {"text": "x"}, output_types=["sparse"]), 400,
+         "does not support output types"),
+        (lambda: client.encode(model, {"text": "x"}, output_dtype="bfloat16"), 400, "bfloat16"),
+        (lambda: client.encode(model, {"text": "x"}, options={"profile": "nope"}), 400,
+         "Profile 'nope' not found"),
+        (lambda: client.score(model, {"text": "q"}, [{"text": "d"}]), 400, "does not support scoring"),
+        (lambda: client.extract(model, {"text": "q"}, labels=["a"]), 400, "does not support extraction"),
 ]:
     try:
         bad()

@@ -1,6 +1,8 @@
-"""Score with one release of the official SDK; run in a process of its own, with the release on PYTHONPATH.
+"""Score with one release of the official SDK; run in a process of its own, with the release on
+PYTHONPATH.
 
-Usage: sdk_score.py URL MODEL VERSION PAIRS.json. Exits non-zero when anything differs from what that release documents.
+Usage: sdk_score.py URL MODEL VERSION PAIRS.json. Exits non-zero when anything differs from what
+that release documents.
 """
 import asyncio
 import importlib.metadata

@@ -1,7 +1,9 @@
-"""How one release of the official SDK waits for a cold model, and what it raises; run in a process of its own.
+"""How one release of the official SDK waits for a cold model, and what it raises; run in a process
+of its own.
 
-Usage: sdk_waits.py URL COLD BROKEN CUT VERSION. COLD is a model that is not loaded, BROKEN one that cannot be, CUT one whose texts
-are at most 40 tokens. The server answers MODEL_LOADING at once. Exits non-zero when anything differs from what that release documents.
+Usage: sdk_waits.py URL COLD BROKEN CUT VERSION. COLD is a model that is not loaded, BROKEN one that
+cannot be, CUT one whose texts are at most 40 tokens. The server answers MODEL_LOADING at once.
+Exits non-zero when anything differs from what that release documents.
 """
 import asyncio
 import concurrent.futures
@@ -25,7 +27,8 @@ def raised(call):
 
 
 pool = concurrent.futures.ThreadPoolExecutor(1)
-failed = pool.submit(lambda: raised(lambda: SIEClient(url).encode(broken, {"text": "x"})))  # waits for its load too, meanwhile
+# waits for its load too, meanwhile
+failed = pool.submit(lambda: raised(lambda: SIEClient(url).encode(broken, {"text": "x"})))
 assert len(client.encode(cold, {"text": "x"})["dense"]) == 32
 
 e = failed.result()
@@ -46,7 +49,8 @@ for bad, words in [
     (lambda: client.encode(cut, [{"id": "a"}]), "text"),
 ]:
     e = raised(bad)
-    assert isinstance(e, RequestError) and e.status_code == 400 and e.code == "INVALID_INPUT" and words in str(e), repr(e)
+    assert isinstance(
+        e, RequestError) and e.status_code == 400 and e.code == "INVALID_INPUT" and words in str(e), repr(e)
 e = raised(lambda: client.encode("no/model", {"text": "x"}))
 assert isinstance(e, RequestError) and e.status_code == 404 and e.code == "MODEL_NOT_FOUND", repr(e)
 

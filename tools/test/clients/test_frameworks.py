@@ -1,4 +1,5 @@
-"""What LlamaIndex, LangChain and Haystack bring for OpenAI's, Jina's and TEI's servers, unmodified."""
+"""What LlamaIndex, LangChain and Haystack bring for OpenAI's, Jina's and TEI's servers,
+unmodified."""
 import asyncio
 import os
 
@@ -50,18 +51,23 @@ def test_llamaindex_rerankers(judge, nodes, ranking):
     from llama_index.postprocessor.jinaai_rerank import JinaRerank
     from llama_index.postprocessor.tei_rerank import TextEmbeddingInference
 
-    out = JinaRerank(model=JUDGE, top_n=3, base_url=judge.url + "/v1", api_key="unused").postprocess_nodes(nodes, QueryBundle(QUERY))
-    assert [int(n.node.id_) for n in out] == ranking[0][:3] and np.allclose([n.score for n in out], ranking[1][:3], atol=1e-6)
+    out = JinaRerank(model=JUDGE, top_n=3, base_url=judge.url + "/v1", api_key="unused").postprocess_nodes(
+        nodes, QueryBundle(QUERY))
+    assert [int(n.node.id_) for n in out] == ranking[0][:3] and np.allclose([n.score for n in out],
+                                                                            ranking[1][:3], atol=1e-6)
     out = TextEmbeddingInference(base_url=judge.url, top_n=3).postprocess_nodes(nodes, QueryBundle(QUERY))
-    assert [int(n.node.id_) for n in out] == ranking[0][:3] and np.allclose([n.score for n in out], ranking[1][:3], atol=1e-6)
+    assert [int(n.node.id_) for n in out] == ranking[0][:3] and np.allclose([n.score for n in out],
+                                                                            ranking[1][:3], atol=1e-6)
     with pytest.raises(RuntimeError, match="not found"):
-        JinaRerank(model="nope", base_url=judge.url + "/v1", api_key="unused").postprocess_nodes(nodes, QueryBundle(QUERY))
+        JinaRerank(model="nope", base_url=judge.url + "/v1", api_key="unused").postprocess_nodes(
+            nodes, QueryBundle(QUERY))
 
 
 def test_langchain_jina_embeddings(server, vectors, monkeypatch):
     from langchain_community.embeddings import jina
 
-    monkeypatch.setattr(jina, "JINA_API_URL", server.url + "/v1/embeddings")  # the class has no setting for it
+    # the class has no setting for it
+    monkeypatch.setattr(jina, "JINA_API_URL", server.url + "/v1/embeddings")
     e = jina.JinaEmbeddings(jina_api_key="unused", model_name=MODEL)
     assert np.allclose(e.embed_documents(TEXTS), vectors, atol=1e-6)
     assert np.allclose(e.embed_query(TEXTS[0]), vectors[0], atol=1e-6)
@@ -74,10 +80,12 @@ def test_haystack_openai(server, vectors, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
     one = OpenAITextEmbedder(model=MODEL, api_base_url=server.url + "/v1").run(TEXTS[0])
     assert np.allclose(one["embedding"], vectors[0], atol=1e-6) and one["meta"]["usage"]["prompt_tokens"] > 0
-    docs = OpenAIDocumentEmbedder(model=MODEL, api_base_url=server.url + "/v1").run([Document(content=t) for t in TEXTS])["documents"]
+    docs = OpenAIDocumentEmbedder(model=MODEL, api_base_url=server.url + "/v1").run(
+        [Document(content=t) for t in TEXTS])["documents"]
     assert np.allclose([d.embedding for d in docs], vectors, atol=1e-6)
 
 
 def test_hub_text_classification(judge):
-    best = InferenceClient(model=judge.url + "/predict").text_classification(DOCS[0])  # it takes the first of what TEI lists
+    # it takes the first of what TEI lists
+    best = InferenceClient(model=judge.url + "/predict").text_classification(DOCS[0])
     assert best["label"] == "LABEL_0" and 0 < best["score"] < 1

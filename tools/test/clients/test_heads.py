@@ -1,4 +1,5 @@
-"""What models have besides dense vectors, over the real server: tiny models of the golden data, three generations of the SDK."""
+"""What models have besides dense vectors, over the real server: tiny models of the golden data,
+three generations of the SDK."""
 import json
 import os
 import subprocess
@@ -15,18 +16,21 @@ HERE = ROOT / "tools/test/clients"
 @pytest.mark.parametrize("version", ["0.3.4", "0.6.30", "0.10.1"])
 def test_sdk(heads, version, tmp_path):
     texts = json.loads((GOLDEN / "splade-bert/texts.json").read_text())
-    np.savez(tmp_path / "golden.npz", texts=np.array(texts), splade=tensors(GOLDEN / "splade-bert/golden.safetensors")["splade"])
+    np.savez(tmp_path / "golden.npz", texts=np.array(texts),
+             splade=tensors(GOLDEN / "splade-bert/golden.safetensors")["splade"])
     env = dict(os.environ)
     if version != "0.10.1":
         env["PYTHONPATH"] = str(ROOT / f"build/venv-clients/sdk-{version}")
-    run = subprocess.run([sys.executable, str(HERE / "sdk_heads.py"), heads.url, version, str(tmp_path / "golden.npz")],
-                         env=env, capture_output=True, text=True, timeout=PATIENCE)
+    run = subprocess.run(
+        [sys.executable, str(HERE / "sdk_heads.py"), heads.url, version, str(tmp_path / "golden.npz")],
+        env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"ok {version}" in run.stdout
 
 
 def test_folds_like_sie_server(heads):
-    """Texts in, MUVERA's vectors out, as the adapter and post-processors of sie-server 0.10.1 give them."""
+    """Texts in, MUVERA's vectors out, as the adapter and post-processors of sie-server 0.10.1 give
+    them."""
     from sie_sdk import SIEClient
 
     golden = tensors(GOLDEN / "late/golden.safetensors")
@@ -36,7 +40,9 @@ def test_folds_like_sie_server(heads):
             key = f"expanded.{role}.muvera projected"
             rows = np.array([r["dense"] for r in client.encode("late:muvera", items, is_query=is_query)])
             assert np.abs(rows - golden[key]).max() < 1e-4 * np.abs(golden[key]).max(), role
-            codes = np.array([r["dense"] for r in client.encode("late:muvera", items, is_query=is_query, output_dtype="int8")])
+            codes = np.array([r["dense"] for r in client.encode("late:muvera", items, is_query=is_query,
+                                                                output_dtype="int8")])
             assert codes.dtype == np.int8 and np.abs(codes - golden[key + ".int8"]).max() <= 1, role
-            tokens = np.concatenate([r["multivector"] for r in client.encode("late", items, is_query=is_query, output_types=["multivector"])])
+            tokens = np.concatenate([r["multivector"] for r in client.encode("late", items, is_query=is_query,
+                                                                             output_types=["multivector"])])
             assert np.abs(tokens - golden[f"expanded.{role}"]).max() < 1e-4, role

@@ -1,4 +1,5 @@
-"""SIE's own integrations of 0.10.1, unmodified: LangChain, LlamaIndex, Haystack, Qdrant, Weaviate."""
+"""SIE's own integrations of 0.10.1, unmodified: LangChain, LlamaIndex, Haystack, Qdrant,
+Weaviate."""
 import asyncio
 import json
 import os
@@ -27,13 +28,15 @@ def vectors(server, texts):
 
 @pytest.fixture(scope="module")
 def splade():
-    return json.loads((GOLDEN / "splade-bert/texts.json").read_text()), tensors(GOLDEN / "splade-bert/golden.safetensors")["splade"]
+    return json.loads((GOLDEN / "splade-bert/texts.json").read_text()), tensors(
+        GOLDEN / "splade-bert/golden.safetensors")["splade"]
 
 
 @pytest.fixture(scope="module")
 def labelled(heads):
     with SIEClient(heads.url) as c:
-        return {x["label"]: x["score"] for x in c.extract("entails", {"text": DOCS[0]}, labels=LABELS)["classifications"]}
+        return {x["label"]: x["score"]
+                for x in c.extract("entails", {"text": DOCS[0]}, labels=LABELS)["classifications"]}
 
 
 def same_weights(indices, values, want):
@@ -68,7 +71,8 @@ def test_langchain(server, judge, heads, texts, vectors, ranking, splade, labell
 
 def test_llamaindex(server, judge, heads, texts, vectors, ranking, splade, labelled):
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-    from sie_llamaindex import SIEEmbedding, SIENodePostprocessor, SIESparseEmbeddingFunction, create_sie_extractor_tool
+    from sie_llamaindex import (
+        SIEEmbedding, SIENodePostprocessor, SIESparseEmbeddingFunction, create_sie_extractor_tool)
 
     e = SIEEmbedding(base_url=server.url, model_name=MODEL)
     assert np.array_equal(np.float32(e.get_text_embedding_batch(texts)), vectors)
@@ -81,7 +85,8 @@ def test_llamaindex(server, judge, heads, texts, vectors, ranking, splade, label
             same_weights(i, v, want)
 
     nodes = [NodeWithScore(node=TextNode(text=d, id_=str(i))) for i, d in enumerate(DOCS)]
-    out = SIENodePostprocessor(base_url=judge.url, model=JUDGE, top_n=2).postprocess_nodes(nodes, QueryBundle(QUERY))
+    out = SIENodePostprocessor(base_url=judge.url, model=JUDGE, top_n=2).postprocess_nodes(nodes,
+                                                                                           QueryBundle(QUERY))
     assert [int(n.node.id_) for n in out] == ranking[0][:2] and [n.score for n in out] == ranking[1][:2]
 
     tool = create_sie_extractor_tool(base_url=heads.url, model="entails", labels=LABELS)
@@ -90,18 +95,23 @@ def test_llamaindex(server, judge, heads, texts, vectors, ranking, splade, label
 
 def test_haystack(server, judge, heads, texts, vectors, ranking, splade, labelled):
     from haystack import Document
-    from sie_haystack import (SIEDocumentEmbedder, SIEExtractor, SIEMultivectorTextEmbedder, SIERanker, SIESparseTextEmbedder,
-                              SIETextEmbedder)
+    from sie_haystack import (SIEDocumentEmbedder, SIEExtractor, SIEMultivectorTextEmbedder, SIERanker,
+                              SIESparseTextEmbedder, SIETextEmbedder)
 
-    assert np.array_equal(np.float32(SIETextEmbedder(base_url=server.url, model=MODEL).run(texts[0])["embedding"]), vectors[0])
-    docs = SIEDocumentEmbedder(base_url=server.url, model=MODEL).run([Document(content=t) for t in texts])["documents"]
+    assert np.array_equal(
+        np.float32(SIETextEmbedder(base_url=server.url, model=MODEL).run(texts[0])["embedding"]), vectors[0])
+    docs = SIEDocumentEmbedder(base_url=server.url,
+                               model=MODEL).run([Document(content=t) for t in texts])["documents"]
     assert np.array_equal(np.float32([d.embedding for d in docs]), vectors)
     row = SIESparseTextEmbedder(base_url=heads.url, model="splade").run(splade[0][1])["sparse_embedding"]
     same_weights(row["indices"], row["values"], splade[1][1])
-    tokens = np.array(SIEMultivectorTextEmbedder(base_url=heads.url, model="colbert").run(DOCS[0])["multivector_embedding"])
-    assert tokens.shape == (32, 24) and np.abs(np.linalg.norm(tokens, axis=1) - 1).max() < 1e-5  # a query, filled up
+    tokens = np.array(
+        SIEMultivectorTextEmbedder(base_url=heads.url, model="colbert").run(DOCS[0])["multivector_embedding"])
+    # a query, filled up
+    assert tokens.shape == (32, 24) and np.abs(np.linalg.norm(tokens, axis=1) - 1).max() < 1e-5
 
-    ranked = SIERanker(base_url=judge.url, model=JUDGE, top_k=3).run(query=QUERY, documents=[Document(content=d, meta={"n": i}) for i, d in enumerate(DOCS)])
+    ranked = SIERanker(base_url=judge.url, model=JUDGE, top_k=3).run(
+        query=QUERY, documents=[Document(content=d, meta={"n": i}) for i, d in enumerate(DOCS)])
     assert [d.meta["n"] for d in ranked["documents"]] == ranking[0][:3]
     assert [d.meta["score"] for d in ranked["documents"]] == ranking[1][:3]
 
@@ -115,10 +125,12 @@ def test_qdrant(server, heads, texts, vectors):
     v = SIEVectorizer(base_url=server.url, model=MODEL)
     assert np.array_equal(np.float32(v.embed_documents(texts)), vectors)
     assert np.array_equal(np.float32(v.embed_query(texts[0])), vectors[0])
-    named = SIENamedVectorizer(base_url=heads.url, model="colbert:both", output_types=["dense", "sparse", "multivector"]).embed_documents(DOCS)
+    named = SIENamedVectorizer(base_url=heads.url, model="colbert:both",
+                               output_types=["dense", "sparse", "multivector"]).embed_documents(DOCS)
     for d in named:
         assert len(d["dense"]) == 4 * 8 * 8 and len(d["multivector"][0]) == 24
-        assert len(d["sparse"]["indices"]) == len(d["sparse"]["values"]) > 0 and max(d["sparse"]["indices"]) < 65536
+        assert len(d["sparse"]["indices"]) == len(d["sparse"]["values"]) > 0 and max(
+            d["sparse"]["indices"]) < 65536
 
 
 def test_weaviate(server, heads, texts, vectors, labelled):
@@ -127,15 +139,18 @@ def test_weaviate(server, heads, texts, vectors, labelled):
     v = SIEVectorizer(base_url=server.url, model=MODEL)
     assert np.array_equal(np.float32(v.embed_documents(texts)), vectors)
     assert np.array_equal(np.float32(v.embed_query(texts[0])), vectors[0])
-    named = SIENamedVectorizer(base_url=heads.url, model="colbert:both", output_types=["dense", "multivector"]).embed_query(DOCS[0])
+    named = SIENamedVectorizer(base_url=heads.url, model="colbert:both",
+                               output_types=["dense", "multivector"]).embed_query(DOCS[0])
     assert len(named["dense"]) == 4 * 8 * 8 and len(named["multivector"]) == 32
 
     best = max(labelled, key=labelled.get)
-    with SIEDocumentEnricher(base_url=heads.url, embed_model="lora", extract_model="tags", classify_model="entails", classify_labels=LABELS) as e:
+    with SIEDocumentEnricher(base_url=heads.url, embed_model="lora", extract_model="tags",
+                             classify_model="entails", classify_labels=LABELS) as e:
         docs = e.enrich(DOCS)
         assert asyncio.run(enriched_again(e)) == [d.vector for d in docs]
     assert [d.properties["text"] for d in docs] == DOCS and len(docs[0].vector) == 64
-    assert docs[0].properties["classification"] == best and docs[0].properties["classification_score"] == labelled[best]
+    assert docs[0].properties["classification"] == best
+    assert docs[0].properties["classification_score"] == labelled[best]
     for d, text in zip(docs, DOCS):
         assert all(text[x["start"]:x["end"]] == x["text"] for x in d.entities), d.entities
     assert any(d.entities for d in docs)

@@ -47,7 +47,8 @@ def test_true_token_counts_and_token_input(client):
 
 def test_dimensions_truncate_and_renormalise(client):
     full = np.array(client.embeddings.create(model=MODEL, input="hello").data[0].embedding, np.float32)
-    cut = np.array(client.embeddings.create(model=MODEL, input="hello", dimensions=64).data[0].embedding, np.float32)
+    cut = np.array(client.embeddings.create(model=MODEL, input="hello", dimensions=64).data[0].embedding,
+                   np.float32)
     assert cut.shape == (64,)
     assert np.allclose(cut, full[:64] / np.linalg.norm(full[:64]), atol=1e-6)
 
@@ -66,7 +67,8 @@ def test_largest_batch(client):
 def test_async(server):
     async def run():
         async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="unused", max_retries=0) as c:
-            a, b = await asyncio.gather(*(c.embeddings.create(model=MODEL, input=t, dimensions=32) for t in ("hello", "world")))
+            a, b = await asyncio.gather(
+                *(c.embeddings.create(model=MODEL, input=t, dimensions=32) for t in ("hello", "world")))
             with pytest.raises(openai.BadRequestError) as e:
                 await c.embeddings.create(model=MODEL, input=[])
         return a.data[0].embedding, b.data[0].embedding, e.value
@@ -85,7 +87,8 @@ def test_async(server):
 def test_fields_of_errors(client, kwargs, param, code):
     with pytest.raises(openai.APIStatusError) as e:
         client.embeddings.create(**({"model": MODEL} | kwargs))
-    assert e.value.param == param and e.value.type == "invalid_request_error" and e.value.request_id, vars(e.value)
+    assert e.value.param == param and e.value.type == "invalid_request_error" and e.value.request_id, vars(
+        e.value)
     assert e.value.code == code, e.value.code
 
 

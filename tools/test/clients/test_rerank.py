@@ -1,4 +1,5 @@
-"""Rerank with the clients of Cohere and Jina, unmodified, and score with three generations of the official SDK."""
+"""Rerank with the clients of Cohere and Jina, unmodified, and score with three generations of the
+official SDK."""
 import json
 import os
 import subprocess
@@ -19,13 +20,15 @@ QUERY = "how tall is the mountain"
 @pytest.fixture(scope="module")
 def pairs():
     """Pairs of query and document, with the scores of sentence-transformers' CrossEncoder."""
-    return json.loads((GOLDEN / "texts.json").read_text()), tensors(GOLDEN / "golden.safetensors")["scores"].reshape(-1)
+    return json.loads((GOLDEN / "texts.json").read_text()), tensors(
+        GOLDEN / "golden.safetensors")["scores"].reshape(-1)
 
 
 @pytest.fixture(scope="module")
 def scores(judge):
     """What the native route says, by document."""
-    r = requests.post(f"{judge.url}/v1/score/{JUDGE}", json={"query": {"text": QUERY}, "items": [{"text": d} for d in DOCS]},
+    r = requests.post(f"{judge.url}/v1/score/{JUDGE}",
+                      json={"query": {"text": QUERY}, "items": [{"text": d} for d in DOCS]},
                       headers={"Accept": "application/json"})
     assert r.status_code == 200, r.text
     by = {int(s["item_id"].removeprefix("item-")): s["score"] for s in r.json()["scores"]}
@@ -40,7 +43,8 @@ def test_native_equals_the_reference(judge, pairs):
     for (query, text), want in zip(*pairs):
         if not query.strip() or not text.strip():  # /v1/rerank refuses what is blank, as the reference does
             continue
-        r = requests.post(f"{judge.url}/v1/rerank", json={"model": JUDGE, "query": query, "documents": [text]})
+        r = requests.post(f"{judge.url}/v1/rerank",
+                          json={"model": JUDGE, "query": query, "documents": [text]})
         assert r.status_code == 200, r.text
         assert abs(r.json()["results"][0]["relevance_score"] - want) < 1e-4, (query, text)
 
@@ -52,7 +56,8 @@ def test_cohere_v1(judge, scores):
     assert [x.relevance_score for x in r.results] == [scores[i] for i in order(scores)[:3]]
     assert [x.document.text for x in r.results] == [DOCS[i] for i in order(scores)[:3]]
     assert r.id and r.meta.api_version.version == "1"
-    r = c.rerank(model=JUDGE, query=QUERY, documents=[{"title": d, "text": "x"} for d in DOCS], rank_fields=["title"], max_chunks_per_doc=2)
+    r = c.rerank(model=JUDGE, query=QUERY, documents=[{"title": d, "text": "x"} for d in DOCS],
+                 rank_fields=["title"], max_chunks_per_doc=2)
     assert [x.index for x in r.results] == order(scores)
 
 
@@ -79,7 +84,8 @@ def test_langchain_jina(judge, scores, monkeypatch):
     from langchain_community.document_compressors import jina_rerank
     from langchain_core.documents import Document
 
-    monkeypatch.setattr(jina_rerank, "JINA_API_URL", judge.url + "/v1/rerank")  # the class has no setting for it
+    # the class has no setting for it
+    monkeypatch.setattr(jina_rerank, "JINA_API_URL", judge.url + "/v1/rerank")
     j = jina_rerank.JinaRerank(jina_api_key="unused", model=JUDGE, top_n=2)
     out = j.compress_documents([Document(page_content=d) for d in DOCS], QUERY)
     assert [d.page_content for d in out] == [DOCS[i] for i in order(scores)[:2]]
@@ -90,8 +96,8 @@ def test_langchain_jina(judge, scores, monkeypatch):
 
 def test_jina_as_documented(judge, scores):
     r = requests.post(judge.url + "/v1/rerank", headers={"Authorization": "Bearer unused"},
-                      json={"model": JUDGE, "query": QUERY, "documents": [{"text": d} for d in DOCS], "top_n": 2, "return_documents": True,
-                            "truncation": True}).json()
+                      json={"model": JUDGE, "query": QUERY, "documents": [{"text": d} for d in DOCS],
+                            "top_n": 2, "return_documents": True, "truncation": True}).json()
     assert [x["document"] for x in r["results"]] == [{"text": DOCS[i]} for i in order(scores)[:2]]
     assert r["usage"]["total_tokens"] > 0 and r["model"] == JUDGE and r["object"] == "list"
 
@@ -102,8 +108,9 @@ def test_sdk_score(judge, pairs, version, tmp_path):
     env = dict(os.environ)
     if version != "0.10.1":
         env["PYTHONPATH"] = str(ROOT / f"build/venv-clients/sdk-{version}")
-    run = subprocess.run([sys.executable, str(ROOT / "tools/test/clients/sdk_score.py"), judge.url, JUDGE, version, str(tmp_path / "pairs.json")],
-                         env=env, capture_output=True, text=True, timeout=PATIENCE)
+    run = subprocess.run([sys.executable, str(ROOT / "tools/test/clients/sdk_score.py"), judge.url, JUDGE,
+                          version, str(tmp_path / "pairs.json")], env=env, capture_output=True, text=True,
+                         timeout=PATIENCE)
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"ok {version}" in run.stdout
 
@@ -115,7 +122,9 @@ def test_many_documents_are_split_inside(judge):
     got = r.json()["results"]
     assert sorted(x["index"] for x in got) == list(range(3000))
     assert all(a["relevance_score"] >= b["relevance_score"] for a, b in zip(got, got[1:]))
-    some = requests.post(judge.url + "/v1/rerank", json={"model": JUDGE, "query": "cat", "documents": texts[:7]}).json()["results"]
+    some = requests.post(judge.url + "/v1/rerank",
+                         json={"model": JUDGE, "query": "cat", "documents": texts[:7]}).json()["results"]
     by = {x["index"]: x["relevance_score"] for x in got}
-    assert all(by[x["index"]] == x["relevance_score"] for x in some), "a score depends on what else is in the request"
+    assert all(by[x["index"]] == x["relevance_score"]
+               for x in some), "a score depends on what else is in the request"
     assert np.isfinite(list(by.values())).all()

@@ -18,7 +18,8 @@ def test_sdk(server, golden, version, tmp_path):
     env = dict(os.environ)
     if version != "0.10.1":
         env["PYTHONPATH"] = str(ROOT / f"build/venv-clients/sdk-{version}")
-    run = subprocess.run([sys.executable, str(HERE / "sdk_case.py"), server.url, MODEL, version, str(tmp_path / "golden.npz")],
-                         env=env, capture_output=True, text=True, timeout=PATIENCE)
+    run = subprocess.run(
+        [sys.executable, str(HERE / "sdk_case.py"), server.url, MODEL, version, str(tmp_path / "golden.npz")],
+        env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"ok {version}" in run.stdout

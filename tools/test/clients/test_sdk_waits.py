@@ -1,4 +1,5 @@
-"""Three generations of the SDK wait for a cold model by themselves, and raise their own errors where waiting does not help."""
+"""Three generations of the SDK wait for a cold model by themselves, and raise their own errors
+where waiting does not help."""
 import os
 import shutil
 import subprocess
@@ -10,7 +11,8 @@ VERSIONS = ["0.3.4", "0.6.30", "0.10.1"]
 
 
 def test_cold_and_broken_models(tmp_path):
-    # Weights of its own for each: models of one directory share them, and what has failed is not tried again soon.
+    # Weights of its own for each: models of one directory share them, and what has failed is not
+    # tried again soon.
     models = [f"cut={GOLDEN / 'st-mean'}"]
     for i in range(len(VERSIONS)):
         models.append(f"cold{i}={shutil.copytree(GOLDEN / 'st-mean', tmp_path / f'cold{i}')}")
@@ -25,9 +27,10 @@ def test_cold_and_broken_models(tmp_path):
                 env = dict(os.environ)
                 if version != "0.10.1":
                     env["PYTHONPATH"] = str(ROOT / f"build/venv-clients/sdk-{version}")
-                command = [sys.executable, str(ROOT / "tools/test/clients/sdk_waits.py"), s.url, f"cold{i}", f"broken{i}", "cut", version]
-                runs.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                             preexec_fn=die_with_parent))
+                command = [sys.executable, str(ROOT / "tools/test/clients/sdk_waits.py"), s.url, f"cold{i}",
+                           f"broken{i}", "cut", version]
+                runs.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE,
+                                             stderr=subprocess.STDOUT, text=True, preexec_fn=die_with_parent))
             for version, run in zip(VERSIONS, runs):
                 out, _ = run.communicate(timeout=PATIENCE)
                 assert run.returncode == 0 and f"ok {version}" in out, out

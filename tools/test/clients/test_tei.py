@@ -14,7 +14,8 @@ TEXTS = ["A cat sleeps on the sofa.", "naïve café 東京 🙂", "x"]
 
 @pytest.fixture(scope="module")
 def vectors(server):
-    r = requests.post(f"{server.url}/v1/encode/{MODEL}", json={"items": [{"text": t} for t in TEXTS]}, headers={"Accept": "application/json"})
+    r = requests.post(f"{server.url}/v1/encode/{MODEL}", json={"items": [{"text": t} for t in TEXTS]},
+                      headers={"Accept": "application/json"})
     return np.array([i["dense"]["values"] for i in r.json()["items"]], np.float32)
 
 
@@ -22,13 +23,15 @@ def test_feature_extraction(server, vectors):
     for url in (server.url, server.url + "/embed"):  # TEI answers at its root too
         c = InferenceClient(model=url)
         assert np.array_equal(c.feature_extraction(TEXTS[0]), vectors[:1])
-        assert np.array_equal(c.feature_extraction(TEXTS, normalize=True, truncate=True, truncation_direction="right"), vectors)
+        assert np.array_equal(
+            c.feature_extraction(TEXTS, normalize=True, truncate=True, truncation_direction="right"), vectors)
         raw = c.feature_extraction(TEXTS[0], normalize=False)
         assert np.allclose(raw / np.linalg.norm(raw), vectors[:1], atol=1e-5)
 
 
 def test_sentence_similarity(server, vectors):
-    got = InferenceClient(model=server.url + "/similarity").sentence_similarity(TEXTS[0], other_sentences=TEXTS)
+    got = InferenceClient(model=server.url + "/similarity").sentence_similarity(TEXTS[0],
+                                                                                other_sentences=TEXTS)
     assert np.allclose(got, vectors @ vectors[0], atol=1e-5)
 
 
@@ -60,7 +63,8 @@ def test_tokens(server):
     tok.no_padding()
     tok.no_truncation()
     for special in (True, False):
-        got = requests.post(server.url + "/tokenize", json={"inputs": TEXTS, "add_special_tokens": special}).json()
+        got = requests.post(server.url + "/tokenize",
+                            json={"inputs": TEXTS, "add_special_tokens": special}).json()
         for text, tokens in zip(TEXTS, got):
             want = tok.encode(text, add_special_tokens=special)
             assert [t["id"] for t in tokens] == want.ids
@@ -75,24 +79,29 @@ def test_tokens(server):
 
 def test_info_and_health(server):
     info = requests.get(server.url + "/info").json()
-    assert info["model_id"] == MODEL and info["max_input_length"] == 256 and info["model_type"] == {"embedding": {"pooling": "mean"}}
+    assert info["model_id"] == MODEL and info["max_input_length"] == 256 and info["model_type"] == {
+        "embedding": {"pooling": "mean"}}
     assert requests.get(server.url + "/health").status_code == 200
 
 
 def test_rerank_and_predict(judge):
-    """The reranker is the default model of this server's scoring routes. TEI's score is the sigmoid of the logit."""
+    """The reranker is the default model of this server's scoring routes. TEI's score is the sigmoid
+    of the logit."""
     golden = ROOT / "testdata/golden/rerank-sigmoid"
     pairs = json.loads((golden / "texts.json").read_text())
     logits = tensors(golden / "golden.safetensors")["logits"].reshape(-1)
     for (query, text), logit in zip(pairs, logits):
-        raw = requests.post(judge.url + "/rerank", json={"query": query, "texts": [text], "raw_scores": True, "return_text": True}).json()
+        raw = requests.post(judge.url + "/rerank", json={"query": query, "texts": [text], "raw_scores": True,
+                                                         "return_text": True}).json()
         assert abs(raw[0]["score"] - logit) < 1e-3 and raw[0]["text"] == text
-        score = requests.post(judge.url + "/rerank", json={"query": query, "texts": [text]}).json()[0]["score"]
+        score = requests.post(judge.url + "/rerank",
+                              json={"query": query, "texts": [text]}).json()[0]["score"]
         assert abs(score - 1 / (1 + np.exp(-logit))) < 1e-4
         one = requests.post(judge.url + "/predict", json={"inputs": [query, text]}).json()
         batch = requests.post(judge.url + "/predict", json={"inputs": [[query, text], [text]]}).json()
         assert one == batch[0] == [{"score": score, "label": "LABEL_0"}], (one, batch)
-    r = requests.post(judge.url + "/predict", json={"inputs": "the cat sat on the mat", "parameters": {}})  # as InferenceClient sends it
+    # as InferenceClient sends it
+    r = requests.post(judge.url + "/predict", json={"inputs": "the cat sat on the mat", "parameters": {}})
     assert [p["label"] for p in r.json()] == ["LABEL_0"]
 
 

@@ -1,4 +1,5 @@
-"""A weights file that is cut short while it is loaded fails its load; the process and its other models go on."""
+"""A weights file that is cut short while it is loaded fails its load; the process and its other
+models go on."""
 import json
 import os
 import shutil
@@ -14,7 +15,8 @@ WORDS = 500_000  # rows of the large table: 122 MiB
 
 
 def large(path):
-    """The golden model with a table so large that loading it takes many reads; its file is sparse."""
+    """The golden model with a table so large that loading it takes many reads; its file is
+    sparse."""
     shutil.copytree(SMALL, path)
     config = json.loads((path / "config.json").read_text())
     (path / "pytorch_model.bin").unlink()
@@ -57,7 +59,8 @@ def large(path):
 
 def encode(server, model):
     body = json.dumps({"items": [{"text": "a"}]}).encode()
-    request = urllib.request.Request(f"{server.url}/v1/encode/{model}", body, {"Content-Type": "application/json", "Accept": "application/json"})
+    request = urllib.request.Request(f"{server.url}/v1/encode/{model}", body,
+                                     {"Content-Type": "application/json", "Accept": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read().decode()
@@ -73,10 +76,12 @@ def bytes_read(server):
 
 @pytest.mark.parametrize("after", [0, 1, WORDS * 64 * 4])
 def test_weights_cut_short_while_they_load(tmp_path, after):
-    """The file shrinks after the server has read so many bytes of it: before, within and behind the large table."""
+    """The file shrinks after the server has read so many bytes of it: before, within and behind the
+    large table."""
     file = large(tmp_path / "large")
     whole = file.stat().st_size
-    with Server("--load-wait", "1ms", models=f"large={tmp_path / 'large'},small={SMALL}", preload="small").context() as server:
+    with Server("--load-wait", "1ms", models=f"large={tmp_path / 'large'},small={SMALL}",
+                preload="small").context() as server:
         status, small = encode(server, "small")
         assert status == 200, small
         before = bytes_read(server)
@@ -88,7 +93,8 @@ def test_weights_cut_short_while_they_load(tmp_path, after):
             status, text = encode(server, "large")
             time.sleep(0.01)
         assert server.alive(), server.text()
-        # A load that was through before the cut has succeeded; every other one ends in an error that names the file.
+        # A load that was through before the cut has succeeded; every other one ends in an error
+        # that names the file.
         assert status in (200, 502), text
         if status == 502:
             assert "model.safetensors" in server.text()

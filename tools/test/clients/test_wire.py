@@ -1,4 +1,5 @@
-"""What a server must survive: hostile, slow, aborted and oversized requests, through raw sockets."""
+"""What a server must survive: hostile, slow, aborted and oversized requests, through raw
+sockets."""
 import collections
 import concurrent.futures
 import json
@@ -56,7 +57,8 @@ def read_by_server(s):
 
 
 def head(length, path=PATH, extra=""):
-    return (f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{extra}\r\n").encode()
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{extra}\r\n").encode()
 
 
 def test_exact_vectors_in_fp32(fp32, golden):
@@ -78,7 +80,8 @@ def test_escaped_and_plain_model_ids(server):
 
 def test_msgpack_round_trip_and_golden_shape(server):
     body = msgpack.packb({"items": [{"id": "a", "text": "Hi"}]})
-    status, headers, out = post(server.url, body, Content_Type="application/msgpack", Accept="application/msgpack")
+    status, headers, out = post(server.url, body, Content_Type="application/msgpack",
+                                Accept="application/msgpack")
     assert status == 200 and headers["Content-Type"] == "application/msgpack"
     r = msgpack.unpackb(out, object_hook=msgpack_numpy.decode, raw=False)
     assert list(r)[:3] == ["model", "items", "timing"]
@@ -94,7 +97,8 @@ def test_answers_do_not_depend_on_company(server, golden):
     together = json.loads(post(server.url, items(*reversed(texts[:30])))[2])["items"]
     assert [i["dense"]["values"] for i in reversed(together)] == alone  # bit for bit
     with concurrent.futures.ThreadPoolExecutor(30) as pool:
-        busy = list(pool.map(lambda t: json.loads(post(server.url, items(t))[2])["items"][0]["dense"]["values"], texts[:30]))
+        busy = list(pool.map(
+            lambda t: json.loads(post(server.url, items(t))[2])["items"][0]["dense"]["values"], texts[:30]))
     assert busy == alone
 
 
@@ -111,18 +115,19 @@ def test_five_thousand_items_in_one_request(server, golden):
 
 
 @pytest.mark.parametrize("body,words", [
-    (b"", "truncated"), (b"{", "truncated"), (b"[]", "Expected `object`, got `array`"), (b"{}", "missing required field `items`"),
-    (b'{"items":[]}', "must not be empty"), (b'{"items":null}', "Expected `array`, got `null` - at `$.items`"),
+    (b"", "truncated"), (b"{", "truncated"), (b"[]", "Expected `object`, got `array`"),
+    (b"{}", "missing required field `items`"), (b'{"items":[]}', "must not be empty"),
+    (b'{"items":null}', "Expected `array`, got `null` - at `$.items`"),
     (b'{"items":[{"text":1}]}', "Expected `str | null`, got `int` - at `$.items[0].text`"),
     (b'{"items":[{}]}', "requires text"), (b'{"items":[{"text":NaN}]}', "malformed"),
     (b'{"items":[{"text":"a"}]} x', "malformed"), (b'{"items":[{"text":"\\ud83d"}]}', ""),
-    (b"[" * 100000, ""), (b'{"items":[{"text":"a","metadata":' + b'{"a":' * 2000 + b"1" + b"}" * 2000 + b"}]}", "recursion"),
-    (b'{"items":[{"text":"\xff"}]}', ""),
-    (b'{"items":[{"text":"a"}],"params":{"output_types":"dense"}}', "Expected `array | null`, got `str` - at `$.params.output_types`"),
+    (b"[" * 100000, ""),
+    (b'{"items":[{"text":"a","metadata":' + b'{"a":' * 2000 + b"1" + b"}" * 2000 + b"}]}", "recursion"),
+    (b'{"items":[{"text":"\xff"}]}', ""), (b'{"items":[{"text":"a"}],"params":{"output_types":"dense"}}',
+                                           "Expected `array | null`, got `str` - at `$.params.output_types`"),
     (b'{"items":[{"text":"a"}],"params":{"output_dtype":"float8"}}', "Unsupported output_dtype: float8"),
     (b'{"items":[{"text":"a"}],"params":{"options":{"dimensions":9999}}}', "at most 384"),
-    (b'{"items":[{"text":"a"}],"params":{"options":{"overflow_policy":"x"}}}', "Invalid overflow_policy"),
-])
+    (b'{"items":[{"text":"a"}],"params":{"options":{"overflow_policy":"x"}}}', "Invalid overflow_policy"),])
 def test_bad_json(server, body, words):
     status, headers, out = post(server.url, body)
     assert status == 400, out
@@ -135,9 +140,9 @@ def test_bad_json(server, body, words):
 @pytest.mark.parametrize("body,words", [
     (b"", "truncated"), (b"\xc1", "invalid opcode"), (b"\x81\xa5items\xdd\xff\xff\xff\xff", "truncated"),
     (b"\xdf\xff\xff\xff\xff", "truncated"), (b"\x81\xa5items" + b"\x91" * 2000, ""),
-    (msgpack.packb({"items": [{"text": "a"}]}) + b"\x00", "trailing"), (msgpack.packb({"items": [{"text": b"a"}]}), "got `bytes`"),
-    (b'{"items":[{"text":"a"}]}', "got `int`"), (b"\x81\xa5items\x91\x81\xa4text\xa1\xff", "utf-8"),
-])
+    (msgpack.packb({"items": [{"text": "a"}]}) + b"\x00", "trailing"),
+    (msgpack.packb({"items": [{"text": b"a"}]}), "got `bytes`"), (b'{"items":[{"text":"a"}]}', "got `int`"),
+    (b"\x81\xa5items\x91\x81\xa4text\xa1\xff", "utf-8"),])
 def test_bad_msgpack(server, body, words):
     status, _, out = post(server.url, body, Content_Type="application/msgpack")
     assert status == 400 and words in message(out), out
@@ -148,7 +153,8 @@ def test_limits(server):
     assert status == 400 and "must hold at most 2097152 bytes" in message(out)
     status, _, out = post(server.url, items("word " * 300_000))  # truncated to the model's limit
     assert status == 200 and json.loads(out)["usage"]["input_tokens"] == 256
-    status, _, out = post(server.url, {"items": [{"text": "word " * 1000}], "params": {"options": {"overflow_policy": "error"}}})
+    status, _, out = post(server.url, {"items": [{"text": "word " * 1000}],
+                                       "params": {"options": {"overflow_policy": "error"}}})
     assert status == 400 and json.loads(out)["code"] == "INPUT_TOO_LONG"
 
 
@@ -238,20 +244,23 @@ def test_other_routes(server, path, status):
 
 
 def test_models_of_families_that_are_not_served_say_so(tmp_path):
-    (tmp_path / "judge.yaml").write_text("sie_id: acme/judge\nhf_id: acme/judge\ntasks: {score: {}}\nprofiles: {default: {adapter_path: "
-                                         "'sie_server.adapters.qwen2_flash_cross_encoder:X', max_batch_tokens: 4096}}\n")
+    (tmp_path / "judge.yaml").write_text(
+        "sie_id: acme/judge\nhf_id: acme/judge\ntasks: {score: {}}\nprofiles: {default: {adapter_path: "
+        "'sie_server.adapters.qwen2_flash_cross_encoder:X', max_batch_tokens: 4096}}\n")
     s = Server("--models-dir", str(tmp_path), models="acme/judge", preload="")
     with s.context():
         names = {m["name"] for m in json.loads(urllib.request.urlopen(s.url + "/v1/models").read())["models"]}
         assert names == {"acme/judge"}
         status, _, out = post(s.url, items("x"), "/v1/encode/acme/judge")
         assert status == 400, out
-        status, _, out = post(s.url, {"query": {"text": "q"}, "items": [{"text": "d"}]}, "/v1/score/acme/judge")
+        status, _, out = post(s.url, {"query": {"text": "q"}, "items": [{"text": "d"}]},
+                              "/v1/score/acme/judge")
         assert status == 400 and "cannot be served" in message(out)
 
 
 def test_missing_weights_are_a_502_with_a_reason(tmp_path):
-    with Server(models="intfloat/e5-small-v2", preload="", env={"SIE_LOCAL_CACHE": str(tmp_path)}).context() as s:
+    with Server(models="intfloat/e5-small-v2", preload="",
+                env={"SIE_LOCAL_CACHE": str(tmp_path)}).context() as s:
         status, headers, out = post(s.url, items("x"), "/v1/encode/intfloat/e5-small-v2")
         for _ in range(10 * PATIENCE):
             if status != 503:
@@ -287,12 +296,14 @@ def test_damaged_models(tmp_path, damage):
         status, _, out = post(s.url, items("x"))
         assert status == 502, out
         e = json.loads(out)["detail"]
-        assert e["code"] == "MODEL_LOAD_FAILED" and e["permanent"] is True and str(tmp_path) not in e["message"], e
+        assert e["code"] == "MODEL_LOAD_FAILED" and e["permanent"] is True and str(
+            tmp_path) not in e["message"], e
         assert s.alive()
 
 
 def test_overload_keeps_answering(golden):
-    """Far more work than fits: each answer is right or a retryable 503 with Retry-After, and memory stays flat."""
+    """Far more work than fits: each answer is right or a retryable 503 with Retry-After, and memory
+    stays flat."""
     texts, vectors = golden
     with Server("--max-concurrent-requests", "32").context() as s:
         post(s.url, items(*texts[:64]))
