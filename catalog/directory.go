@@ -79,19 +79,19 @@ func (d directory) ReadDir(string) ([]fs.DirEntry, error) {
 	return list, err
 }
 
-// entries lists the directory in any order. It fails for more than most entries.
-func (d directory) entries(most int) ([]fs.DirEntry, error) {
+// entries lists the directory in any order. It fails for more than limit entries.
+func (d directory) entries(limit int) ([]fs.DirEntry, error) {
 	f, err := d.root.Open(".")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	list, err := f.ReadDir(most + 1)
+	list, err := f.ReadDir(limit + 1)
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
 		return nil, err
-	case len(list) > most:
-		return nil, fmt.Errorf("it has more than %d entries", most)
+	case len(list) > limit:
+		return nil, fmt.Errorf("it has more than %d entries", limit)
 	}
 	return list, nil
 }

@@ -59,17 +59,17 @@ var optionUses = func() map[string]optionUse {
 	return uses
 }()
 
-// reaches reports whether an option has an effect on the model in an operation.
-func (r *Resolved) reaches(op Operation, key string) bool {
+// applies reports whether an option has an effect on the model in an operation.
+func (r *Resolved) applies(op Operation, key string) bool {
 	use, info := optionUses[key], r.Family.info()
 	return (use.home|use.also)&op != 0 && info != nil && info.reason == "" && (use.every || slices.Contains(info.options, key))
 }
 
-// sift removes from a request the options that belong only to other operations. It returns their
-// names in ignored, sorted.
-func (r *Resolved) sift(op Operation, request map[string]any) (own map[string]any, ignored []string) {
+// splitOptions removes from a request the options that belong only to other operations. It returns
+// their names in ignored, sorted.
+func (r *Resolved) splitOptions(op Operation, request map[string]any) (own map[string]any, ignored []string) {
 	for key, v := range request {
-		if use, known := optionUses[key]; known && v != nil && use.home&op == 0 && !r.reaches(op, key) {
+		if use, known := optionUses[key]; known && v != nil && use.home&op == 0 && !r.applies(op, key) {
 			ignored = append(ignored, key)
 		}
 	}
@@ -87,7 +87,7 @@ func (r *Resolved) sift(op Operation, request map[string]any) (own map[string]an
 // checkUse refuses an option of a request that has no effect on the model.
 func (r *Resolved) checkUse(op Operation, request map[string]any) error {
 	for _, key := range sortedKeys(request) {
-		if request[key] == nil || r.reaches(op, key) {
+		if request[key] == nil || r.applies(op, key) {
 			continue
 		}
 		if _, known := optionUses[key]; known {
@@ -95,7 +95,7 @@ func (r *Resolved) checkUse(op Operation, request map[string]any) error {
 		}
 		names := make([]string, 0, len(optionUses))
 		for name := range optionUses {
-			if r.reaches(op, name) {
+			if r.applies(op, name) {
 				names = append(names, name)
 			}
 		}
@@ -116,13 +116,13 @@ func (r *Resolved) checkUse(op Operation, request map[string]any) error {
 func (r *Resolved) checkFolds(request map[string]any) error {
 	if m, ok := request["muvera"].(map[string]any); ok && r.Loadtime.MUVERA != nil {
 		c := *r.Loadtime.MUVERA
-		if err := sameSketch(m, "muvera_config", c.fields(), func() bool { return c == *r.Loadtime.MUVERA }); err != nil {
+		if err := sameFold(m, "muvera_config", c.fields(), func() bool { return c == *r.Loadtime.MUVERA }); err != nil {
 			return &OptionError{Key: "muvera", Msg: requestText("muvera", m, err)}
 		}
 	}
 	if m, ok := request["smve"].(map[string]any); ok && r.Loadtime.SMVE != nil {
 		c := *r.Loadtime.SMVE
-		if err := sameSketch(m, "smve_config", c.fields(), func() bool { return c == *r.Loadtime.SMVE }); err != nil {
+		if err := sameFold(m, "smve_config", c.fields(), func() bool { return c == *r.Loadtime.SMVE }); err != nil {
 			return &OptionError{Key: "smve", Msg: requestText("smve", m, err)}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // Every option that a file may state has a home operation, and optionUses has no other options.
-func TestEveryOptionHasAHome(t *testing.T) {
+func TestEveryOptionIsUsedSomewhere(t *testing.T) {
 	for key := range runtimeSpecs {
 		if use := optionUses[key]; use.home == 0 || use.home&use.also != 0 {
 			t.Errorf("option %s: at home in %b, also in %b", key, use.home, use.also)

@@ -202,7 +202,7 @@ func (r *Resolved) Options(op Operation, request map[string]any) (out *RuntimeOp
 			return nil, nil, &OptionError{Key: "profile", Msg: fmt.Sprintf("Profile '%s' not found. Available: %s", clip(name), pythonList(r.profileNames()))}
 		}
 	}
-	request, ignored = r.sift(op, request)
+	request, ignored = r.splitOptions(op, request)
 	if _, named := request["profile"]; len(request) == 0 || named && len(request) == 1 {
 		return base, ignored, nil
 	}
@@ -252,15 +252,15 @@ func (r *Resolved) AllowedOutputTypes(o *RuntimeOptions) []OutputType {
 	}
 	var out []OutputType
 	for _, t := range []OutputType{OutputDense, OutputSparse, OutputMultivector} {
-		if r.canGive(t, o) && (o.profileTypes == nil || slices.Contains(o.profileTypes, t)) {
+		if r.canOutput(t, o) && (o.profileTypes == nil || slices.Contains(o.profileTypes, t)) {
 			out = append(out, t)
 		}
 	}
 	return out
 }
 
-// canGive reports whether the model gives t directly or by folding its multivector.
-func (r *Resolved) canGive(t OutputType, o *RuntimeOptions) bool {
+// canOutput reports whether the model gives t directly or by folding its multivector.
+func (r *Resolved) canOutput(t OutputType, o *RuntimeOptions) bool {
 	multi := r.Model.Tasks.Multivector != nil
 	return slices.Contains(r.Model.Tasks.Outputs(), string(t)) ||
 		t == OutputDense && multi && o.MUVERA && r.Loadtime.MUVERA != nil ||

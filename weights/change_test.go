@@ -130,7 +130,7 @@ func readAll(dir string) error {
 		return err
 	}
 	defer c.Close()
-	return c.Settle(func() error {
+	return c.ReadError(func() error {
 		var buffer weights.Buffer
 		defer buffer.Close()
 		for _, name := range c.Names() {
@@ -160,13 +160,13 @@ func TestSettleKeepsTheFirstError(t *testing.T) {
 	}
 	defer c.Close()
 	broken := errors.New("broken")
-	if err := c.Settle(broken); err != broken {
+	if err := c.ReadError(broken); err != broken {
 		t.Errorf("got %v", err)
 	}
 	if err := changes["rewritten"](path); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Settle(broken); !errors.Is(err, weights.ErrChanged) {
+	if err := c.ReadError(broken); !errors.Is(err, weights.ErrChanged) {
 		t.Errorf("got %v for a file that changed", err)
 	}
 }

@@ -221,9 +221,9 @@ func (c *Checkpoint) Prefetch() error { return c.each((*source).willNeed) }
 // Call it after the last read. Only then is it certain that all reads saw one state of the file.
 func (c *Checkpoint) CheckUnchanged() error { return c.each((*source).unchanged) }
 
-// Settle returns the error of CheckUnchanged, or else err. Call it when a read has ended, with the
-// error of the read or nil: a changed file explains any other failure.
-func (c *Checkpoint) Settle(err error) error {
+// ReadError returns the error of CheckUnchanged, or else err. Call it when a read has ended, with
+// the error of the read or nil: a changed file explains any other failure.
+func (c *Checkpoint) ReadError(err error) error {
 	if changed := c.CheckUnchanged(); changed != nil {
 		return changed
 	}

@@ -50,7 +50,7 @@ func get(url string) (int, string) {
 // A server on two GPUs answers requests and shows both in its metrics. When one GPU dies in a
 // batch, the request gets a 503 that sends the client elsewhere, and the process ends with an
 // error, whatever the other GPU does.
-func TestServeUntilACardDies(t *testing.T) {
+func TestServeUntilAGPUDies(t *testing.T) {
 	standIn := func(command string) {
 		if _, err := engine.StandIn(command); err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestServeUntilACardDies(t *testing.T) {
 	}
 }
 
-func TestServeOnACardThatIsNotThere(t *testing.T) {
+func TestServeOnAGPUThatIsNotThere(t *testing.T) {
 	_, ended := serve(t, "--device", "cuda:7", "--models", "tiny="+golden.Open(t, "st-mean").Dir)
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "there is no cuda:7; the driver shows cuda:0") {
 		t.Errorf("it ends with %v", err)

@@ -118,7 +118,7 @@ func (c *encodeCmd) start(ctx context.Context) (w *service.Service, m service.Mo
 		w.Close()
 		return nil, m, req, err
 	}
-	return w, m, api.EncodeRequest{OutputDType: c.DType, IsQuery: &c.Query, Wishes: api.Wishes{Dimensions: c.Dimensions}}, nil
+	return w, m, api.EncodeRequest{OutputDType: c.DType, IsQuery: &c.Query, ForeignOptions: api.ForeignOptions{Dimensions: c.Dimensions}}, nil
 }
 
 // texts prints the vectors of the texts on the command line.

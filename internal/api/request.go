@@ -50,7 +50,7 @@ type EncodeRequest struct {
 	IsQuery     *bool    // params.is_query; only the TypeScript SDK sends it
 	Options     Options  // params.options
 
-	Wishes
+	ForeignOptions
 }
 
 // ScoreRequest is the body of POST /v1/score/{model}.
@@ -60,7 +60,7 @@ type ScoreRequest struct {
 	Instruction *string
 	Options     Options
 
-	Wishes
+	ForeignOptions
 }
 
 // ClassifyRequest asks for the scores of all labels of a classification head. It has no native
@@ -70,12 +70,12 @@ type ClassifyRequest struct {
 	RawScores bool   // the head's logits; else their softmax, or the sigmoid of a single one
 	Options   Options
 
-	Wishes
+	ForeignOptions
 }
 
-// Wishes holds what the clients of other APIs can ask for beyond a native request. No native body
-// sets it.
-type Wishes struct {
+// ForeignOptions holds what the clients of other APIs can ask for beyond a native request. No
+// native body sets it.
+type ForeignOptions struct {
 	Field        string // the client's name for the items, for errors; "": items
 	Dimensions   int    // keep the first components of a vector and normalise again; 0: as the options say
 	TruncateLeft bool   // cut the start of an input that is too long, not its end

@@ -143,9 +143,9 @@ func (c *call) done(items, tokens int, t api.Timings, body api.Answer) error {
 	return nil
 }
 
-// wishes returns the Wishes of a request with the route's name for its items.
-func (c *call) wishes(left bool) api.Wishes {
-	return api.Wishes{Field: c.route.Field, TruncateLeft: left}
+// foreign returns the ForeignOptions of a request with the route's name for its items.
+func (c *call) foreignOptions(left bool) api.ForeignOptions {
+	return api.ForeignOptions{Field: c.route.Field, TruncateLeft: left}
 }
 
 // placed returns an error about an item of a native request with the place that the item has in its

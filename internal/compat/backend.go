@@ -10,8 +10,8 @@ import (
 //
 // A caller looks up the model once per request and passes the Model to the methods below. The
 // Work's context bounds waiting: when it ends, its cause is returned. Other errors are *errs.Error
-// and name the items with Wishes.Field. Results count as the Work's held bytes, and timings from
-// its beginning. The Backend keeps no request, but results may alias a request's memory. Every
+// and name the items with ForeignOptions.Field. Results count as the Work's held bytes, and timings
+// from its beginning. The Backend keeps no request, but results may alias a request's memory. Every
 // response carries its Outcome.
 type Backend interface {
 	// Model describes the model of an id without loading it, or returns the 404.

@@ -233,11 +233,11 @@ func TestNativeRequests(t *testing.T) {
 	}
 	dense := []string{"dense"}
 	if got, want := f.encoded[0], (&api.EncodeRequest{Items: []api.Item{{Extra: &api.ItemExtra{Tokens: []int32{7, 8}}}}, OutputTypes: dense, OutputDType: "float32",
-		Wishes: api.Wishes{Field: "input", Dimensions: 4}}); !reflect.DeepEqual(got, want) {
+		ForeignOptions: api.ForeignOptions{Field: "input", Dimensions: 4}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("embeddings: %+v", got)
 	}
 	if got, want := f.encoded[1], (&api.EncodeRequest{Items: []api.Item{{Text: "a", HasText: true}}, OutputTypes: dense, OutputDType: "float32",
-		Options: api.Options{"overflow_policy": "error", "is_query": true, "normalize": false}, Wishes: api.Wishes{Field: "inputs", Dimensions: 5, TruncateLeft: true}}); !reflect.DeepEqual(got, want) {
+		Options: api.Options{"overflow_policy": "error", "is_query": true, "normalize": false}, ForeignOptions: api.ForeignOptions{Field: "inputs", Dimensions: 5, TruncateLeft: true}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("embed: %+v", got)
 	}
 	if got := f.encoded[2]; got.OutputTypes[0] != "sparse" || got.Options["is_query"] != false || got.OutputDType != "float32" {

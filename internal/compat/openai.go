@@ -13,10 +13,10 @@ func (c *call) embeddings() error {
 		return err
 	}
 	c.reply.ModelID = m.ID
-	wishes := c.wishes(false)
-	wishes.Dimensions = req.Dimensions
+	foreign := c.foreignOptions(false)
+	foreign.Dimensions = req.Dimensions
 	res, err := c.Backend.Encode(c.work, m, &api.EncodeRequest{Items: items(req.Texts, req.Tokens), OutputTypes: []string{"dense"},
-		OutputDType: "float32", Wishes: wishes})
+		OutputDType: "float32", ForeignOptions: foreign})
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func (c *call) rerank(version int) error {
 		}
 	}
 	res, err := c.Backend.Score(c.work, m, &api.ScoreRequest{Query: api.Item{Text: req.Query, HasText: true}, Items: items(texts, nil),
-		Options: req.Options, Wishes: c.wishes(false)})
+		Options: req.Options, ForeignOptions: c.foreignOptions(false)})
 	if err != nil {
 		return err
 	}

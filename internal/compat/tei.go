@@ -43,7 +43,7 @@ func (c *call) teiEmbed() error {
 		return err
 	}
 	q := api.EncodeRequest{Items: items(req.Texts, req.Tokens), Options: api.Options{"normalize": req.Normalize},
-		Wishes: api.Wishes{Dimensions: req.Dimensions}}
+		ForeignOptions: api.ForeignOptions{Dimensions: req.Dimensions}}
 	return c.teiEncode("dense", &q, &req.TEIOptions, func(res *api.EncodeResponse) api.Answer {
 		rows := vectors(res)
 		return func(dst []byte, to *api.Sink) []byte { return api.AppendTEIEmbeddings(dst, to, rows) }

@@ -51,7 +51,7 @@ func noReranker(model string) error {
 func (c *call) teiScores(req *api.TEIRerankRequest, options api.Options) (scores []api.Score, tokens int, t api.Timings, err error) {
 	if !c.model.CrossEncoder {
 		res, err := c.Backend.Score(c.work, c.model, &api.ScoreRequest{Query: api.Item{Text: req.Query, HasText: true}, Items: items(req.Texts, nil),
-			Options: options, Wishes: c.wishes(req.Left)})
+			Options: options, ForeignOptions: c.foreignOptions(req.Left)})
 		if err != nil {
 			return nil, 0, t, err
 		}
@@ -62,7 +62,7 @@ func (c *call) teiScores(req *api.TEIRerankRequest, options api.Options) (scores
 		pairs[i] = pair{req.Query, text}
 	}
 	res, err := c.Backend.Classify(c.work, c.model, &api.ClassifyRequest{Items: paired(pairs), RawScores: req.RawScores, Options: options,
-		Wishes: c.wishes(req.Left)})
+		ForeignOptions: c.foreignOptions(req.Left)})
 	if err != nil {
 		return nil, 0, t, err
 	}
@@ -151,7 +151,7 @@ func (c *call) predictSome(req *api.TEIPredictRequest, options api.Options, isPa
 	if isPair {
 		list = paired(pairs)
 	}
-	res, err := c.Backend.Classify(c.work, c.model, &api.ClassifyRequest{Items: list, RawScores: req.RawScores, Options: options, Wishes: c.wishes(req.Left)})
+	res, err := c.Backend.Classify(c.work, c.model, &api.ClassifyRequest{Items: list, RawScores: req.RawScores, Options: options, ForeignOptions: c.foreignOptions(req.Left)})
 	if err != nil {
 		return 0, t, c.placed(err, func(i int) string { return fmt.Sprintf("inputs[%d]", at[i]) })
 	}

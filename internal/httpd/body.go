@@ -95,7 +95,7 @@ func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int
 			copy(grown, data)
 			data = grown
 		}
-		_ = conn.SetReadDeadline(sooner(time.Now().Add(b.stall), limit))
+		_ = conn.SetReadDeadline(earlier(time.Now().Add(b.stall), limit))
 		n, err := stream.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
 		*h.buf, h.Bytes = data, data
@@ -137,7 +137,7 @@ func (b *bodies) drain(r *Request, most time.Duration) {
 	buf := lingerBuffers.Get().(*[4096]byte)
 	defer lingerBuffers.Put(buf)
 	for left := int64(drainBytes); left > 0; {
-		_ = r.Conn().SetReadDeadline(sooner(time.Now().Add(b.stall), limit))
+		_ = r.Conn().SetReadDeadline(earlier(time.Now().Add(b.stall), limit))
 		n, err := stream.Read(buf[:])
 		left -= int64(n)
 		switch {
@@ -150,7 +150,7 @@ func (b *bodies) drain(r *Request, most time.Duration) {
 	r.SetConnectionClose()
 }
 
-func sooner(a, b time.Time) time.Time {
+func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a
 	}

@@ -52,14 +52,14 @@ func (c *conns) each(idle bool, f func(ender)) (n int) {
 	return n
 }
 
-// windTick is how often wind looks at the connections.
-const windTick = 20 * time.Millisecond
+// drainTick is how often drain looks at the connections.
+const drainTick = 20 * time.Millisecond
 
-// wind waits until no connection is open, or until ctx ends. From idleBy on it ends connections
+// drain waits until no connection is open, or until ctx ends. From idleBy on it ends connections
 // between two requests, from allBy on every connection. A request that has arrived is still
 // answered.
-func (c *conns) wind(ctx context.Context, idleBy, allBy time.Time) {
-	tick := time.NewTicker(windTick)
+func (c *conns) drain(ctx context.Context, idleBy, allBy time.Time) {
+	tick := time.NewTicker(drainTick)
 	defer tick.Stop()
 	for c.count() > 0 {
 		switch now := time.Now(); {

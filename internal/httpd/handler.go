@@ -34,8 +34,8 @@ func (r *Route) match(path string) (rest string, ok bool) {
 
 // handle serves every request.
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
-	r := s.arrive(ctx)
-	defer r.depart()
+	r := s.newRequest(ctx)
+	defer r.finish()
 	defer func() {
 		if p := recover(); p != nil {
 			s.opt.Log.Error("panic in a handler", "panic", p, "stack", string(debug.Stack()))
@@ -113,7 +113,7 @@ func (s *Server) unrouted(r *Request, path, allowed string) {
 // admit reports whether a request may go on; if not, it has answered it. A client without a key
 // learns nothing about the route.
 func (r *Request) admit(kind dialect.RouteKind) bool {
-	n, err := r.server.keyed(&r.Request.Header)
+	n, err := r.server.authenticate(&r.Request.Header)
 	if err == nil {
 		r.key = n
 		return true
@@ -123,8 +123,8 @@ func (r *Request) admit(kind dialect.RouteKind) bool {
 	return false
 }
 
-// keyed returns the number of a request's key, 0 if the server asks for none, or the 401.
-func (s *Server) keyed(h *fasthttp.RequestHeader) (int, *errs.Error) {
+// authenticate returns the number of a request's key, 0 if the server asks for none, or the 401.
+func (s *Server) authenticate(h *fasthttp.RequestHeader) (int, *errs.Error) {
 	if s.opt.Keys == nil {
 		return 0, nil
 	}
@@ -135,7 +135,7 @@ func (s *Server) keyed(h *fasthttp.RequestHeader) (int, *errs.Error) {
 // body that would be refused later: for a wrong key, for its size, or because the server drains.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	var e *errs.Error
-	switch _, refused := s.keyed(&ctx.Request.Header); {
+	switch _, refused := s.authenticate(&ctx.Request.Header); {
 	case refused != nil:
 		e = refused
 	case int64(ctx.Request.Header.ContentLength()) > s.bodies.maxOne:
@@ -145,9 +145,9 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	default:
 		return fasthttp.StatusContinue
 	}
-	r := s.arrive(ctx)
+	r := s.newRequest(ctx)
 	r.Fail(dialect.RouteNative, e)
-	r.depart()
+	r.finish()
 	return e.Status
 }
 
@@ -170,7 +170,7 @@ func (s *Server) badHead(ctx *fasthttp.RequestCtx, err error) {
 		e.Status = fasthttp.StatusRequestTimeout
 	}
 	ctx.SetConnectionClose()
-	r := s.arrive(ctx)
+	r := s.newRequest(ctx)
 	r.Fail(dialect.RouteNative, e)
-	r.depart()
+	r.finish()
 }

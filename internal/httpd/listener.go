@@ -11,9 +11,9 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// capped is a listener that bounds the number of open connections. A connection over the bound is
-// answered with a retryable 503 and closed. Close may be called more than once.
-type capped struct {
+// limitedListener is a listener that bounds the number of open connections. A connection over the
+// bound is answered with a retryable 503 and closed. Close may be called more than once.
+type limitedListener struct {
 	net.Listener
 	open func() int
 	max  int
@@ -23,13 +23,13 @@ type capped struct {
 }
 
 // Close implements net.Listener.
-func (l *capped) Close() error {
+func (l *limitedListener) Close() error {
 	l.once.Do(func() { l.closed = l.Listener.Close() })
 	return l.closed
 }
 
 // Accept implements net.Listener.
-func (l *capped) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {

@@ -15,12 +15,13 @@ import (
 // No line of the log holds a key, a text or the value of a header, except the request's id. That
 // includes errors that quote the client's bytes. A client's mistakes are reported to that client.
 
-// quiet is the logger that fasthttp gets. fasthttp's messages quote the bytes that could not be
-// read, headers and bodies included, so quiet logs only the kind of failure, at the debug level.
-type quiet struct{ log *slog.Logger }
+// fasthttpLogger is the logger that fasthttp gets. fasthttp's messages quote the bytes that could
+// not be read, headers and bodies included, so fasthttpLogger logs only the kind of failure, at the
+// debug level.
+type fasthttpLogger struct{ log *slog.Logger }
 
 // Printf implements fasthttp.Logger.
-func (q quiet) Printf(_ string, args ...any) {
+func (q fasthttpLogger) Printf(_ string, args ...any) {
 	peer, why := "", "fasthttp: other"
 	for _, a := range args {
 		switch v := a.(type) {

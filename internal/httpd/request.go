@@ -48,8 +48,8 @@ type Note struct {
 // maxRequestID bounds the length of the ids that clients choose, in bytes.
 const maxRequestID = 256
 
-// arrive begins a request: it makes the Request and chooses its id.
-func (s *Server) arrive(ctx *fasthttp.RequestCtx) *Request {
+// newRequest begins a request: it makes the Request and chooses its id.
+func (s *Server) newRequest(ctx *fasthttp.RequestCtx) *Request {
 	r := &Request{RequestCtx: ctx, server: s, start: time.Now()}
 	for _, name := range []string{"X-Request-ID", "X-SIE-Request-ID"} {
 		if id := ctx.Request.Header.Peek(name); r.ID == "" && len(id) > 0 && len(id) <= maxRequestID && visible(string(id)) {
@@ -97,9 +97,9 @@ func (r *Request) Unwanted() { r.server.bodies.drain(r, r.server.bodies.drainFor
 // If that would take long, it closes the connection.
 func (r *Request) discard() { r.server.bodies.drain(r, r.server.bodies.brief) }
 
-// depart ends a request: it sets the ids on the answer, ends the span and writes the log. Once the
+// finish ends a request: it sets the ids on the answer, ends the span and writes the log. Once the
 // server drains, the answer is the last of its connection.
-func (r *Request) depart() {
+func (r *Request) finish() {
 	s := r.server
 	h := &r.Response.Header
 	if !r.bodyRead && !h.ConnectionClose() {

@@ -149,7 +149,7 @@ func New(opt Options, routes []Route) (*Server, error) {
 		HeaderReceived:               s.bodyTimes,
 		Concurrency:                  opt.MaxConns + spareConns,
 		DisablePreParseMultipartForm: true,
-		Logger:                       quiet{opt.Log},
+		Logger:                       fasthttpLogger{opt.Log},
 		ConnState:                    s.conns.note,
 		MaxIdleWorkerDuration:        opt.WorkerIdle,
 	}
@@ -190,7 +190,7 @@ func (s *Server) Draining() bool { return s.gate.Draining() }
 
 // Serve answers connections of l until Shutdown. It may be called for several listeners.
 func (s *Server) Serve(l net.Listener) error {
-	own := &capped{Listener: l, max: s.opt.MaxConns, open: s.conns.count}
+	own := &limitedListener{Listener: l, max: s.opt.MaxConns, open: s.conns.count}
 	s.mu.Lock()
 	s.listeners = append(s.listeners, own)
 	s.mu.Unlock()
@@ -243,7 +243,7 @@ func (s *Server) closeConns(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	now := time.Now()
-	s.conns.wind(ctx, s.gate.ShutAt().Add(s.opt.IdleGrace), now.Add(s.opt.LastBytes))
+	s.conns.drain(ctx, s.gate.ShutAt().Add(s.opt.IdleGrace), now.Add(s.opt.LastBytes))
 	if n := s.conns.cut(); n > 0 {
 		s.opt.Log.Warn("connections closed whose clients did not take their answers in time", "connections", n)
 	}

@@ -71,13 +71,13 @@ func (c *certificates) config() *tls.Config {
 // latest returns the last good configuration. When a check of the files is due, it starts one.
 func (c *certificates) latest() *tls.Config {
 	if int64(time.Since(c.start))-c.looked.Load() >= int64(c.every) && c.looking.CompareAndSwap(false, true) {
-		go c.look()
+		go c.refresh()
 	}
 	return c.current.Load()
 }
 
-// look reads the files again if they have changed. The caller has set looking.
-func (c *certificates) look() {
+// refresh reads the files again if they have changed. The caller has set looking.
+func (c *certificates) refresh() {
 	defer c.looking.Store(false)
 	defer func() { c.looked.Store(int64(time.Since(c.start))) }()
 	if c.stampsNow() == c.stamps {

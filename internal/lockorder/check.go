@@ -53,8 +53,8 @@ func (m *Mutex[P]) check(g uintptr) {
 	}
 }
 
-// None panics when its caller holds a lock. what names the work or the wait that follows.
-func None(what string) {
+// AssertNoneHeld panics when its caller holds a lock. what names the work or the wait that follows.
+func AssertNoneHeld(what string) {
 	for _, h := range held.of(goroutine()) {
 		_, name := h.rank()
 		panic(fmt.Sprintf("lockorder: %s is held over work: %s", name, what))

@@ -20,7 +20,7 @@ func panics(f func()) (said string) {
 
 func TestTheOrderIsEnforced(t *testing.T) {
 	var registry Mutex[Registry]
-	var queue, other Mutex[Slots]
+	var queue, other Mutex[Scheduler]
 	want := func(f func(), parts ...string) {
 		t.Helper()
 		said := panics(f)
@@ -34,18 +34,18 @@ func TestTheOrderIsEnforced(t *testing.T) {
 		}
 	}
 	want(func() { registry.Lock(); queue.Lock(); registry.Unlock(); queue.Unlock() })
-	want(func() { None("nothing is held") })
+	want(func() { AssertNoneHeld("nothing is held") })
 
 	queue.Lock()
 	want(registry.Lock, "registry.Registry.mu is taken while batch.Device.mu is held")
 	want(func() { registry.TryLock() }, "registry.Registry.mu is taken while batch.Device.mu is held")
 	want(other.Lock, "batch.Device.mu is taken while batch.Device.mu is held")
 	want(queue.Lock, "batch.Device.mu is taken while batch.Device.mu is held")
-	want(func() { None("packing") }, "batch.Device.mu is held over work: packing")
+	want(func() { AssertNoneHeld("packing") }, "batch.Device.mu is held over work: packing")
 	done := make(chan struct{})
 	go func() { // locks of other goroutines do not count
 		defer close(done)
-		want(func() { registry.Lock(); registry.Unlock(); None("packing") })
+		want(func() { registry.Lock(); registry.Unlock(); AssertNoneHeld("packing") })
 		want(queue.Unlock, "unlocked by a goroutine that did not lock it")
 		if queue.TryLock() {
 			t.Error("locked twice")
@@ -53,11 +53,11 @@ func TestTheOrderIsEnforced(t *testing.T) {
 	}()
 	<-done
 	queue.Unlock()
-	want(func() { registry.Lock(); registry.Unlock(); None("packing") })
+	want(func() { registry.Lock(); registry.Unlock(); AssertNoneHeld("packing") })
 	if !other.TryLock() {
 		t.Error("a free lock was not to be had")
 	}
-	want(func() { None("packing") }, "batch.Device.mu")
+	want(func() { AssertNoneHeld("packing") }, "batch.Scheduler.mu")
 	other.Unlock()
 	for i := range held {
 		if n := len(held[i].by); n != 0 {

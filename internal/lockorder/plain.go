@@ -10,5 +10,5 @@ const Checked = false
 // Mutex is a sync.Mutex with a rank in the order. The zero value is unlocked.
 type Mutex[P Rank] struct{ sync.Mutex }
 
-// None marks a place where its caller must hold no lock, because work or a wait follows.
-func None(string) {}
+// AssertNoneHeld marks a place where its caller must hold no lock, because work or a wait follows.
+func AssertNoneHeld(string) {}

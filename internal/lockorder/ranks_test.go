@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-var ranks = []Rank{Swap{}, Uploader{}, Registry{}, LoRAs{}, Model{}, Usage{}, Folds{}, Slots{}, Group{},
+var ranks = []Rank{Swap{}, Uploader{}, Registry{}, Adapters{}, Model{}, Usage{}, Folds{}, Scheduler{}, Group{},
 	Reservation{}, InProcess{}, Engine{}}
 
 // ARCHITECTURE.md names every rank, in order.
@@ -34,11 +34,11 @@ func TestTheOrderIsDocumented(t *testing.T) {
 
 // Without the tag a Mutex is only a sync.Mutex.
 func TestPlainMutexesCostNothing(t *testing.T) {
-	if !Checked && unsafe.Sizeof(Mutex[Slots]{}) != unsafe.Sizeof(sync.Mutex{}) {
-		t.Errorf("a Mutex has %d bytes", unsafe.Sizeof(Mutex[Slots]{}))
+	if !Checked && unsafe.Sizeof(Mutex[Scheduler]{}) != unsafe.Sizeof(sync.Mutex{}) {
+		t.Errorf("a Mutex has %d bytes", unsafe.Sizeof(Mutex[Scheduler]{}))
 	}
-	var m Mutex[Slots]
-	if n := testing.AllocsPerRun(100, func() { m.Lock(); m.Unlock(); None("nothing") }); !Checked && n != 0 {
+	var m Mutex[Scheduler]
+	if n := testing.AllocsPerRun(100, func() { m.Lock(); m.Unlock(); AssertNoneHeld("nothing") }); !Checked && n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -29,7 +29,7 @@ type Adapter struct {
 // LoadAdapter reads the PEFT adapter in dir and packs it. Errors: those of lora.Read and of the
 // engine.
 func (m *Model) LoadAdapter(dir string) (*Adapter, error) {
-	lockorder.None("packing an adapter")
+	lockorder.AssertNoneHeld("packing an adapter")
 	linears := slices.Concat(m.encoder.linears(), m.adapts)
 	base := lora.Base{Linears: make(map[string]lora.Shape), Unused: m.unused(), Fixed: m.fixed}
 	for _, l := range linears {

@@ -163,15 +163,15 @@ func readLabels(dir fs.FS, folder string) (labelConfig, error) {
 		l.labels = append(l.labels, label)
 	}
 	l.multiLabel = c.ProblemType == "multi_label_classification"
-	for _, said := range []struct{ file, activation string }{{promptsFile, beside.Activation}, {name, c.Sentence.Activation}, {name, c.OldActivation}} {
-		switch class := said.activation[strings.LastIndexByte(said.activation, '.')+1:]; {
+	for _, declared := range []struct{ file, activation string }{{promptsFile, beside.Activation}, {name, c.Sentence.Activation}, {name, c.OldActivation}} {
+		switch class := declared.activation[strings.LastIndexByte(declared.activation, '.')+1:]; {
 		case class == "Sigmoid":
 			l.activation = Sigmoid
 			return l, nil
 		case class == "Identity":
 			return l, nil
 		case class != "":
-			return l, refuse(said.file, "activation_fn", "%.80q is not supported; Sigmoid and Identity of torch.nn are", said.activation)
+			return l, refuse(declared.file, "activation_fn", "%.80q is not supported; Sigmoid and Identity of torch.nn are", declared.activation)
 		}
 	}
 	if len(l.labels) == 1 {

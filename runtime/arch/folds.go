@@ -15,12 +15,12 @@ import (
 type folds struct {
 	bytes atomic.Int64 // of all tables
 
-	mu   lockorder.Mutex[lockorder.Folds] // guards the field below
-	made map[any]*made                    // by configuration, fold.Muvera or fold.SMVE; nil before the first
+	mu     lockorder.Mutex[lockorder.Folds] // guards the field below
+	tables map[any]*foldTables              // by configuration, fold.Muvera or fold.SMVE; nil before the first
 }
 
-// made holds one configuration's tables, which may still be in the making.
-type made struct {
+// foldTables holds one configuration's tables, which may still be in the making.
+type foldTables struct {
 	done   chan struct{} // closed when the fields below are set
 	muvera engine.Muvera
 	smve   engine.SMVE
@@ -30,22 +30,22 @@ type made struct {
 
 // get returns the tables of a configuration and makes them if needed. A failure is forgotten,
 // because there may be enough memory later.
-func (f *folds) get(config any, create func(*made)) (*made, error) {
+func (f *folds) get(config any, create func(*foldTables)) (*foldTables, error) {
 	f.mu.Lock()
-	m := f.made[config]
+	m := f.tables[config]
 	if m != nil {
 		f.mu.Unlock()
 		<-m.done
 		return m, m.err
 	}
-	m = &made{done: make(chan struct{})}
-	if f.made == nil {
-		f.made = make(map[any]*made)
+	m = &foldTables{done: make(chan struct{})}
+	if f.tables == nil {
+		f.tables = make(map[any]*foldTables)
 	}
-	f.made[config] = m
+	f.tables[config] = m
 	f.mu.Unlock()
 
-	lockorder.None("making tables")
+	lockorder.AssertNoneHeld("making tables")
 	create(m)
 	if m.err == nil {
 		m.err = m.packer.err
@@ -53,7 +53,7 @@ func (f *folds) get(config any, create func(*made)) (*made, error) {
 	if m.err != nil {
 		m.packer.close()
 		f.mu.Lock()
-		delete(f.made, config)
+		delete(f.tables, config)
 		f.mu.Unlock()
 	} else {
 		f.bytes.Add(m.packer.bytes)
@@ -64,16 +64,16 @@ func (f *folds) get(config any, create func(*made)) (*made, error) {
 
 // close frees the tables. No other call may make or use them.
 func (f *folds) close() {
-	for _, m := range f.made {
+	for _, m := range f.tables {
 		m.packer.close()
 	}
-	f.made = nil
+	f.tables = nil
 }
 
 // foldDense records the dense row that the vectors of a text's tokens are folded into.
 func (r *recording) foldDense(tokens engine.Value) {
 	m, f := r.model, r.want.Muvera
-	if tables := r.tables(f, func(t *made) { m.makeMuvera(t, f) }); tables != nil {
+	if tables := r.tables(f, func(t *foldTables) { m.makeMuvera(t, f) }); tables != nil {
 		fold := tables.muvera
 		fold.Query = r.want.FoldQuery
 		r.OutputMuvera(tokens, fold)
@@ -83,7 +83,7 @@ func (r *recording) foldDense(tokens engine.Value) {
 // foldSparse records the sparse row that the vectors of a text's tokens are folded into.
 func (r *recording) foldSparse(tokens engine.Value) {
 	m, f := r.model, r.want.SMVE
-	if tables := r.tables(f, func(t *made) { m.makeSMVE(t, f) }); tables != nil {
+	if tables := r.tables(f, func(t *foldTables) { m.makeSMVE(t, f) }); tables != nil {
 		fold := tables.smve
 		fold.Query = r.want.FoldQuery
 		r.OutputSMVE(tokens, fold)
@@ -92,7 +92,7 @@ func (r *recording) foldSparse(tokens engine.Value) {
 
 // tables returns the model's tables of a configuration, or nil after an error, which the recording
 // then has.
-func (r *recording) tables(config any, create func(*made)) *made {
+func (r *recording) tables(config any, create func(*foldTables)) *foldTables {
 	tables, err := r.model.folds.get(config, create)
 	if err != nil {
 		r.Fail(err)
@@ -102,7 +102,7 @@ func (r *recording) tables(config any, create func(*made)) *made {
 }
 
 // makeMuvera packs the tables of an encoding.
-func (m *Model) makeMuvera(to *made, f fold.Muvera) {
+func (m *Model) makeMuvera(to *foldTables, f fold.Muvera) {
 	to.packer = &packer{dev: m.device}
 	tables, err := f.Tables(m.TokenDim)
 	if err != nil {
@@ -141,7 +141,7 @@ func (m *Model) makeSketch(to *packer, out *engine.Muvera, sketch []int32) error
 }
 
 // makeSMVE packs the anchors of an encoding.
-func (m *Model) makeSMVE(to *made, f fold.SMVE) {
+func (m *Model) makeSMVE(to *foldTables, f fold.SMVE) {
 	to.packer = &packer{dev: m.device}
 	tables, err := f.Tables(m.TokenDim)
 	if err != nil {

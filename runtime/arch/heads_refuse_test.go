@@ -66,7 +66,7 @@ func TestBadHeadsAreRefused(t *testing.T) {
 }
 
 // A program can give only what the model was loaded for.
-func TestWhatAModelHasNoHeadFor(t *testing.T) {
+func TestRequestsThatNeedAnotherHead(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	m, _ := load(t, dev, golden.Open(t, "st-mean").Dir, Options{Task: Embed})
 	for _, give := range []Outputs{Give(OutSparse), Give(OutTokenWeights), Give(OutMulti), Give(OutMaxSim), Give(OutLogits), Give(OutTokenLogits),

@@ -60,7 +60,7 @@ func loadM3(dir string, columns int64, p *packer) (vectors, weight layer, width 
 			rows, width = t.Shape[0], t.Shape[0]
 		}
 		*head.to = layer{weight: q.linear(rows, columns, "weight"), bias: q.vector(rows, "bias"), act: head.act}
-		q.err = checkpoint.Settle(q.err)
+		q.err = checkpoint.ReadError(q.err)
 		checkpoint.Close()
 		p.join(q)
 		if p.err != nil {

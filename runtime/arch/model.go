@@ -136,7 +136,7 @@ type parts struct {
 // *ModelError and weights' *FormatError for files that cannot be served, weights.ErrChanged for a
 // file that is written to meanwhile, weights.ErrNoWeights, fs.ErrNotExist, and those of the engine.
 func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
-	lockorder.None("packing a model")
+	lockorder.AssertNoneHeld("packing a model")
 	m, parts, err := describe(dir, dev, o)
 	if err != nil {
 		return nil, err
@@ -234,7 +234,7 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 		err = cmp.Or(of.load(&loading{m: m, dir: dir, encoderDir: chain.encoderDir, names: m.encoder.heads(), shape: m.encoder.shape(),
 			card: of.info.Kind == engine.CUDA, p: m.packer}), m.packer.err)
 	}
-	if err := checkpoint.Settle(err); err != nil {
+	if err := checkpoint.ReadError(err); err != nil {
 		return err
 	}
 	shape := m.encoder.shape()

@@ -161,7 +161,7 @@ func loadDense(dir string, c denseConfig, owner *packer) (layer, error) {
 	if c.bias {
 		l.bias = p.vector(c.out, "linear.bias")
 	}
-	p.err = checkpoint.Settle(p.err)
+	p.err = checkpoint.ReadError(p.err)
 	owner.join(p)
 	return l, p.err
 }

@@ -6,8 +6,8 @@ import (
 
 // OutputBytes returns the most bytes of each output, in order, of a program p of the model that was
 // recorded for want. Elements count as float32. An output of a batch with several texts counts at
-// most most bytes.
-func (m *Model) OutputBytes(p *engine.Program, want Want, most int64) (sizes []int64) {
+// most limit bytes.
+func (m *Model) OutputBytes(p *engine.Program, want Want, limit int64) (sizes []int64) {
 	c := m.caps
 	for i := range p.Outputs() {
 		o := &p.Outputs()[i]
@@ -20,7 +20,7 @@ func (m *Model) OutputBytes(p *engine.Program, want Want, most int64) (sizes []i
 		default:
 			bytes = (bytes + 15) &^ 15
 		}
-		sizes = append(sizes, min(bytes*count, max(most, bytes*ofOne)))
+		sizes = append(sizes, min(bytes*count, max(limit, bytes*ofOne)))
 	}
 	return sizes
 }

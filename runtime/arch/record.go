@@ -53,7 +53,7 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 	if want.Give.Has(OutDense) && want.Pooling == 0 {
 		want.Pooling = m.Pooling
 	}
-	lockorder.None("recording a program")
+	lockorder.AssertNoneHeld("recording a program")
 	outputs := want.Outputs()
 	keep, caps := engine.Pooling(0), m.caps
 	for _, o := range outputs {

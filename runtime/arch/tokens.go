@@ -96,7 +96,7 @@ func readAffine(dir string, c denseConfig) (affine, error) {
 		return a, err
 	}
 	defer checkpoint.Close()
-	err = checkpoint.Settle(a.read(c, checkpoint))
+	err = checkpoint.ReadError(a.read(c, checkpoint))
 	return a, err
 }
 

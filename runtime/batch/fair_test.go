@@ -24,7 +24,7 @@ func chunk(id int32, n, tokens int) []Item {
 func TestIdleDeviceStartsWhatWaited(t *testing.T) {
 	for _, slots := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
-			dev := NewDevice(slots)
+			dev := NewSingleScheduler(slots)
 			r := &fakeRunner{perToken: time.Millisecond}
 			q := NewQueue(dev, r, Options{MaxWait: time.Minute, Coalesce: time.Minute, MaxRequests: 2, Adaptive: AdaptiveOptions{Disabled: true}})
 			for range slots {
@@ -45,9 +45,9 @@ func TestIdleDeviceStartsWhatWaited(t *testing.T) {
 }
 
 // A free slot goes to the queue that is due, not to a queue that has waited longer and is not due.
-func TestSlotGoesToWhoIsDue(t *testing.T) {
+func TestDueLaneGetsTheSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dev := NewDevice(2)
+		dev := NewSingleScheduler(2)
 		r := &fakeRunner{perToken: time.Millisecond}
 		o := Options{MaxWait: time.Minute, Coalesce: time.Minute, MaxRequests: 4, Adaptive: AdaptiveOptions{Disabled: true}}
 		a, b := NewQueue(dev, r, o), NewQueue(dev, r, o)
@@ -84,7 +84,7 @@ func TestFullBatchLeaves(t *testing.T) {
 		t.Errorf("batches of 1,000 tokens at most leave at %d", c.cost)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewDevice(2), &fakeRunner{perToken: time.Millisecond}, Options{MaxCost: 1000, MaxWait: time.Minute, Coalesce: time.Minute})
+		q := NewQueue(NewSingleScheduler(2), &fakeRunner{perToken: time.Millisecond}, Options{MaxCost: 1000, MaxWait: time.Minute, Coalesce: time.Minute})
 		q.ctl = c
 		c.wait = time.Minute
 		submit(t, q, t.Context(), text(1, 100))
@@ -138,7 +138,7 @@ func flood(t *testing.T, q *Queue, n int) (stop func() (served int)) {
 func TestAdmittedRequestIsFinishedUnderOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeRunner{perToken: 100 * time.Microsecond}
-		q := NewQueue(NewDevice(2), r, Options{MaxItems: 64, MaxCost: 400, MaxBacklog: time.Millisecond, Adaptive: AdaptiveOptions{Disabled: true}})
+		q := NewQueue(NewSingleScheduler(2), r, Options{MaxItems: 64, MaxCost: 400, MaxBacklog: time.Millisecond, Adaptive: AdaptiveOptions{Disabled: true}})
 		stop := flood(t, q, 100)
 		time.Sleep(100 * time.Millisecond)
 		start := time.Now()
@@ -183,7 +183,7 @@ func TestAdmittedRequestIsFinishedUnderOverload(t *testing.T) {
 // that has left.
 func TestNobodyOvertakesAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewDevice(1), &fakeRunner{perToken: time.Millisecond}, Options{MaxItems: 10, MaxRequests: 5})
+		q := NewQueue(NewSingleScheduler(1), &fakeRunner{perToken: time.Millisecond}, Options{MaxItems: 10, MaxRequests: 5})
 		submit(t, q, t.Context(), text(0, 100))
 		submit(t, q, t.Context(), chunk(1, 6, 1)...)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -224,7 +224,7 @@ func TestNobodyOvertakesAWaiter(t *testing.T) {
 // Closing a queue ends the requests that wait for room and leaves nothing on the device.
 func TestCloseEndsWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dev := NewDevice(1)
+		dev := NewSingleScheduler(1)
 		r := &fakeRunner{perToken: time.Millisecond}
 		q, other := NewQueue(dev, r, Options{MaxItems: 4}), NewQueue(dev, r, Options{})
 		submit(t, q, t.Context(), text(0, 1000))

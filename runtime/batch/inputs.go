@@ -12,15 +12,15 @@ type Inputs struct {
 // packInputs lays the inputs of items end to end, at the places cu.
 func packInputs(items []*Item, cu []int32) Inputs {
 	return Inputs{
-		IDs:     endToEnd(items, cu, 0, func(in *Inputs) []int32 { return in.IDs }),
-		TypeIDs: endToEnd(items, cu, 0, func(in *Inputs) []int32 { return in.TypeIDs }),
-		Keep:    endToEnd(items, cu, 1, func(in *Inputs) []uint8 { return in.Keep }),
+		IDs:     concatenate(items, cu, 0, func(in *Inputs) []int32 { return in.IDs }),
+		TypeIDs: concatenate(items, cu, 0, func(in *Inputs) []int32 { return in.TypeIDs }),
+		Keep:    concatenate(items, cu, 1, func(in *Inputs) []uint8 { return in.Keep }),
 	}
 }
 
-// endToEnd lays one input of the items end to end. Items that leave it out get otherwise. It
+// concatenate lays one input of the items end to end. Items that leave it out get otherwise. It
 // returns nil if all of them do.
-func endToEnd[T int32 | uint8](items []*Item, cu []int32, otherwise T, of func(*Inputs) []T) (out []T) {
+func concatenate[T int32 | uint8](items []*Item, cu []int32, otherwise T, of func(*Inputs) []T) (out []T) {
 	for i, it := range items {
 		values := of(&it.Inputs)
 		if values != nil && out == nil {

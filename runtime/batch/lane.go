@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// class is short or long. Only items of one class share a batch, and long batches hold at most one
-// slot of a card.
-type class uint8
+// laneKind is short or long. Only items of one kind share a batch, and long batches hold at most
+// one slot of a device.
+type laneKind uint8
 
 const (
-	short class = iota
+	short laneKind = iota
 	long
 	classes
 )
 
-// lane holds the waiting items of one class of a queue. Device.mu guards it.
+// lane holds the waiting items of one kind of a queue. Scheduler.mu guards it.
 type lane struct {
 	q        *Queue
-	class    class
+	class    laneKind
 	maxItems int
 	maxBytes int64
 
@@ -27,7 +27,7 @@ type lane struct {
 	load            // of them
 	arrived time.Time
 	waiting []*waiter // in order of arrival
-	listed  bool      // in Device.lanes
+	listed  bool      // in Scheduler.lanes
 }
 
 // load is the total of some items.
@@ -56,9 +56,9 @@ func (l *load) remove(it *Item) {
 	}
 }
 
-// waiter is a chunk of an admitted request whose items of one class wait for room in a lane.
+// waiter is a chunk of an admitted request whose items of one kind wait for room in a lane.
 type waiter struct {
-	chunk []Item // only the items of the lane's class wait
+	chunk []Item // only the items of the lane's kind wait
 	load  load
 	ended chan struct{} // closed when the items are queued, or when it is certain that they never will be
 	err   error         // set before ended is closed
@@ -79,15 +79,15 @@ func (l *lane) refusesLocked(add load, now time.Time) *FullError {
 		}
 		return e
 	}
-	if most := l.q.opt.MaxBacklog; most > 0 && len(l.items) > 0 {
-		if wait, known := l.q.dev.waitLocked(l, now); known && wait > most {
-			return &FullError{Pending: l.count, Limit: l.maxItems, Wait: wait, RetryAfter: retryAfter(wait, most)}
+	if limit := l.q.opt.MaxBacklog; limit > 0 && len(l.items) > 0 {
+		if wait, known := l.q.scheduler.waitLocked(l, now); known && wait > limit {
+			return &FullError{Pending: l.count, Limit: l.maxItems, Wait: wait, RetryAfter: retryAfter(wait, limit)}
 		}
 	}
 	return nil
 }
 
-// joinLocked queues those items of the chunk that are of the lane's class.
+// joinLocked queues those items of the chunk that are of the lane's kind.
 func (l *lane) joinLocked(chunk []Item, now time.Time) {
 	for i := range chunk {
 		if it := &chunk[i]; it.class == l.class {
@@ -99,7 +99,7 @@ func (l *lane) joinLocked(chunk []Item, now time.Time) {
 	l.arrived = now
 	if !l.listed {
 		l.listed = true
-		l.q.dev.lanes = append(l.q.dev.lanes, l)
+		l.q.scheduler.lanes = append(l.q.scheduler.lanes, l)
 	}
 }
 
@@ -119,7 +119,7 @@ func (l *lane) admitLocked(now time.Time) {
 }
 
 // dueLocked reports whether a batch should leave now, and if not, after which time to check again.
-// idle: a card has no batch of the class in flight.
+// idle: a device has no batch of the kind in flight.
 func (l *lane) dueLocked(now time.Time, idle bool) (bool, time.Duration) {
 	o := &l.q.opt
 	if l.tokens >= l.q.ctl.cost || len(l.items) >= o.MaxRequests || l.tokens > runTokens && l.work >= l.workLimitLocked() {
@@ -192,8 +192,8 @@ func (l *lane) wait(ctx context.Context, w *waiter) error {
 		return w.err
 	case <-ctx.Done():
 	}
-	l.q.dev.mu.Lock()
-	defer l.q.dev.mu.Unlock()
+	l.q.scheduler.mu.Lock()
+	defer l.q.scheduler.mu.Unlock()
 	i := slices.Index(l.waiting, w)
 	if i < 0 { // the items were queued, or the queue was closed, at the same time
 		return w.err
@@ -201,6 +201,6 @@ func (l *lane) wait(ctx context.Context, w *waiter) error {
 	l.waiting = slices.Delete(l.waiting, i, i+1)
 	now := time.Now()
 	l.admitLocked(now) // smaller chunks behind this one may fit
-	l.q.dev.dispatchLocked(now)
+	l.q.scheduler.dispatchLocked(now)
 	return context.Cause(ctx)
 }

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// classRunner counts the batches of long items on each card and fails the test on a batch that
+// classRunner counts the batches of long items on each device and fails the test on a batch that
 // mixes short and long items.
 type classRunner struct {
 	fakeRunner
 	t    *testing.T
 	mu   sync.Mutex
-	now  [4]int  // long batches on each card
-	most int     // on one card
+	now  [4]int  // long batches on each device
+	most int     // on one device
 	ids  []int32 // the first of each long batch
 	fast time.Duration
 }
 
-func (r *classRunner) RunPacked(ctx context.Context, card int, p *Packed) (Result, error) {
+func (r *classRunner) RunPacked(ctx context.Context, device int, p *Packed) (Result, error) {
 	over := 0
 	for i := range p.CuSeqlens[1:] {
 		if p.CuSeqlens[i+1]-p.CuSeqlens[i] > longTokens {
@@ -32,27 +32,27 @@ func (r *classRunner) RunPacked(ctx context.Context, card int, p *Packed) (Resul
 	}
 	if over == 0 {
 		time.Sleep(r.fast)
-		return r.fakeRunner.RunPacked(ctx, card, p)
+		return r.fakeRunner.RunPacked(ctx, device, p)
 	}
 	r.mu.Lock()
-	r.now[card]++
-	r.most = max(r.most, r.now[card])
+	r.now[device]++
+	r.most = max(r.most, r.now[device])
 	r.ids = append(r.ids, p.IDs[0])
 	r.mu.Unlock()
 	time.Sleep(time.Duration(len(p.IDs)) * time.Millisecond)
 	r.mu.Lock()
-	r.now[card]--
+	r.now[device]--
 	r.mu.Unlock()
-	return r.fakeRunner.RunPacked(ctx, card, p)
+	return r.fakeRunner.RunPacked(ctx, device, p)
 }
 
-// Long items hold one slot of each card, however many are queued, and their queues take turns.
+// Long items hold one slot of each device, however many are queued, and their queues take turns.
 // Short items of all models wait only for short ones.
 func TestLongItemsLeaveASlot(t *testing.T) {
-	for _, cards := range []int{1, 2} {
+	for _, devices := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
 			r := &classRunner{t: t, fast: 5 * time.Millisecond}
-			dev := NewDevices(cards, 2)
+			dev := NewScheduler(devices, 2)
 			a, b := NewQueue(dev, r, Options{MaxCost: 8192}), NewQueue(dev, r, Options{MaxCost: 8192})
 			var longs []*Group
 			for i := range 20 {
@@ -65,7 +65,7 @@ func TestLongItemsLeaveASlot(t *testing.T) {
 					t.Fatal(err)
 				}
 				if d := time.Since(start); d != 5*time.Millisecond {
-					t.Fatalf("%d cards: a short query took %v beside long texts", cards, d)
+					t.Fatalf("%d cards: a short query took %v beside long texts", devices, d)
 				}
 				time.Sleep(5 * time.Millisecond)
 			}
@@ -78,7 +78,7 @@ func TestLongItemsLeaveASlot(t *testing.T) {
 				t.Errorf("%d long batches at a time on a card", r.most)
 			}
 			for i, id := range r.ids {
-				if want := int32(100 + i/2 + 100*(i%2)); cards == 1 && id != want {
+				if want := int32(100 + i/2 + 100*(i%2)); devices == 1 && id != want {
 					t.Fatalf("long batches ran in the order %v", r.ids)
 				}
 			}
@@ -94,7 +94,7 @@ func TestShortItemsDoNotStarveLongOnes(t *testing.T) {
 	for _, slots := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
 			r := &classRunner{t: t, fast: 10 * time.Millisecond}
-			dev := NewDevice(slots)
+			dev := NewSingleScheduler(slots)
 			q, other := NewQueue(dev, r, Options{MaxItems: 24, MaxCost: 400}), NewQueue(dev, r, Options{MaxItems: 24, MaxCost: 400})
 			stop, stopOther := flood(t, q, 40), flood(t, other, 40)
 			time.Sleep(time.Second)
@@ -117,13 +117,13 @@ func TestShortItemsDoNotStarveLongOnes(t *testing.T) {
 
 // An item is long if it has more tokens than a slab and is predicted to run for longer than
 // longRun.
-func TestWhatIsLong(t *testing.T) {
+func TestLongItems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dev := NewDevice(2)
+		dev := NewSingleScheduler(2)
 		q := NewQueue(dev, &fakeRunner{}, Options{Work: Work{PerToken: 1000, PerPair: 1}})
-		check := func(when string, tokens int, want class) {
+		check := func(when string, tokens int, want laneKind) {
 			t.Helper()
-			if got := q.classLocked(tokens, q.opt.Work.of(tokens)); got != want {
+			if got := q.laneKindLocked(tokens, q.opt.Work.of(tokens)); got != want {
 				t.Errorf("%s: %d tokens are of class %d, want %d", when, tokens, got, want)
 			}
 		}
@@ -146,7 +146,7 @@ func TestWhatIsLong(t *testing.T) {
 // Long items have separate room in the queue, so they cannot take the room of short ones.
 func TestLongItemsHaveRoomOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewDevice(1), &fakeRunner{perToken: time.Millisecond}, Options{MaxItems: 10, MaxBytes: 80_000})
+		q := NewQueue(NewSingleScheduler(1), &fakeRunner{perToken: time.Millisecond}, Options{MaxItems: 10, MaxBytes: 80_000})
 		submit(t, q, t.Context(), text(1, 1000))
 		for range 5 {
 			submit(t, q, t.Context(), text(2, 1000))

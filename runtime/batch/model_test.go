@@ -42,9 +42,9 @@ func seeds(t *testing.T, few, many int) (out []uint64) {
 }
 
 // A device and a plain model of it agree after random requests, cancellations, deadlines, failures,
-// lost cards and closing queues. No item is lost, delivered twice or overtaken beyond the turns. No
-// slot is free while due work waits, no lane exceeds its bounds, and a closed queue leaves nothing
-// behind.
+// lost devices and closing queues. No item is lost, delivered twice or overtaken beyond the turns.
+// No slot is free while due work waits, no lane exceeds its bounds, and a closed queue leaves
+// nothing behind.
 func TestAgainstAPlainModel(t *testing.T) {
 	for _, seed := range seeds(t, 60, 3000) {
 		if t.Failed() {
@@ -69,7 +69,7 @@ type world struct {
 	t    *testing.T
 	rng  *rand.Rand
 	seed uint64
-	dev  *Device
+	dev  *Scheduler
 
 	mu      sync.Mutex
 	plain   plain
@@ -80,7 +80,7 @@ type world struct {
 	flying  []*plainBatch // those that have not ended
 	items   map[int32]*plainItem
 	bad     map[int32]bool
-	dying   int // the card that fails its batches, or -1
+	dying   int // the device that fails its batches, or -1
 	cancels []context.CancelCauseFunc
 
 	events   chan struct{} // something happened: call look
@@ -91,7 +91,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), seed: seed, dying: -1, items: make(map[int32]*plainItem), bad: make(map[int32]bool),
 		lanes: make(map[*Queue][classes]*plainLane), events: make(chan struct{}, 1<<16)}
 	w.plain = plain{cards: 1 + w.rng.IntN(3), slots: 1 + w.rng.IntN(3), lost: make(map[int]bool), running: make(map[*plainBatch]bool)}
-	w.dev = NewDevices(w.plain.cards, w.plain.slots)
+	w.dev = NewScheduler(w.plain.cards, w.plain.slots)
 	for range 1 + w.rng.IntN(3) {
 		w.open()
 	}
@@ -126,7 +126,7 @@ type worldRunner struct {
 	q *Queue
 }
 
-func (r *worldRunner) RunPacked(_ context.Context, card int, p *Packed) (Result, error) {
+func (r *worldRunner) RunPacked(_ context.Context, device int, p *Packed) (Result, error) {
 	w := r.w
 	var ids []int32
 	out, of := make([]byte, p.Outputs[0].Bytes), short
@@ -139,9 +139,9 @@ func (r *worldRunner) RunPacked(_ context.Context, card int, p *Packed) (Result,
 		}
 	}
 	w.mu.Lock()
-	b := w.part(card, ids)
+	b := w.part(device, ids)
 	if b == nil {
-		b = &plainBatch{lane: w.lanes[r.q][of], card: card, ids: ids}
+		b = &plainBatch{lane: w.lanes[r.q][of], card: device, ids: ids}
 		w.started, w.flying = append(w.started, b), append(w.flying, b)
 		w.events <- struct{}{}
 	}
@@ -162,7 +162,7 @@ func (r *worldRunner) RunPacked(_ context.Context, card int, p *Packed) (Result,
 	if err == nil && len(ids) > 1 && rng.IntN(12) == 0 {
 		err = errShort
 	}
-	if w.dying == card {
+	if w.dying == device {
 		err = errCard
 	}
 	if err == nil {
@@ -182,9 +182,9 @@ func (r *worldRunner) RunPacked(_ context.Context, card int, p *Packed) (Result,
 }
 
 // part returns the running batch that contains those items; they may be one of its halves.
-func (w *world) part(card int, ids []int32) *plainBatch {
+func (w *world) part(device int, ids []int32) *plainBatch {
 	for _, b := range w.flying {
-		if b.card == card && slices.Contains(b.ids, ids[0]) {
+		if b.card == device && slices.Contains(b.ids, ids[0]) {
 			return b
 		}
 	}
@@ -425,8 +425,8 @@ func (w *world) look() {
 	defer w.mu.Unlock()
 	w.dev.mu.Lock()
 	defer w.dev.mu.Unlock()
-	for card := range w.dev.cards {
-		w.plain.lost[card] = w.dev.cards[card].lost
+	for device := range w.dev.devices {
+		w.plain.lost[device] = w.dev.devices[device].lost
 	}
 	for _, b := range w.ended {
 		delete(w.plain.running, b)

@@ -19,7 +19,7 @@ type Options struct {
 	MaxWait       time.Duration // initial adaptive wait: the longest that the oldest item waits while a slot is free [15 ms]
 	Coalesce      time.Duration // a batch leaves after this pause in arrivals [15 ms], or after CoalesceRatio of the wait if that is shorter
 	CoalesceRatio float64       // [0.5]
-	IdleCoalesce  time.Duration // replaces Coalesce on an idle card [0: a lone query leaves at once]
+	IdleCoalesce  time.Duration // replaces Coalesce on an idle device [0: a lone query leaves at once]
 	MaxItems      int           // queued short items, plus half as many long ones [2,048]
 	MaxBytes      int64         // token ids of queued short items in bytes, plus half as many bytes of long items [64 MiB]
 	MaxSeqs       int           // items that the program can take in one batch [4,096]

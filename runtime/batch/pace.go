@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A device's pace is the work that one of its cards does in a second. It is measured separately for
-// short and long items, because batches of the two share the card when both run. It is measured
-// over all queues, because they share the cards.
+// A device's pace is the work that one of its devices does in a second. It is measured separately
+// for short and long items, because batches of the two share the device when both run. It is
+// measured over all queues, because they share the devices.
 
 const (
-	paceKeeps    = 7.0 / 8 // a new stretch reduces the weight of earlier ones to this part
+	paceKeeps    = 7.0 / 8 // a new busyPeriod reduces the weight of earlier ones to this part
 	paceTrusts   = 16      // a batch smaller than 1/paceTrusts of a full one does not predict the pace of full ones
 	retryLongest = time.Minute
 )
@@ -32,28 +32,29 @@ func (p *pace) rate() float64 {
 	return p.work / p.seconds
 }
 
-// stretch measures the work that a card does for one class over a period in which it always has
+// busyPeriod measures the work that a device does for one kind over a period in which it always has
 // some in flight. Batches overlap, so their own durations cannot be added up; stretches do not
-// overlap, and together they cover the time in which the card had work.
-type stretch struct {
+// overlap, and together they cover the time in which the device had work.
+type busyPeriod struct {
 	running int     // batches in flight
 	ahead   float64 // work of the batches in flight
 	since   time.Time
 	done    float64 // work finished since then
-	spoilt  int     // batches in flight that partly ran in a discarded stretch
+	spoilt  int     // batches in flight that partly ran in a discarded busyPeriod
 }
 
-func (s *stretch) begin(work float64, now time.Time) {
+func (s *busyPeriod) begin(work float64, now time.Time) {
 	if s.running == 0 {
-		*s = stretch{since: now}
+		*s = busyPeriod{since: now}
 	}
 	s.running++
 	s.ahead += work
 }
 
-// end records the end of a batch. If tells is set, the stretch ends and counts towards the pace. A
-// failed batch discards the stretch, and so does each batch that was in flight at the same time.
-func (s *stretch) end(work float64, failed, tells bool, now time.Time, p *pace) {
+// end records the end of a batch. If representative is set, the busyPeriod ends and counts towards
+// the pace. A failed batch discards the busyPeriod, and so does each batch that was in flight at
+// the same time.
+func (s *busyPeriod) end(work float64, failed, representative bool, now time.Time, p *pace) {
 	s.running--
 	s.ahead -= work
 	s.done += work
@@ -64,23 +65,23 @@ func (s *stretch) end(work float64, failed, tells bool, now time.Time, p *pace) 
 	case s.spoilt > 0:
 		s.spoilt--
 		s.since, s.done = now, 0
-	case tells && now.After(s.since):
+	case representative && now.After(s.since):
 		p.add(s.done, now.Sub(s.since))
 		s.since, s.done = now, 0
 	}
 }
 
 // left estimates from the rate how much of the work in flight is not done yet.
-func (s *stretch) left(rate float64, now time.Time) float64 {
+func (s *busyPeriod) left(rate float64, now time.Time) float64 {
 	if s.running == 0 {
 		return 0
 	}
 	return max(0, s.ahead-rate*now.Sub(s.since).Seconds())
 }
 
-// rateLocked returns the work that one card does in a second for the class. If that is unknown, it
-// returns the other class's rate; 0 if neither is known.
-func (d *Device) rateLocked(c class) float64 {
+// rateLocked returns the work that one device does in a second for the kind. If that is unknown, it
+// returns the other kind's rate; 0 if neither is known.
+func (d *Scheduler) rateLocked(c laneKind) float64 {
 	if r := d.pace[c].rate(); r > 0 {
 		return r
 	}
@@ -90,9 +91,9 @@ func (d *Device) rateLocked(c class) float64 {
 // waitLocked predicts how long an item that joins l now would wait for its batch to start. It
 // returns false while the pace is unknown.
 //
-// Three things run before the item: the batches of its class in flight, the items queued in its
-// lane, and as many batches of every other lane of the class as get their turn until then.
-func (d *Device) waitLocked(l *lane, now time.Time) (time.Duration, bool) {
+// Three things run before the item: the batches of its kind in flight, the items queued in its
+// lane, and as many batches of every other lane of the kind as get their turn until then.
+func (d *Scheduler) waitLocked(l *lane, now time.Time) (time.Duration, bool) {
 	rate := d.rateLocked(l.class)
 	if rate <= 0 {
 		return 0, false
@@ -103,14 +104,14 @@ func (d *Device) waitLocked(l *lane, now time.Time) (time.Duration, bool) {
 			ahead += other.work * min(1, (batches+1)/other.batches())
 		}
 	}
-	cards := 0
-	for i := range d.cards {
-		if c := &d.cards[i]; !c.lost {
+	devices := 0
+	for i := range d.devices {
+		if c := &d.devices[i]; !c.lost {
 			ahead += c.of[l.class].left(rate, now)
-			cards++
+			devices++
 		}
 	}
-	seconds := ahead / (rate * float64(cards))
+	seconds := ahead / (rate * float64(devices))
 	return time.Duration(min(seconds, math.MaxInt32) * float64(time.Second)), true
 }
 
@@ -131,7 +132,7 @@ const (
 // batches have no bound: they do not delay short ones, and more executors take part when a batch
 // has more texts.
 func (l *lane) workLimitLocked() float64 {
-	rate := l.q.dev.rateLocked(short)
+	rate := l.q.scheduler.rateLocked(short)
 	if l.class == long || l.q.opt.MaxBacklog == 0 || rate == 0 {
 		return math.Inf(1)
 	}
@@ -145,12 +146,12 @@ const (
 	longRun    = 50 * time.Millisecond
 )
 
-// classLocked returns the class of an item of n tokens.
-func (q *Queue) classLocked(n int, work float64) class {
+// laneKindLocked returns the kind of an item of n tokens.
+func (q *Queue) laneKindLocked(n int, work float64) laneKind {
 	if n <= longTokens {
 		return short
 	}
-	if r := q.dev.rateLocked(short); r > 0 && work/r <= longRun.Seconds() {
+	if r := q.scheduler.rateLocked(short); r > 0 && work/r <= longRun.Seconds() {
 		return short
 	}
 	return long

@@ -25,7 +25,7 @@ func newOneDevice(work Work, rate float64) *oneDevice {
 	return &oneDevice{turn: make(chan struct{}, 1), work: work, rate: rate}
 }
 
-func (d *oneDevice) RunPacked(ctx context.Context, card int, p *Packed) (Result, error) {
+func (d *oneDevice) RunPacked(ctx context.Context, device int, p *Packed) (Result, error) {
 	if d.seen != nil {
 		d.seen(p)
 	}
@@ -36,7 +36,7 @@ func (d *oneDevice) RunPacked(ctx context.Context, card int, p *Packed) (Result,
 	d.turn <- struct{}{}
 	time.Sleep(time.Duration(work / d.rate * float64(time.Second)))
 	<-d.turn
-	return d.fakeRunner.RunPacked(ctx, card, p)
+	return d.fakeRunner.RunPacked(ctx, device, p)
 }
 
 func near(got, want, within float64) bool { return math.Abs(got-want) <= within*want }
@@ -47,7 +47,7 @@ func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work := Work{PerToken: 100, PerPair: 1}
 		r := newOneDevice(work, 1e6)
-		dev := NewDevice(2)
+		dev := NewSingleScheduler(2)
 		a, b := NewQueue(dev, r, Options{Work: work, MaxCost: 1000}), NewQueue(dev, r, Options{Work: work, MaxCost: 500})
 		var groups []*Group
 		for i := range 400 {
@@ -69,10 +69,10 @@ func TestPace(t *testing.T) {
 }
 
 // Batches of a few tokens and failed batches do not change the rate.
-func TestPaceOfNothingTelling(t *testing.T) {
+func TestPaceWithoutRepresentativeBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeRunner{perToken: time.Millisecond}
-		dev := NewDevice(1)
+		dev := NewSingleScheduler(1)
 		q := NewQueue(dev, r, Options{MaxCost: 1600})
 		for range 20 {
 			_, _ = submit(t, q, t.Context(), text(1, 99)).Wait()
@@ -97,7 +97,8 @@ func TestPaceOfNothingTelling(t *testing.T) {
 	})
 }
 
-// A failed batch does not move the work of other batches into a stretch in which it was not done.
+// A failed batch does not move the work of other batches into a busyPeriod in which it was not
+// done.
 func TestPaceBesideAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newOneDevice(Work{PerToken: 1}, 1000)
@@ -107,7 +108,7 @@ func TestPaceBesideAFailure(t *testing.T) {
 			}
 			return nil
 		}
-		dev := NewDevice(2)
+		dev := NewSingleScheduler(2)
 		q := NewQueue(dev, r, Options{MaxCost: 1000, MaxRequests: 1, Adaptive: AdaptiveOptions{Disabled: true}})
 		var groups []*Group
 		for i := range 40 {
@@ -129,9 +130,9 @@ func TestPaceBesideAFailure(t *testing.T) {
 
 // A batch that ran at the same time as a failed one does not change the rate: part of its time was
 // discarded with the failure.
-func TestPaceIsNotOfWhatRanBesideAFailure(t *testing.T) {
+func TestPaceIgnoresRunsBesideAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dev := NewDevice(2)
+		dev := NewSingleScheduler(2)
 		r := &fakeRunner{perToken: time.Millisecond, fail: func(p *Packed) error {
 			if p.IDs[0] == 2 {
 				return errors.New("bad")
@@ -158,7 +159,7 @@ func TestPaceIsNotOfWhatRanBesideAFailure(t *testing.T) {
 // A batch that is full by its predicted run time leaves at once.
 func TestBatchFullByTimeLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dev := NewDevice(2)
+		dev := NewSingleScheduler(2)
 		r := &fakeRunner{perToken: time.Millisecond}
 		q := NewQueue(dev, r, Options{MaxBacklog: 15 * time.Second, MaxWait: time.Hour, Coalesce: time.Hour, Adaptive: AdaptiveOptions{Disabled: true}})
 		_, _ = submit(t, q, t.Context(), chunk(1, 4, 500)...).Wait() // the pace is known
@@ -180,7 +181,7 @@ func TestBatchFullByTimeLeaves(t *testing.T) {
 }
 
 // learned returns a queue on a device of one slot with a known rate of one token a millisecond.
-func learned(t *testing.T, dev *Device, r Runner, o Options) *Queue {
+func learned(t *testing.T, dev *Scheduler, r Runner, o Options) *Queue {
 	o.MaxCost, o.Adaptive.Disabled = 1000, true
 	q := NewQueue(dev, r, o)
 	_, _ = submit(t, q, t.Context(), text(1, 500)).Wait()
@@ -195,7 +196,7 @@ func learned(t *testing.T, dev *Device, r Runner, o Options) *Queue {
 // time exceeds the bound, and is accepted after its RetryAfter.
 func TestRefusesWhatWouldWaitTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dev := NewDevice(1)
+		dev := NewSingleScheduler(1)
 		q := learned(t, dev, &fakeRunner{perToken: time.Millisecond}, Options{MaxBacklog: 4 * time.Second})
 		submit(t, q, t.Context(), text(1, 500)) // runs
 		time.Sleep(100 * time.Millisecond)
@@ -225,7 +226,7 @@ func TestRefusesWhatWouldWaitTooLong(t *testing.T) {
 // An empty queue takes any request, however long it runs; a request's own items do not count.
 func TestEmptyQueueTakesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dev := NewDevice(1)
+		dev := NewSingleScheduler(1)
 		q := learned(t, dev, &fakeRunner{perToken: time.Millisecond}, Options{MaxBacklog: 100 * time.Millisecond})
 		submit(t, q, t.Context(), text(1, 512)) // in flight for longer than the bound
 		submit(t, q, t.Context(), chunk(2, 100, 500)...)
@@ -239,7 +240,7 @@ func TestEmptyQueueTakesAll(t *testing.T) {
 // No request is refused while the wait cannot be predicted.
 func TestUnknownPaceAdmits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewDevice(1), &fakeRunner{perToken: time.Second}, Options{MaxBacklog: time.Millisecond})
+		q := NewQueue(NewSingleScheduler(1), &fakeRunner{perToken: time.Second}, Options{MaxBacklog: time.Millisecond})
 		for range 50 {
 			submit(t, q, t.Context(), text(1, 100))
 		}
@@ -250,7 +251,7 @@ func TestUnknownPaceAdmits(t *testing.T) {
 // Without MaxBacklog there is no bound.
 func TestNoBacklogBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := learned(t, NewDevice(1), &fakeRunner{perToken: time.Millisecond}, Options{})
+		q := learned(t, NewSingleScheduler(1), &fakeRunner{perToken: time.Millisecond}, Options{})
 		for range 200 {
 			submit(t, q, t.Context(), text(1, 500))
 		}
@@ -272,7 +273,7 @@ func TestOtherQueuesCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				dev := NewDevice(1)
+				dev := NewSingleScheduler(1)
 				r := &fakeRunner{perToken: time.Millisecond}
 				q := learned(t, dev, r, Options{MaxBacklog: time.Hour})
 				other := NewQueue(dev, r, Options{MaxCost: 1000})
@@ -292,10 +293,10 @@ func TestOtherQueuesCount(t *testing.T) {
 	}
 }
 
-// The remaining cards share the work.
-func TestCardsShareTheBacklog(t *testing.T) {
+// The remaining devices share the work.
+func TestGPUsShareTheBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dev := NewDevices(3, 1)
+		dev := NewScheduler(3, 1)
 		q := learned(t, dev, &fakeRunner{perToken: time.Millisecond}, Options{MaxBacklog: time.Hour, MaxRequests: 1})
 		dev.lose(2)
 		submit(t, q, t.Context(), text(1, 500), text(1, 500))
@@ -337,7 +338,7 @@ func TestBatchesAreBoundedInTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newOneDevice(Work{PerToken: 1}, c.rate)
-				q := NewQueue(NewDevice(1), r, Options{MaxBacklog: c.backlog, MaxCost: 16000, Adaptive: AdaptiveOptions{Disabled: true}})
+				q := NewQueue(NewSingleScheduler(1), r, Options{MaxBacklog: c.backlog, MaxCost: 16000, Adaptive: AdaptiveOptions{Disabled: true}})
 				_, _ = submit(t, q, t.Context(), chunk(1, 10, 100)...).Wait() // the rate is known from here
 				synctest.Wait()
 				submit(t, q, t.Context(), text(2, 100))
@@ -361,7 +362,7 @@ func TestOverloadKeepsTheBound(t *testing.T) {
 		const bound = 5 * time.Second
 		work := Work{PerToken: 1e8, PerPair: 4e4}
 		r := newOneDevice(work, 3e11) // BERT-base on two cores: 23 texts of 128 tokens a second
-		q := NewQueue(NewDevice(2), r, Options{Work: work, MaxBacklog: bound})
+		q := NewQueue(NewSingleScheduler(2), r, Options{Work: work, MaxBacklog: bound})
 		var mu sync.Mutex
 		var took []time.Duration
 		refused, done := 0, 0

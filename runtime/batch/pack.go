@@ -90,11 +90,11 @@ func (s *Spec) end(from int64) int64 {
 type outputSizes [MaxOutputs]int64
 
 // with returns the largest of the sizes if the item were added.
-func (s *outputSizes) with(it *Item) (most int64) {
+func (s *outputSizes) with(it *Item) (limit int64) {
 	for o := range it.Specs {
-		most = max(most, it.Specs[o].end(s[o]))
+		limit = max(limit, it.Specs[o].end(s[o]))
 	}
-	return most
+	return limit
 }
 
 func (s *outputSizes) add(it *Item) {

@@ -79,7 +79,7 @@ func TestInputsOfSomeItems(t *testing.T) {
 func TestQueryRowsBoundABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := &fakeRunner{perToken: time.Millisecond}
-		d := NewDevice(1)
+		d := NewSingleScheduler(1)
 		q := NewQueue(d, run, Options{MaxQueryRows: 10})
 		defer q.Close(ErrClosed)
 		first := submit(t, q, t.Context(), text(1, 100)) // keeps the device busy while the others gather
@@ -110,7 +110,7 @@ func TestQueryRowsBoundABatch(t *testing.T) {
 func TestOutputsBoundABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := &fakeRunner{perToken: time.Millisecond}
-		d := NewDevice(1)
+		d := NewSingleScheduler(1)
 		q := NewQueue(d, run, Options{MaxOutput: 100})
 		defer q.Close(ErrClosed)
 		first := submit(t, q, t.Context(), text(1, 100)) // keeps the device busy while the others gather

@@ -16,7 +16,7 @@ type plain struct {
 }
 
 type plainLane struct {
-	class    class
+	class    laneKind
 	opt      Options
 	maxItems int
 	maxBytes int64
@@ -96,34 +96,34 @@ func (l *plainLane) take(ids []int32) ([]*plainItem, error) {
 	return out, nil
 }
 
-// eligible reports whether a card has a free slot for a batch of the class. idle: one such card has
-// no batch of the class in flight.
-func (p *plain) eligible(c class) (free, idle bool) {
-	for card := range p.cards {
+// eligible reports whether a device has a free slot for a batch of the kind. idle: one such device
+// has no batch of the kind in flight.
+func (p *plain) eligible(c laneKind) (free, idle bool) {
+	for device := range p.cards {
 		busy, of := 0, 0
 		for b := range p.running {
-			if b.card == card {
+			if b.card == device {
 				busy++
 				if b.lane.class == c {
 					of++
 				}
 			}
 		}
-		if !p.lost[card] && busy < p.slots && (c == short || of == 0) {
+		if !p.lost[device] && busy < p.slots && (c == short || of == 0) {
 			free, idle = true, idle || of == 0
 		}
 	}
 	return free, idle
 }
 
-// mayHave reports whether the lane's class may use a slot of the card if one is free.
-func (p *plain) mayHave(l *plainLane, card int) bool {
+// mayHave reports whether the lane's kind may use a slot of the device if one is free.
+func (p *plain) mayHave(l *plainLane, device int) bool {
 	for b := range p.running {
-		if b.card == card && b.lane.class == long && l.class == long {
+		if b.card == device && b.lane.class == long && l.class == long {
 			return false
 		}
 	}
-	return !p.lost[card]
+	return !p.lost[device]
 }
 
 // due reports whether a batch should have left if a slot was free.

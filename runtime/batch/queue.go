@@ -8,11 +8,11 @@ import (
 
 // Queue holds the waiting items of one program. Its methods are safe for concurrent use.
 type Queue struct {
-	opt Options
-	dev *Device
-	run Runner
+	opt       Options
+	scheduler *Scheduler
+	run       Runner
 
-	lanes   [classes]lane // dev.mu guards this and the fields below
+	lanes   [classes]lane // scheduler.mu guards this and the fields below
 	ctl     *controller
 	running int // batches in flight
 	closed  bool
@@ -20,10 +20,10 @@ type Queue struct {
 	batches sync.WaitGroup
 }
 
-// NewQueue returns a queue that runs its batches with run, in the slots of dev's cards.
-func NewQueue(dev *Device, run Runner, opt Options) *Queue {
+// NewQueue returns a queue that runs its batches with run, in the slots of dev's devices.
+func NewQueue(dev *Scheduler, run Runner, opt Options) *Queue {
 	opt.setDefaults()
-	q := &Queue{opt: opt, dev: dev, run: run, ctl: newController(opt.Adaptive, opt.MaxWait, opt.MaxCost)}
+	q := &Queue{opt: opt, scheduler: dev, run: run, ctl: newController(opt.Adaptive, opt.MaxWait, opt.MaxCost)}
 	q.lanes[short] = lane{q: q, class: short, maxItems: opt.MaxItems, maxBytes: opt.MaxBytes}
 	q.lanes[long] = lane{q: q, class: long, maxItems: max(1, opt.MaxItems/2), maxBytes: opt.MaxBytes / 2}
 	return q
@@ -35,9 +35,9 @@ func NewQueue(dev *Device, run Runner, opt Options) *Queue {
 // order of the calls, until ctx ends, and no other bound applies. If Submit returns an error other
 // than a FullError, g has failed with that error.
 func (q *Queue) Submit(ctx context.Context, g *Group, items []Item, wait bool) error {
-	q.dev.mu.Lock()
+	q.scheduler.mu.Lock()
 	if q.closed {
-		q.dev.mu.Unlock()
+		q.scheduler.mu.Unlock()
 		g.Fail(ErrClosed)
 		return ErrClosed
 	}
@@ -48,7 +48,7 @@ func (q *Queue) Submit(ctx context.Context, g *Group, items []Item, wait bool) e
 			it.Cost = len(it.IDs)
 		}
 		it.group, it.work = g, q.opt.Work.of(it.Cost)
-		it.class = q.classLocked(it.Cost, it.work)
+		it.class = q.laneKindLocked(it.Cost, it.work)
 		add[it.class].add(it)
 	}
 	now := time.Now()
@@ -59,7 +59,7 @@ func (q *Queue) Submit(ctx context.Context, g *Group, items []Item, wait bool) e
 		case add[c].count == 0:
 		case !wait:
 			if e := l.refusesLocked(add[c], now); e != nil {
-				q.dev.mu.Unlock()
+				q.scheduler.mu.Unlock()
 				return e
 			}
 		case len(l.waiting) > 0 || !l.fits(add[c]):
@@ -75,8 +75,8 @@ func (q *Queue) Submit(ctx context.Context, g *Group, items []Item, wait bool) e
 			l.joinLocked(items, now)
 		}
 	}
-	q.dev.dispatchLocked(now)
-	q.dev.mu.Unlock()
+	q.scheduler.dispatchLocked(now)
+	q.scheduler.mu.Unlock()
 	var failed error
 	for c, w := range waiters { // also after one has failed: no waiter may stay in its lane
 		if w == nil {
@@ -94,23 +94,23 @@ func (q *Queue) Submit(ctx context.Context, g *Group, items []Item, wait bool) e
 // their token bytes. It is a cheap check before tokenising, so that an overloaded server spends
 // little on requests that it will refuse. After nil, Submit still decides.
 func (q *Queue) Room(n int) *FullError {
-	q.dev.mu.Lock()
-	defer q.dev.mu.Unlock()
+	q.scheduler.mu.Lock()
+	defer q.scheduler.mu.Unlock()
 	return q.lanes[short].refusesLocked(load{count: n}, time.Now())
 }
 
 // Idle reports whether no item is queued and no batch is in flight.
 func (q *Queue) Idle() bool {
-	q.dev.mu.Lock()
-	defer q.dev.mu.Unlock()
+	q.scheduler.mu.Lock()
+	defer q.scheduler.mu.Unlock()
 	return len(q.lanes[short].items)+len(q.lanes[long].items)+q.running == 0
 }
 
 // RequestDone tells the latency controller how long a whole request took.
 func (q *Queue) RequestDone(total time.Duration) {
-	q.dev.mu.Lock()
+	q.scheduler.mu.Lock()
 	q.ctl.requestDone(total)
-	q.dev.mu.Unlock()
+	q.scheduler.mu.Unlock()
 }
 
 // Stats holds a snapshot of a queue and its latency controller.
@@ -127,8 +127,8 @@ type Stats struct {
 
 // Stats returns a snapshot of the queue.
 func (q *Queue) Stats() Stats {
-	q.dev.mu.Lock()
-	defer q.dev.mu.Unlock()
+	q.scheduler.mu.Lock()
+	defer q.scheduler.mu.Unlock()
 	c, l := q.ctl, &q.lanes
 	return Stats{Items: l[short].count + l[long].count, Tokens: l[short].tokens + l[long].tokens, Calibrated: c.calibrated,
 		TargetP50: c.target, Wait: c.wait, BatchCost: c.cost, P50: c.p50, Headroom: c.headroom, Fill: c.fill.mean()}
@@ -136,14 +136,14 @@ func (q *Queue) Stats() Stats {
 
 // Close refuses new items, fails the queued ones with err and waits for the batches in flight.
 func (q *Queue) Close(err error) {
-	q.dev.mu.Lock()
+	q.scheduler.mu.Lock()
 	q.closed = true
 	var left []*Item
 	for c := range q.lanes {
 		left = append(left, q.lanes[c].drainLocked(ErrClosed)...)
-		q.dev.forgetLocked(&q.lanes[c])
+		q.scheduler.forgetLocked(&q.lanes[c])
 	}
-	q.dev.mu.Unlock()
+	q.scheduler.mu.Unlock()
 	for _, it := range left {
 		it.group.Fail(err)
 	}

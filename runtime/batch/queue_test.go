@@ -22,7 +22,7 @@ type fakeRunner struct {
 	now, max int
 }
 
-func (r *fakeRunner) RunPacked(_ context.Context, card int, p *Packed) (Result, error) {
+func (r *fakeRunner) RunPacked(_ context.Context, device int, p *Packed) (Result, error) {
 	r.mu.Lock()
 	r.batches = append(r.batches, len(p.CuSeqlens)-1)
 	r.tokens = append(r.tokens, len(p.IDs))
@@ -78,7 +78,7 @@ func submit(t *testing.T, q *Queue, ctx context.Context, items ...Item) *Group {
 
 func TestLoneItemLeavesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewDevice(2), &fakeRunner{}, Options{})
+		q := NewQueue(NewSingleScheduler(2), &fakeRunner{}, Options{})
 		start := time.Now()
 		if _, err := submit(t, q, t.Context(), text(7, 5)).Wait(); err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func TestLoneItemLeavesAtOnce(t *testing.T) {
 func TestBatchGrowsWhileDeviceIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeRunner{perToken: time.Millisecond}
-		q := NewQueue(NewDevice(1), r, Options{MaxRequests: 4, MaxCost: 1000})
+		q := NewQueue(NewSingleScheduler(1), r, Options{MaxRequests: 4, MaxCost: 1000})
 		groups := []*Group{submit(t, q, t.Context(), text(1, 50))}
 		synctest.Wait()
 		for i := range 100 {
@@ -114,7 +114,7 @@ func TestBatchGrowsWhileDeviceIsBusy(t *testing.T) {
 func TestWaitAndCoalesceBoundTheDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeRunner{perToken: time.Millisecond}
-		q := NewQueue(NewDevice(2), r, Options{MaxWait: 20 * time.Millisecond})
+		q := NewQueue(NewSingleScheduler(2), r, Options{MaxWait: 20 * time.Millisecond})
 		submit(t, q, t.Context(), text(1, 512)) // half a second of work in the first slot
 		synctest.Wait()
 		start := time.Now()
@@ -152,7 +152,7 @@ func TestWaitAndCoalesceBoundTheDelay(t *testing.T) {
 func TestOrderSplitAndOversize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeRunner{perToken: time.Microsecond}
-		q := NewQueue(NewDevice(2), r, Options{MaxCost: 100})
+		q := NewQueue(NewSingleScheduler(2), r, Options{MaxCost: 100})
 		var items []Item
 		rng := rand.New(rand.NewPCG(1, 2))
 		for i := range 1000 {
@@ -187,7 +187,7 @@ func TestOrderSplitAndOversize(t *testing.T) {
 func TestFullQueueAndRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeRunner{perToken: time.Millisecond}
-		q := NewQueue(NewDevice(1), r, Options{MaxItems: 10, MaxRequests: 5})
+		q := NewQueue(NewSingleScheduler(1), r, Options{MaxItems: 10, MaxRequests: 5})
 		submit(t, q, t.Context(), text(0, 100))
 		synctest.Wait()
 		for range 10 {
@@ -223,7 +223,7 @@ func TestFullQueueAndRoom(t *testing.T) {
 func TestCancelledItemsDoNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeRunner{perToken: time.Millisecond}
-		q := NewQueue(NewDevice(1), r, Options{})
+		q := NewQueue(NewSingleScheduler(1), r, Options{})
 		submit(t, q, t.Context(), text(0, 100))
 		synctest.Wait()
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -252,7 +252,7 @@ func TestCancelledItemsDoNotRun(t *testing.T) {
 func TestDeadlineDropsQueuedItems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeRunner{perToken: time.Millisecond}
-		q := NewQueue(NewDevice(1), r, Options{})
+		q := NewQueue(NewSingleScheduler(1), r, Options{})
 		submit(t, q, t.Context(), text(0, 100))
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -278,7 +278,7 @@ func TestBadItemFailsOnlyItsGroup(t *testing.T) {
 			}
 			return nil
 		}}
-		dev := NewDevice(1)
+		dev := NewSingleScheduler(1)
 		q := NewQueue(dev, r, Options{})
 		var groups []*Group
 		for i := range 40 {
@@ -301,7 +301,7 @@ func TestBadItemFailsOnlyItsGroup(t *testing.T) {
 func TestTwoQueuesShareTheDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r1, r2 := &fakeRunner{perToken: time.Millisecond}, &fakeRunner{perToken: time.Millisecond}
-		dev := NewDevice(2)
+		dev := NewSingleScheduler(2)
 		a := NewQueue(dev, r1, Options{MaxCost: 10, MaxRequests: 1})
 		b := NewQueue(dev, r2, Options{MaxCost: 10, MaxRequests: 1})
 		var last *Group
@@ -330,7 +330,7 @@ func TestTwoQueuesShareTheDevice(t *testing.T) {
 func TestCloseFailsQueuedItems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeRunner{perToken: time.Millisecond}
-		q := NewQueue(NewDevice(1), r, Options{})
+		q := NewQueue(NewSingleScheduler(1), r, Options{})
 		running := submit(t, q, t.Context(), text(0, 10))
 		synctest.Wait()
 		queued := submit(t, q, t.Context(), text(1, 1))

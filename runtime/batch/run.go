@@ -8,31 +8,31 @@ import (
 
 // startLocked starts the goroutine of a batch, for which a slot is already taken. more: other items
 // stayed in the lane.
-func (q *Queue) startLocked(card int, of class, items []*Item, took load, more bool) {
+func (q *Queue) startLocked(device int, of laneKind, items []*Item, took load, more bool) {
 	q.running++
 	q.batches.Add(1)
-	go q.runBatch(card, of, items, took, more)
+	go q.runBatch(device, of, items, took, more)
 }
 
-// runBatch runs one batch in its slot of the card, then gives the slot back and starts the next
+// runBatch runs one batch in its slot of the device, then gives the slot back and starts the next
 // batches.
-func (q *Queue) runBatch(card int, of class, items []*Item, took load, more bool) {
+func (q *Queue) runBatch(device int, of laneKind, items []*Item, took load, more bool) {
 	defer q.batches.Done()
 	start := time.Now()
 	for _, it := range items {
 		it.group.started(start)
 	}
-	a := attempt{q: q, card: card}
+	a := attempt{q: q, card: device}
 	a.run(items, true)
-	q.dev.mu.Lock()
+	q.scheduler.mu.Lock()
 	end := time.Now()
 	q.running--
 	if of == short {
 		q.ctl.batchDone(end.Sub(start), took.tokens, len(items), end)
 	}
-	q.dev.endLocked(card, of, took.work, a.errors > 0, more || of == long || took.tokens*paceTrusts >= q.opt.MaxCost, end)
-	q.dev.dispatchLocked(end)
-	q.dev.mu.Unlock()
+	q.scheduler.endLocked(device, of, took.work, a.errors > 0, more || of == long || took.tokens*paceTrusts >= q.opt.MaxCost, end)
+	q.scheduler.dispatchLocked(end)
+	q.scheduler.mu.Unlock()
 	if q.opt.BatchDone != nil {
 		q.opt.BatchDone(len(items), took.tokens, end.Sub(start))
 	}
@@ -84,7 +84,7 @@ func (a *attempt) run(items []*Item, whole bool) {
 	}
 }
 
-// once runs p on the card once and checks the sizes of the outputs.
+// once runs p on the device once and checks the sizes of the outputs.
 func (a *attempt) once(p *Packed) (Result, error) {
 	out, err := a.q.run.RunPacked(context.Background(), a.card, p)
 	for o := range p.Outputs {
@@ -107,7 +107,7 @@ func (a *attempt) failed(items []*Item, err error) {
 	// Also called for a single item, because Fatal must see every error that loses a device.
 	fatal := a.q.opt.Fatal != nil && a.q.opt.Fatal(err)
 	if fatal {
-		a.q.dev.lose(a.card)
+		a.q.scheduler.lose(a.card)
 	}
 	if fatal || len(items) == 1 {
 		if a.noMemory(err) {

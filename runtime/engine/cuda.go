@@ -25,7 +25,7 @@ import (
 
 // cudaDriver implements driver.
 type cudaDriver struct {
-	card                   GPU
+	info                   GPU
 	cuda                   string
 	device                 cu.Device
 	context                cu.CUContext
@@ -48,13 +48,13 @@ func findGPUs() GPUReport {
 		return r
 	}
 	for i := range n {
-		card, err := describe(i)
+		gpu, err := describe(i)
 		if err != nil {
-			card.Refusal = err.Error()
-		} else if err := gpuCheck(card, version); err != nil {
-			card.Refusal = err.Msg
+			gpu.Refusal = err.Error()
+		} else if err := gpuCheck(gpu, version); err != nil {
+			gpu.Refusal = err.Msg
 		}
-		r.GPUs = append(r.GPUs, card)
+		r.GPUs = append(r.GPUs, gpu)
 	}
 	return r
 }
@@ -82,9 +82,9 @@ func driverProblem() string {
 func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
 // gpuCheck asks C whether this build runs on the GPU with this driver.
-func gpuCheck(card GPU, driver int) *Error {
+func gpuCheck(gpu GPU, driver int) *Error {
 	var e C.sie_error
-	if st := C.sie_gpu_check(C.int32_t(card.Major), C.int32_t(card.Minor), C.int32_t(driver), &e); st != C.SIE_OK {
+	if st := C.sie_gpu_check(C.int32_t(gpu.Major), C.int32_t(gpu.Minor), C.int32_t(driver), &e); st != C.SIE_OK {
 		return fail("open", st, &e).(*Error)
 	}
 	return nil
@@ -123,9 +123,9 @@ func openDriver(o Options) (driver, error) {
 		return nil, &Error{Op: "open", Status: StatusUnsupported,
 			Msg: fmt.Sprintf("there is no cuda:%d: the driver shows %d GPUs, the first is cuda:0", o.Ordinal, len(r.GPUs))}
 	}
-	d := &cudaDriver{card: r.GPUs[o.Ordinal], cuda: r.Driver}
-	if d.card.Refusal != "" {
-		return nil, &Error{Op: "open", Status: StatusUnsupported, Msg: fmt.Sprintf("cuda:%d: %s", o.Ordinal, d.card.Refusal)}
+	d := &cudaDriver{info: r.GPUs[o.Ordinal], cuda: r.Driver}
+	if d.info.Refusal != "" {
+		return nil, &Error{Op: "open", Status: StatusUnsupported, Msg: fmt.Sprintf("cuda:%d: %s", o.Ordinal, d.info.Refusal)}
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -172,7 +172,7 @@ func (d *cudaDriver) close() {
 	_ = d.device.ReleasePrimaryCtx()
 }
 
-func (d *cudaDriver) about() GPU      { return d.card }
+func (d *cudaDriver) about() GPU      { return d.info }
 func (d *cudaDriver) version() string { return d.cuda }
 
 func (d *cudaDriver) enter() error { return cudaError("context", cu.SetCurrentContext(d.context)) }
@@ -189,7 +189,7 @@ func (d *cudaDriver) memory() (free, total int64, err error) {
 func (d *cudaDriver) allocate(bytes int64) (devicePtr, error) {
 	p, err := cu.MemAlloc(max(bytes, 1))
 	if err != nil {
-		return 0, cudaError(fmt.Sprintf("%d bytes of memory of %s", bytes, d.card.Name), err)
+		return 0, cudaError(fmt.Sprintf("%d bytes of memory of %s", bytes, d.info.Name), err)
 	}
 	return devicePtr(p), nil
 }
@@ -224,7 +224,7 @@ func (d *cudaDriver) freeEvents(events slotEvents) {
 	}
 }
 
-func (d *cudaDriver) bring(events slotEvents, dst, staging devicePtr, src uintptr, bytes int64) error {
+func (d *cudaDriver) copyInput(events slotEvents, dst, staging devicePtr, src uintptr, bytes int64) error {
 	e := events.(*cudaEvents)
 	if err := cu.MemcpyHtoDAsync(cu.DevicePtr(staging), hostMemory(src), bytes, d.inputs); err != nil {
 		return cudaError("input", err)
@@ -238,11 +238,11 @@ func (d *cudaDriver) bring(events slotEvents, dst, staging devicePtr, src uintpt
 	return cudaError("input", cu.MemcpyDtoDAsync(cu.DevicePtr(dst), cu.DevicePtr(staging), bytes, d.work))
 }
 
-func (d *cudaDriver) keep(dst, src devicePtr, bytes int64) error {
+func (d *cudaDriver) keepOutput(dst, src devicePtr, bytes int64) error {
 	return cudaError("output", cu.MemcpyDtoDAsync(cu.DevicePtr(dst), cu.DevicePtr(src), bytes, d.work))
 }
 
-func (d *cudaDriver) take(events slotEvents, outputs []transfer) error {
+func (d *cudaDriver) copyOutputs(events slotEvents, outputs []transfer) error {
 	e := events.(*cudaEvents)
 	if err := e.kept.Record(d.work); err != nil {
 		return cudaError("output", err)

@@ -74,7 +74,7 @@ func Open(o Options) (*Device, error) {
 		return nil, invalid("open", fmt.Sprintf("threads %d or ordinal %d is out of range", o.Threads, o.Ordinal))
 	}
 	d := &Device{open: make(map[string]int)}
-	var card *sieGPU
+	var gpu *sieGPU
 	if o.Kind == CUDA {
 		drv, err := openDriver(o)
 		if err != nil {
@@ -84,10 +84,10 @@ func Open(o Options) (*Device, error) {
 			drv.close()
 			return nil, err
 		}
-		card = &sieGPU{about: drv.about(), stream: drv.kernelStream(), graphs: !o.NoGraphs}
+		gpu = &sieGPU{about: drv.about(), stream: drv.kernelStream(), graphs: !o.NoGraphs}
 	}
 	var err error
-	d.do(func() { d.handle, err = cDeviceOpen(o, card) })
+	d.do(func() { d.handle, err = cDeviceOpen(o, gpu) })
 	if err != nil {
 		d.closeGPU()
 		return nil, err
@@ -117,9 +117,9 @@ type sieGPU struct {
 func (d *Device) Info() (info Info, err error) {
 	d.do(func() { info, err = cDeviceInfo(d.ptrLocked()) })
 	if err == nil && d.gpu != nil {
-		card := d.gpu.driver.about()
-		info.Ordinal, info.Driver = card.Ordinal, d.gpu.driver.version()
-		info.Capability = fmt.Sprintf("%d.%d", card.Major, card.Minor)
+		gpu := d.gpu.driver.about()
+		info.Ordinal, info.Driver = gpu.Ordinal, d.gpu.driver.version()
+		info.Capability = fmt.Sprintf("%d.%d", gpu.Major, gpu.Minor)
 	}
 	return info, err
 }

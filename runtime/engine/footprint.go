@@ -59,9 +59,9 @@ func (c SlotCaps) with(d SlotCaps) SlotCaps {
 }
 
 // slotBytes returns the memory of a slot.
-func slotBytes(c SlotCaps, card bool) int64 {
+func slotBytes(c SlotCaps, gpu bool) int64 {
 	n := c.InputBytes // in the layout of C
-	if card {         // the flags, which are kept beside the outputs
+	if gpu {          // the flags, which are kept beside the outputs
 		n += flagBytes * c.MaxSeqs
 	} else { // for each sequence: its own slab, its places in the order and its flag (csrc/slot.cc)
 		n += 576 * c.MaxSeqs

@@ -51,15 +51,16 @@ type driver interface {
 	upload(dst devicePtr, src uintptr, bytes int64) error // returns when the copy is complete
 	newEvents() (slotEvents, error)
 	freeEvents(e slotEvents)
-	// bring copies a batch's input from pinned memory to staging. It copies it on to dst once the
-	// earlier batches have run.
-	bring(e slotEvents, dst, staging devicePtr, src uintptr, bytes int64) error
-	// keep copies an output, on the kernels' stream, to memory that the next batch does not
+	// copyInput copies a batch's input from pinned memory to staging. It copies it on to dst once
+	// the earlier batches have run.
+	copyInput(e slotEvents, dst, staging devicePtr, src uintptr, bytes int64) error
+	// keepOutput copies an output, on the kernels' stream, to memory that the next batch does not
 	// overwrite.
-	keep(dst, src devicePtr, bytes int64) error
-	// take copies the kept outputs to pinned memory. Then it records the event that wait waits for.
-	take(e slotEvents, outputs []transfer) error
-	wait(e slotEvents) error // blocks until what take enqueued is done; any thread
+	keepOutput(dst, src devicePtr, bytes int64) error
+	// copyOutputs copies the kept outputs to pinned memory. Then it records the event that wait
+	// waits for.
+	copyOutputs(e slotEvents, outputs []transfer) error
+	wait(e slotEvents) error // blocks until what copyOutputs enqueued is done; any thread
 	drain() error            // blocks until everything enqueued has run
 	close()
 }

@@ -152,7 +152,7 @@ func (g *gpu) enqueue(p *Program, a *Arena, s *Slot) error {
 	if err != nil {
 		return err
 	}
-	if err := g.driver.bring(s.gpu.events, a.gpu.memory, s.gpu.input, input, bytes); err != nil {
+	if err := g.driver.copyInput(s.gpu.events, a.gpu.memory, s.gpu.input, input, bytes); err != nil {
 		return err
 	}
 	if err := cProgramSubmit(p.ptrLocked(), a.ptrLocked(), s.ptrLocked()); err != nil {
@@ -160,7 +160,7 @@ func (g *gpu) enqueue(p *Program, a *Arena, s *Slot) error {
 	}
 	var outputs [MaxOutputs + 1]transfer
 	flags, at := cSlotNonFinite(s.ptrLocked())
-	if err := g.driver.keep(s.gpu.flags, a.gpu.memory+devicePtr(at), flagBytes*int64(s.seqs)); err != nil {
+	if err := g.driver.keepOutput(s.gpu.flags, a.gpu.memory+devicePtr(at), flagBytes*int64(s.seqs)); err != nil {
 		return err
 	}
 	outputs[0] = transfer{uintptr(flags), s.gpu.flags, flagBytes * int64(s.seqs)}
@@ -173,11 +173,11 @@ func (g *gpu) enqueue(p *Program, a *Arena, s *Slot) error {
 		if bytes == 0 {
 			continue
 		}
-		if err := g.driver.keep(s.gpu.output[i], a.gpu.output[i], bytes); err != nil {
+		if err := g.driver.keepOutput(s.gpu.output[i], a.gpu.output[i], bytes); err != nil {
 			return err
 		}
 		outputs[n] = transfer{uintptr(s.outputs[i]), s.gpu.output[i], bytes}
 		n++
 	}
-	return g.driver.take(s.gpu.events, outputs[:n])
+	return g.driver.copyOutputs(s.gpu.events, outputs[:n])
 }

@@ -71,14 +71,14 @@ func (g *gpu) stop() {
 	g.gone.Wait()
 }
 
-// here reports whether the device's handles may be used on this goroutine, under the lock. For a
-// CPU that is any goroutine, for a GPU only its owner.
-func (d *Device) here() bool { return d.gpu == nil || unix.Gettid() == d.gpu.thread }
+// onOwnThread reports whether the device's handles may be used on this goroutine, under the lock.
+// For a CPU that is any goroutine, for a GPU only its owner.
+func (d *Device) onOwnThread() bool { return d.gpu == nil || unix.Gettid() == d.gpu.thread }
 
 // do runs f, under the lock, on a goroutine where the device's handles may be used. Methods on the
-// hot path call here first, so that they need no closure.
+// hot path call onOwnThread first, so that they need no closure.
 func (d *Device) do(f func()) {
-	if d.here() {
+	if d.onOwnThread() {
 		d.locked(f)
 		return
 	}

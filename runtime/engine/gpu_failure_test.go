@@ -33,10 +33,10 @@ func session() error {
 	return nil
 }
 
-// TestCardEveryCallFails makes each call to the driver fail in turn, once with an error that the
+// TestGPUEveryCallFails makes each call to the driver fail in turn, once with an error that the
 // device survives and once with one that loses it. Either an error of the right kind is returned or
 // the failure changes nothing, and nothing is left open.
-func TestCardEveryCallFails(t *testing.T) {
+func TestGPUEveryCallFails(t *testing.T) {
 	command(t, "capability 9.0")
 	command(t, "reset-calls")
 	if err := session(); err != nil {
@@ -67,7 +67,7 @@ func TestCardEveryCallFails(t *testing.T) {
 			err := session()
 			if err != nil {
 				failed++
-				known := errors.Is(err, ErrUnsupported) // found while looking for cards
+				known := errors.Is(err, ErrUnsupported) // found while looking for GPUs
 				for _, is := range kind.is {
 					known = known || errors.Is(err, is)
 				}
@@ -92,7 +92,7 @@ func TestCardEveryCallFails(t *testing.T) {
 	}
 }
 
-func TestCardLostInARun(t *testing.T) {
+func TestGPULostInARun(t *testing.T) {
 	for _, what := range []string{"kernel 3 719", "copy 2 700"} {
 		t.Run(what, func(t *testing.T) {
 			d := openCard(t, "9.0", Options{})
@@ -117,7 +117,7 @@ func TestCardLostInARun(t *testing.T) {
 	}
 }
 
-func TestCardOutOfMemory(t *testing.T) {
+func TestGPUOutOfMemory(t *testing.T) {
 	d := openCard(t, "9.0", Options{})
 	defer command(t, "memory %d", int64(8)<<30)
 	free, total, err := d.Memory()
@@ -152,9 +152,9 @@ func TestCardOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestCardSlotAfterAFailure fails a copy behind the kernels of a batch, which have then been
+// TestGPUSlotAfterAFailure fails a copy behind the kernels of a batch, which have then been
 // submitted. Both slots must take batches again.
-func TestCardSlotAfterAFailure(t *testing.T) {
+func TestGPUSlotAfterAFailure(t *testing.T) {
 	d := openCard(t, "9.0", Options{})
 	defer command(t, "reset")
 	m, err := newBlock(d, ComputeBF16, blockCaps)

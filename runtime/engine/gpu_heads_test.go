@@ -80,7 +80,7 @@ func headBatch(p *Program, lengths ...int) *Batch {
 	return b
 }
 
-func TestCardHeadsAgreeWithTheCPU(t *testing.T) {
+func TestGPUHeadsAgreeWithTheCPU(t *testing.T) {
 	lengths := []int{3, 20, 9, 1}
 	results := func(d *Device, compute Compute, times int) (rows, scores []float32, sparse [][]float32) {
 		p, free := newHeads(t, d, compute)

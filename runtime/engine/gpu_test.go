@@ -172,7 +172,7 @@ func sameDirection(t *testing.T, got, want []float32, least float64) {
 
 var blockCaps = Caps{MaxTokens: 256, MaxSeqs: 16, MaxLen: 128}
 
-func TestCardAgreesWithTheCPU(t *testing.T) {
+func TestGPUAgreesWithTheCPU(t *testing.T) {
 	lengths := []int{1, 7, 33, 64, 5}
 	want := wantRows(t, blockCaps, lengths...)
 	for _, c := range []struct {
@@ -197,7 +197,7 @@ func TestCardAgreesWithTheCPU(t *testing.T) {
 	}
 }
 
-func TestCardManyCallersTwoInFlight(t *testing.T) {
+func TestGPUManyCallersTwoInFlight(t *testing.T) {
 	d := openCard(t, "9.0", Options{})
 	command(t, "delay 20000")
 	defer command(t, "delay 100")
@@ -241,7 +241,7 @@ func TestCardManyCallersTwoInFlight(t *testing.T) {
 	}
 }
 
-func TestCardBatchInvariance(t *testing.T) {
+func TestGPUBatchInvariance(t *testing.T) {
 	d := openCard(t, "9.0", Options{})
 	m, err := newBlock(d, ComputeBF16, blockCaps)
 	if err != nil {
@@ -293,7 +293,7 @@ func TestFindGPUs(t *testing.T) {
 	}
 }
 
-func TestTwoCards(t *testing.T) {
+func TestTwoGPUs(t *testing.T) {
 	command(t, "devices 2")
 	t.Cleanup(func() { command(t, "devices 1") }) // after the cards are closed
 	first := openCard(t, "9.0", Options{})
@@ -324,7 +324,7 @@ func TestTwoCards(t *testing.T) {
 
 // The second Runner of a GPU is not its owner and passes every call to it. After the first Runner
 // has closed, the GPU's own goroutine serves the second.
-func TestTwoRunnersOfACard(t *testing.T) {
+func TestTwoRunnersOfAGPU(t *testing.T) {
 	d := openCard(t, "9.0", Options{})
 	m, err := newBlock(d, ComputeBF16, blockCaps)
 	if err != nil {

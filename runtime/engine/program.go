@@ -95,7 +95,7 @@ func (p *Program) ptrLocked() unsafe.Pointer {
 // on a device. Each Submit that succeeds must be followed by one s.Wait; p, a and s must stay open
 // until it returns.
 func (p *Program) Submit(a *Arena, s *Slot) error {
-	if !p.dev.here() {
+	if !p.dev.onOwnThread() {
 		var err error
 		p.dev.do(func() { err = p.submitLocked(a, s) })
 		return err

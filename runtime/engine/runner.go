@@ -106,7 +106,7 @@ func (r *Runner) Run(ctx context.Context, b *Batch) error {
 	if err := r.check(b); err != nil {
 		return err
 	}
-	lockorder.None("running a batch")
+	lockorder.AssertNoneHeld("running a batch")
 	if b.done == nil {
 		b.done = make(chan struct{}, 1)
 	}

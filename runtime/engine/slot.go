@@ -118,7 +118,7 @@ func (s *Slot) Load(p *Program, b *Batch) error {
 		return err
 	}
 	s.seqs = len(b.CuSeqlens) - 1
-	if !s.dev.here() {
+	if !s.dev.onOwnThread() {
 		var err error
 		s.dev.do(func() { err = cSlotLoad(s.ptrLocked(), p.ptrLocked(), b, &s.items) })
 		return err

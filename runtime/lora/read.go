@@ -31,7 +31,7 @@ func Read(dir string, base Base) (*Adapter, error) {
 	defer checkpoint.Close()
 	r := &reader{config: config, base: base, from: checkpoint, file: file}
 	adapter, err := r.adapter()
-	if err := checkpoint.Settle(err); err != nil {
+	if err := checkpoint.ReadError(err); err != nil {
 		return nil, err
 	}
 	return adapter, nil

@@ -10,29 +10,30 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// adaptedSet holds a variant's programs recorded with a list of adapters. Guarded by loras.mu.
+// adaptedSet holds a variant's programs recorded with a list of adapters. Guarded by
+// adapterCache.mu.
 type adaptedSet struct {
 	variant  *Variant
-	adapters []*lora
+	adapters []*loadedAdapter
 	programs []*engine.Program // one for each device
 	holds    int               // number of batches that run it, plus one while it is the variant's set
 }
 
-// maxProgramLoras is the number of adapters that a program takes (sie.h).
-const maxProgramLoras = 64
+// maxProgramAdapters is the number of adapters that a program takes (sie.h).
+const maxProgramAdapters = 64
 
-var errTooManyLoras = errors.New("model: a batch has more adapters than a program takes")
+var errTooManyAdapters = errors.New("model: a batch has more adapters than a program takes")
 
 // adapted returns a set with the adapters of a batch, and the index of each sequence's adapter in
 // it, -1 for none. The caller must call done when the batch has run. If a set must be recorded, one
 // caller records it and the others wait.
-func (v *Variant) adapted(s *loras, wanted []batch.Adapter) (set *adaptedSet, which []int32, done func(), err error) {
+func (v *Variant) adapted(s *adapterCache, wanted []batch.Adapter) (set *adaptedSet, which []int32, done func(), err error) {
 	if set, err = v.setFor(s, wanted); err != nil {
 		return nil, nil, nil, err
 	}
 	which = make([]int32, len(wanted))
 	for i, a := range wanted {
-		l, _ := a.(*lora)
+		l, _ := a.(*loadedAdapter)
 		which[i] = int32(slices.Index(set.adapters, l)) // -1 for none
 	}
 	return set, which, func() {
@@ -43,25 +44,25 @@ func (v *Variant) adapted(s *loras, wanted []batch.Adapter) (set *adaptedSet, wh
 }
 
 // setFor returns a set that contains the adapters, held for the caller.
-func (v *Variant) setFor(s *loras, wanted []batch.Adapter) (*adaptedSet, error) {
+func (v *Variant) setFor(s *adapterCache, wanted []batch.Adapter) (*adaptedSet, error) {
 	s.mu.Lock()
 	for {
 		// An adapter that is gone belongs to requests that have ended; no caller reads their
 		// results.
-		var need []*lora
+		var need []*loadedAdapter
 		for _, a := range wanted {
-			if l, ok := a.(*lora); ok && !l.gone && !slices.Contains(need, l) {
+			if l, ok := a.(*loadedAdapter); ok && !l.gone && !slices.Contains(need, l) {
 				need = append(need, l)
 			}
 		}
-		if set := v.set; set != nil && !slices.ContainsFunc(need, func(a *lora) bool { return !slices.Contains(set.adapters, a) }) {
+		if set := v.set; set != nil && !slices.ContainsFunc(need, func(a *loadedAdapter) bool { return !slices.Contains(set.adapters, a) }) {
 			set.holds++
 			s.unlock()
 			return set, nil
 		}
 		if other := v.recording; other != nil {
 			s.unlock()
-			lockorder.None("waiting for a recording")
+			lockorder.AssertNoneHeld("waiting for a recording")
 			<-other
 			s.mu.Lock()
 			continue
@@ -79,9 +80,9 @@ func (v *Variant) setFor(s *loras, wanted []batch.Adapter) (*adaptedSet, error) 
 		v.recording = nil
 		switch {
 		case err != nil:
-			s.letGoLocked(set.adapters)
+			s.releaseAllLocked(set.adapters)
 			set = nil
-		case !slices.ContainsFunc(set.adapters, func(a *lora) bool { return a.gone }): // else the set is used for this batch only
+		case !slices.ContainsFunc(set.adapters, func(a *loadedAdapter) bool { return a.gone }): // else the set is used for this batch only
 			if v.set != nil {
 				s.dropLocked(v.set)
 			}
@@ -94,17 +95,17 @@ func (v *Variant) setFor(s *loras, wanted []batch.Adapter) (*adaptedSet, error) 
 }
 
 // chooseLocked returns a set, held for the caller, of the needed adapters and of all other ready
-// ones, up to maxProgramLoras. So batches with other mixtures of adapters can use it too. The
+// ones, up to maxProgramAdapters. So batches with other mixtures of adapters can use it too. The
 // caller must record its programs.
-func (s *loras) chooseLocked(v *Variant, need []*lora) (*adaptedSet, error) {
+func (s *adapterCache) chooseLocked(v *Variant, need []*loadedAdapter) (*adaptedSet, error) {
 	set := &adaptedSet{variant: v, adapters: need, holds: 1}
 	for _, a := range s.all {
-		if a.ready && !slices.Contains(need, a) && len(set.adapters) < maxProgramLoras {
+		if a.ready && !slices.Contains(need, a) && len(set.adapters) < maxProgramAdapters {
 			set.adapters = append(set.adapters, a)
 		}
 	}
-	if len(set.adapters) > maxProgramLoras {
-		return nil, errTooManyLoras
+	if len(set.adapters) > maxProgramAdapters {
+		return nil, errTooManyAdapters
 	}
 	for _, a := range set.adapters {
 		a.sets++
@@ -114,11 +115,11 @@ func (s *loras) chooseLocked(v *Variant, need []*lora) (*adaptedSet, error) {
 
 // record records the variant's programs with the adapters. The caller holds the adapters and no
 // lock.
-func (s *loras) record(v *Variant, adapters []*lora) (programs []*engine.Program, err error) {
+func (s *adapterCache) record(v *Variant, adapters []*loadedAdapter) (programs []*engine.Program, err error) {
 	if f := s.model.host.records; f != nil {
 		f()
 	}
-	for i, c := range s.model.copies {
+	for i, c := range s.model.replicas {
 		packed := make([]*arch.Adapter, len(adapters))
 		for j, a := range adapters {
 			packed[j] = a.copies[i]
@@ -137,7 +138,7 @@ func (s *loras) record(v *Variant, adapters []*lora) (programs []*engine.Program
 }
 
 // dropLocked removes a set from its variant.
-func (s *loras) dropLocked(set *adaptedSet) {
+func (s *adapterCache) dropLocked(set *adaptedSet) {
 	if set.variant.set == set {
 		set.variant.set = nil
 		s.releaseLocked(set)
@@ -146,13 +147,13 @@ func (s *loras) dropLocked(set *adaptedSet) {
 
 // releaseLocked ends one hold of a set. After the last one, unlock closes its programs and frees
 // adapters that only it held.
-func (s *loras) releaseLocked(set *adaptedSet) {
+func (s *adapterCache) releaseLocked(set *adaptedSet) {
 	if set.holds--; set.holds == 0 {
 		s.dead.sets = append(s.dead.sets, set)
 	}
 }
 
-// adaptedSets returns the sets of all variants. The caller must hold loras.mu.
+// adaptedSets returns the sets of all variants. The caller must hold adapterCache.mu.
 func (l *Model) adaptedSets() (sets []*adaptedSet) {
 	for _, v := range l.recorded() {
 		if v.set != nil {

@@ -10,7 +10,7 @@ import (
 
 // loaded returns the model "lo", its own variant, and its only adapter. The adapter has no pins,
 // and no programs are recorded with it.
-func loaded(t *testing.T) (m *Model, v *Variant, a *lora) {
+func loaded(t *testing.T) (m *Model, v *Variant, a *loadedAdapter) {
 	t.Helper()
 	r, key := withAdapters(t, nil)
 	if _, err := untilLoaded(t, func() (*Result, error) { return r.Encode(t.Context(), four()) }); err != nil {
@@ -32,7 +32,7 @@ func loaded(t *testing.T) (m *Model, v *Variant, a *lora) {
 func (m *Model) evict(t *testing.T) {
 	t.Helper()
 	m.loras.mu.Lock()
-	m.loras.most = 1
+	m.loras.limit = 1
 	made := m.loras.makeRoomLocked()
 	m.loras.unlock()
 	if !made {
@@ -41,7 +41,7 @@ func (m *Model) evict(t *testing.T) {
 }
 
 // held reports whether the adapter's weights exist and its bytes are counted.
-func (m *Model) held(t *testing.T, a *lora) bool {
+func (m *Model) held(t *testing.T, a *loadedAdapter) bool {
 	t.Helper()
 	m.loras.mu.Lock()
 	defer m.loras.unlock()

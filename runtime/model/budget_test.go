@@ -28,7 +28,7 @@ func linked(t *testing.T, dir string) string {
 // only returns the worker's catalog with only these ids.
 func only(r *rig, ids ...string) *catalog.Catalog {
 	r.t.Helper()
-	c, missing := r.view.Load().catalog.Select(ids)
+	c, missing := r.snapshot.Load().catalog.Select(ids)
 	if len(missing) > 0 {
 		r.t.Fatal(missing)
 	}
@@ -38,7 +38,7 @@ func only(r *rig, ids ...string) *catalog.Catalog {
 // twins adds n entries with the same files under other paths, so each has its own packed weights.
 func twins(t *testing.T, r *rig, of string, n int) []string {
 	t.Helper()
-	c := r.view.Load().catalog
+	c := r.snapshot.Load().catalog
 	var ids []string
 	for i := range n {
 		id := fmt.Sprintf("twin/%s-%d", strings.ReplaceAll(of, "/", "-"), i)

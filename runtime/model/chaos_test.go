@@ -87,7 +87,7 @@ func chaosCalls(t *testing.T, w *rig) (calls []*chaosCall, models []*catalog.Mod
 func TestChaos(t *testing.T) {
 	r := start(t, func(o *Options) { o.MaxLoRAs, o.EvictWait, o.LoadWait = 2, 5*time.Second, 300*time.Millisecond }, nil)
 	calls, models := chaosCalls(t, r)
-	whole, err := r.view.Load().catalog.With(models...)
+	whole, err := r.snapshot.Load().catalog.With(models...)
 	if err != nil {
 		t.Fatal(err)
 	}

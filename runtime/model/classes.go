@@ -20,13 +20,13 @@ func classify(err error) (class string, permanent bool) {
 	var m *arch.ModelError
 	var f *weights.FormatError
 	var t tokenizerError
-	var r *roomless
+	var r *shortage
 	var e *engine.Error
 	var l *peft.Error
 	switch {
 	case errors.As(err, &h):
 		return string(h.Class), h.Class.Permanent()
-	case errors.As(err, &r) && r.hopeless:
+	case errors.As(err, &r) && r.neverFits:
 		return "PLACEMENT", false // the model fits on no device here, but may fit on another machine or with other settings
 	case errors.Is(err, engine.ErrNoMemory):
 		return "OOM", false

@@ -127,17 +127,17 @@ func classes(list []engine.Compute) string {
 	return strings.Join(names, ", ")
 }
 
-// runPacked implements batch.Runner for one variant: it runs a batch on a device with the variant's
-// program for that device.
-type runPacked struct {
+// batchRunner implements batch.Runner for one variant: it runs a batch on a device with the
+// variant's program for that device.
+type batchRunner struct {
 	model   *Model
 	variant *Variant
 }
 
 // RunPacked implements batch.Runner. Outputs are newly allocated for each batch, because results
 // alias them until they are sent.
-func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) (batch.Result, error) {
-	lockorder.None("running a batch")
+func (r batchRunner) RunPacked(ctx context.Context, device int, p *batch.Packed) (batch.Result, error) {
+	lockorder.AssertNoneHeld("running a batch")
 	programs, h := r.variant.programs, r.model.host
 	var which []int32
 	if p.Adapters != nil {
@@ -148,7 +148,7 @@ func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) (ba
 		defer done()
 		programs, which = set.programs, of
 	}
-	b := engine.Batch{Program: programs[card], Adapter: which, IDs: p.IDs, TypeIDs: p.TypeIDs, CuSeqlens: p.CuSeqlens, Keep: p.Keep,
+	b := engine.Batch{Program: programs[device], Adapter: which, IDs: p.IDs, TypeIDs: p.TypeIDs, CuSeqlens: p.CuSeqlens, Keep: p.Keep,
 		Queries: p.Queries, CuQueries: p.CuQueries, Partner: p.Partner}
 	for o := range p.Outputs {
 		out := &p.Outputs[o]
@@ -166,7 +166,7 @@ func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) (ba
 			return batch.Result{}, err
 		}
 	}
-	if err := h.devices[card].runner.Run(ctx, &b); err != nil {
+	if err := h.devices[device].runner.Run(ctx, &b); err != nil {
 		return batch.Result{}, err
 	}
 	p.NonFinite = b.NonFinite

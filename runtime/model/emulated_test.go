@@ -16,7 +16,7 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// These tests run requests on emulated cards behind the stand-in for CUDA's driver
+// These tests run requests on emulated GPUs behind the stand-in for CUDA's driver
 // (csrc/cuda/standin), which they share, so none of them is parallel.
 
 func standIn(t *testing.T, command string) string {
@@ -29,7 +29,7 @@ func standIn(t *testing.T, command string) string {
 }
 
 // onCards starts a worker on emulated H100s, with batches that are small enough for the emulator.
-// At the end no memory of it may be left on the cards.
+// At the end no memory of it may be left on the GPUs.
 func onCards(t *testing.T, cards int, change func(*Options), ids ...string) *rig {
 	t.Helper()
 	standIn(t, "devices "+string(rune('0'+cards)))
@@ -73,9 +73,9 @@ func cosine(t *testing.T, a, b [][]float32) float64 {
 	return least
 }
 
-// Two cards serve one queue. The vectors equal the CPU's within bf16, and are the same on both
-// cards and in any batch. Status and metrics show the cards.
-func TestTwoCards(t *testing.T) {
+// Two GPUs serve one queue. The vectors equal the CPU's within bf16, and are the same on both
+// GPUs and in any batch. Status and metrics show the GPUs.
+func TestTwoGPUs(t *testing.T) {
 	texts := shorts(24)
 	want := start(t, nil, []string{mean}).vectors(mean, texts...)
 	r := onCards(t, 2, func(o *Options) { o.Batch.MaxRequests = 2 }, mean)
@@ -113,8 +113,8 @@ func TestTwoCards(t *testing.T) {
 	}
 }
 
-// fp8 and fp16 can be chosen by name; New refuses a precision that the card lacks.
-func TestPrecisionOnACard(t *testing.T) {
+// fp8 and fp16 can be chosen by name; New refuses a precision that the GPU lacks.
+func TestPrecisionOnAGPU(t *testing.T) {
 	texts := shorts(4)
 	want := start(t, nil, []string{mean}).vectors(mean, texts...)
 	for precision, least := range map[string]float64{"fp8": 0.97, "fp16": 0.9999, "bf16": 0.999} {
@@ -136,7 +136,7 @@ func TestPrecisionOnACard(t *testing.T) {
 }
 
 // A load that runs out of memory, at any allocation, unloads the other model and is tried again.
-func TestLoadOnAFullCard(t *testing.T) {
+func TestLoadOnAFullGPU(t *testing.T) {
 	r := onCards(t, 1, nil, mean, cls)
 	r.vectors(mean, "the cat")
 	for n, load := range []string{cls, mean, cls} {
@@ -149,8 +149,8 @@ func TestLoadOnAFullCard(t *testing.T) {
 	}
 }
 
-// A card with memory for only one model serves two in turn.
-func TestSmallCard(t *testing.T) {
+// A GPU with memory for only one model serves two in turn.
+func TestSmallGPU(t *testing.T) {
 	r := onCards(t, 1, nil, mean, cls)
 	free, total, err := r.devices[0].engine.Memory()
 	if err != nil {
@@ -162,7 +162,7 @@ func TestSmallCard(t *testing.T) {
 	l := r.copy(cls) // it has the larger scratch
 	standIn(t, fmt.Sprintf("memory %d", total-free+whole(l.scratch)+l.weights.Bytes()*3/2))
 	defer standIn(t, fmt.Sprintf("memory %d", total))
-	r.opt.MemoryThreshold = 99 // off: only the card's memory is the limit here
+	r.opt.MemoryThreshold = 99 // off: only the GPU's memory is the limit here
 	for _, id := range []string{mean, cls, mean} {
 		r.vectors(id, shorts(3)...)
 	}
@@ -178,8 +178,8 @@ func TestSmallCard(t *testing.T) {
 	}
 }
 
-// A batch that the card has no memory for unloads the other model and then succeeds.
-func TestBatchOnAFullCard(t *testing.T) {
+// A batch that the GPU has no memory for unloads the other model and then succeeds.
+func TestBatchOnAFullGPU(t *testing.T) {
 	r := onCards(t, 1, nil, mean, cls)
 	r.vectors(mean, "the cat")
 	if err := r.Preload(t.Context(), cls); err != nil {
@@ -197,9 +197,9 @@ func TestBatchOnAFullCard(t *testing.T) {
 	}
 }
 
-// Modules after pooling run in float32 on a card too: a Dense and a Normalize give 20 columns of
+// Modules after pooling run in float32 on a GPU too: a Dense and a Normalize give 20 columns of
 // unit norm.
-func TestDenseModuleOnACard(t *testing.T) {
+func TestDenseModuleOnAGPU(t *testing.T) {
 	r := onCards(t, 1, nil, prompts)
 	for _, row := range r.vectors(prompts, shorts(3)...) {
 		norm := 0.0
@@ -212,9 +212,9 @@ func TestDenseModuleOnACard(t *testing.T) {
 	}
 }
 
-// When a card fails in a batch, the client gets a 503 that sends it to another worker, LostC
+// When a GPU fails in a batch, the client gets a 503 that sends it to another worker, LostC
 // closes, and Close frees what it can.
-func TestCardDies(t *testing.T) {
+func TestGPUDies(t *testing.T) {
 	r := onCards(t, 1, nil, mean, cls)
 	r.vectors(mean, "the cat")
 	standIn(t, "fail kernel 3 719")

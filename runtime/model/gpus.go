@@ -10,7 +10,7 @@ import (
 )
 
 // GPUType returns the machine type by which clients choose GPUs, such as "h100"; "" without a GPU.
-// With different cards, the first one decides.
+// With different GPUs, the first one decides.
 func (h *Host) GPUType() string {
 	if d := h.devices[0]; d.about.Kind == engine.CUDA {
 		return cmp.Or(h.opt.GPUType, gpuType(d.about.Name, d.about.MemoryTotal))
@@ -18,7 +18,7 @@ func (h *Host) GPUType() string {
 	return ""
 }
 
-// reportMemory reports the memory of every card whose memory can be read.
+// reportMemory reports the memory of every GPU whose memory can be read.
 func (h *Host) reportMemory(report func(device string, used, total int64)) {
 	for _, d := range h.devices {
 		if d.memory == nil {
@@ -30,7 +30,7 @@ func (h *Host) reportMemory(report func(device string, used, total int64)) {
 	}
 }
 
-// GPU describes one card and its use.
+// GPU describes one GPU and its use.
 type GPU struct {
 	Device      string // "cuda:0"
 	Name        string
@@ -40,7 +40,7 @@ type GPU struct {
 	Threshold   float64 // percent of memory in use above which unused models are unloaded
 }
 
-// usage holds the last sample of the cards, which is renewed at most once per usageWindow. Status
+// usage holds the last sample of the GPUs, which is renewed at most once per usageWindow. Status
 // frames (five a second for each watcher) therefore do not query the devices each time, and
 // utilisation is a mean over at least that window.
 type usage struct {
@@ -53,7 +53,7 @@ type usage struct {
 
 const usageWindow = time.Second
 
-// GPUs describes every card. The result is shared and read-only.
+// GPUs describes every GPU. The result is shared and read-only.
 func (h *Host) GPUs() []GPU {
 	u := &h.usage
 	u.mu.Lock()
@@ -80,7 +80,7 @@ func (h *Host) GPUs() []GPU {
 	return list
 }
 
-// sample reads the status of every card, and its working time so far. before holds the working
+// sample reads the status of every GPU, and its working time so far. before holds the working
 // times of the last sample, taken ago earlier; nil: there was none.
 func (h *Host) sample(ago time.Duration, before []time.Duration) ([]GPU, []time.Duration) {
 	list := []GPU{}
@@ -89,7 +89,7 @@ func (h *Host) sample(ago time.Duration, before []time.Duration) ([]GPU, []time.
 		if d.memory == nil {
 			continue
 		}
-		working[i] = h.slots.Working(i)
+		working[i] = h.slots.BusyTime(i)
 		g := GPU{Device: d.name, Name: d.about.Name, Type: cmp.Or(h.opt.GPUType, gpuType(d.about.Name, d.about.MemoryTotal)),
 			Total: d.about.MemoryTotal, Threshold: 100 * h.opt.MemoryThreshold}
 		if free, total, err := d.memory(); err == nil {
@@ -103,13 +103,13 @@ func (h *Host) sample(ago time.Duration, before []time.Duration) ([]GPU, []time.
 	return list, working
 }
 
-// gpuTypes maps a word of a card's name to its machine type: those of the reference server, and
-// newer cards named in the same way.
+// gpuTypes maps a word of a GPU's name to its machine type: those of the reference server, and
+// newer GPUs named in the same way.
 var gpuTypes = map[string]string{"L4": "l4", "T4": "t4", "A10G": "a10g", "A10": "a10", "A30": "a30", "A40": "a40", "L40": "l40",
 	"L40S": "l40s", "H100": "h100", "GH200": "gh200", "H200": "h200", "B200": "b200", "GB200": "gb200", "B300": "b300"}
 
-// gpuType returns the machine type of a card from its name and its memory in bytes; "unknown", as
-// in the reference server, for any other card.
+// gpuType returns the machine type of a GPU from its name and its memory in bytes; "unknown", as
+// in the reference server, for any other GPU.
 func gpuType(name string, memory int64) string {
 	words := strings.FieldsFunc(strings.ToUpper(name), func(r rune) bool { return r == ' ' || r == '-' })
 	for i, word := range words {

@@ -26,7 +26,7 @@ func TestGPUTypes(t *testing.T) {
 	}
 }
 
-// GPUs and the metrics show a card's memory and utilisation.
+// GPUs and the metrics show a GPU's memory and utilisation.
 func TestGPUStatus(t *testing.T) {
 	r := start(t, func(o *Options) {
 		o.Intercept = func(*engine.Batch) error { time.Sleep(20 * time.Millisecond); return nil }

@@ -55,19 +55,19 @@ type Options struct {
 // Host holds the devices of one inference process, its catalog and its loaded models. Its methods
 // are safe for concurrent use.
 type Host struct {
-	opt     Options
-	view    atomic.Pointer[view]            // the catalog snapshot; replaced by SetCatalog
-	swap    lockorder.Mutex[lockorder.Swap] // held by SetCatalog
-	devices []*device
-	slots   *batch.Device // slots of all devices
-	models  *registry.Registry[*Model]
-	loaded  sync.Map      // weights key → *Model, while it is loaded
-	seen    sync.Map      // names of all models that were loaded since the start, for the metrics
-	memory  func() memory // reads the memory of the host
-	usage   usage
-	records func()        // tests set it: called before programs are recorded
-	lost    chan struct{} // closed when a device failed for good
-	lose    sync.Once
+	opt      Options
+	snapshot atomic.Pointer[snapshot]        // the catalog snapshot; replaced by SetCatalog
+	swap     lockorder.Mutex[lockorder.Swap] // held by SetCatalog
+	devices  []*device
+	slots    *batch.Scheduler // slots of all devices
+	models   *registry.Registry[*Model]
+	loaded   sync.Map      // weights key → *Model, while it is loaded
+	seen     sync.Map      // names of all models that were loaded since the start, for the metrics
+	memory   func() memory // reads the memory of the host
+	usage    usage
+	records  func()        // tests set it: called before programs are recorded
+	lost     chan struct{} // closed when a device failed for good
+	lose     sync.Once
 }
 
 // slotsInFlight is the number of batches that a runner takes at a time.
@@ -100,21 +100,21 @@ func New(opt Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{opt: opt, devices: devices, slots: batch.NewDevices(len(devices), slotsInFlight), lost: make(chan struct{}),
+	h := &Host{opt: opt, devices: devices, slots: batch.NewScheduler(len(devices), slotsInFlight), lost: make(chan struct{}),
 		memory: hostMemory}
 	if err := h.checkPrecision(opt.Precision); err != nil {
 		closeDevices(devices)
 		return nil, err
 	}
-	v, err := h.newView(opt.Catalog)
+	v, err := h.newSnapshot(opt.Catalog)
 	if err != nil {
 		closeDevices(devices)
 		return nil, err
 	}
-	h.view.Store(v)
+	h.snapshot.Store(v)
 	r := opt.registry()
-	r.Classify, r.Short, r.NoMemory, r.Changed = classify, h.short, curable, h.changed
-	r.Pinned = func(key string) bool { return h.view.Load().pinned[key] }
+	r.Classify, r.Short, r.NoMemory, r.Changed = classify, h.short, unloadingHelps, h.changed
+	r.Pinned = func(key string) bool { return h.snapshot.Load().pinned[key] }
 	h.models = registry.New[*Model](r)
 	h.models.Watch(opt.watch)
 	opt.Metrics.QueueDepth(func(report func(string, int)) {
@@ -162,7 +162,7 @@ func (h *Host) LostC() <-chan struct{} { return h.lost }
 // changed logs and counts a model's new state.
 func (h *Host) changed(key string, s registry.State) {
 	h.opt.Log.Info("model "+string(s), "weights", key)
-	if _, known := h.view.Load().copies[key]; s == registry.Loaded && !known { // requested just before its entry was removed
+	if _, known := h.snapshot.Load().shared[key]; s == registry.Loaded && !known { // requested just before its entry was removed
 		h.models.Unload(key)
 	}
 }
@@ -173,10 +173,10 @@ func (h *Host) changed(key string, s registry.State) {
 func (h *Host) reportModels(report func(model, device string, bytes int64)) {
 	h.models.Each(func(_ string, m *Model) {
 		for i, d := range h.devices {
-			report(m.name, d.name, m.copies[i].Bytes())
+			report(m.name, d.name, m.replicas[i].Bytes())
 		}
 	})
-	v := h.view.Load()
+	v := h.snapshot.Load()
 	h.seen.Range(func(name, _ any) bool {
 		if _, ok := v.keys[name.(string)]; !ok {
 			h.seen.Delete(name)
@@ -209,12 +209,12 @@ func (h *Host) Precision() string {
 }
 
 // Catalog returns the current catalog.
-func (h *Host) Catalog() *catalog.Catalog { return h.view.Load().catalog }
+func (h *Host) Catalog() *catalog.Catalog { return h.snapshot.Load().catalog }
 
 // Describe returns the catalog's entry for a model id. For an unknown id it returns the 404 error
 // with suggestions.
 func (h *Host) Describe(id string) (*catalog.Resolved, error) {
-	m, err := h.view.Load().catalog.Resolve(id)
+	m, err := h.snapshot.Load().catalog.Resolve(id)
 	if err != nil {
 		return nil, errs.UnknownModel(err.Error())
 	}
@@ -223,7 +223,7 @@ func (h *Host) Describe(id string) (*catalog.Resolved, error) {
 
 // DescribeOpenAI is Describe for OpenAI-style routes, where "org__name" also names "org/name".
 func (h *Host) DescribeOpenAI(id string) (*catalog.Resolved, error) {
-	m, err := h.view.Load().catalog.ResolveOpenAI(id)
+	m, err := h.snapshot.Load().catalog.ResolveOpenAI(id)
 	if err != nil {
 		return nil, errs.UnknownModel(err.Error())
 	}
@@ -250,7 +250,7 @@ func (h *Host) Full(id string) (retry time.Duration, full bool) {
 // Loaded returns the loaded model of id, or nil if it is not loaded. The model may be unloaded at
 // any time: call Acquire to use it.
 func (h *Host) Loaded(id string) *Model {
-	l, ok := h.loaded.Load(h.view.Load().keys[id])
+	l, ok := h.loaded.Load(h.snapshot.Load().keys[id])
 	if !ok {
 		return nil
 	}

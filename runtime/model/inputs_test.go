@@ -30,7 +30,7 @@ func TestInputsReachTheDevice(t *testing.T) {
 		f := inputs.Field(i)
 		f.Set(reflect.MakeSlice(f.Type(), 2, 2))
 	}
-	if _, err := (runPacked{model: m, variant: v}).RunPacked(t.Context(), 0, p); !errors.Is(err, stop) {
+	if _, err := (batchRunner{model: m, variant: v}).RunPacked(t.Context(), 0, p); !errors.Is(err, stop) {
 		t.Fatal(err)
 	}
 	arrived := reflect.ValueOf(got).Elem()

@@ -27,7 +27,7 @@ type Model struct {
 	host      *Host
 	key       string
 	name      string        // model id in metrics
-	copies    []*arch.Model // one replica for each device
+	replicas  []*arch.Model // one replica for each device
 	weights   *arch.Model   // the first replica, for properties that all share
 	tokenizer *tokenizer.Tokenizer
 	maxTokens int // of one text, special tokens included
@@ -38,7 +38,7 @@ type Model struct {
 	idf  []float32 // SPLADE: the weight of each token id in queries; nil: queries run like documents
 	kept sync.Map  // the values of Keep
 
-	loras *loras
+	loras *adapterCache
 
 	variants atomic.Pointer[variants] // replaced when a variant is added
 
@@ -52,9 +52,9 @@ type Model struct {
 // applied per request.
 func (h *Host) loader(m *catalog.Resolved) registry.Load[*Model] {
 	key := h.key(m)
-	shared, ok := h.view.Load().copies[key]
+	shared, ok := h.snapshot.Load().shared[key]
 	if !ok { // the entry was just removed from the catalog
-		shared = copyOf{first: m, maxTokens: m.MaxSequenceLength}
+		shared = sharedWeights{first: m, maxTokens: m.MaxSequenceLength}
 	}
 	id := shared.first.HFID
 	if shared.first.WeightsPath != "" {
@@ -90,7 +90,7 @@ func (h *Host) loader(m *catalog.Resolved) registry.Load[*Model] {
 // load packs and records the model in found. On success the Model takes over found; on an error the
 // caller releases it. The registry calls load for one model at a time. ctx bounds its waits for
 // memory.
-func (h *Host) load(ctx context.Context, key string, shared copyOf, found hub.Resolved) (*Model, error) {
+func (h *Host) load(ctx context.Context, key string, shared sharedWeights, found hub.Resolved) (*Model, error) {
 	m := shared.first
 	compute, err := h.compute(m)
 	if err != nil {
@@ -118,14 +118,14 @@ func (h *Host) load(ctx context.Context, key string, shared copyOf, found hub.Re
 	if h.opt.MaxBatchTokens > 0 {
 		tokens = h.opt.MaxBatchTokens
 	}
-	copies, need, err := h.pack(ctx, found.Dir, arch.Options{Task: task, Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
+	replicas, need, err := h.pack(ctx, found.Dir, arch.Options{Task: task, Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
 	if err != nil {
 		h.Fatal(err)
 		tok.Close()
 		return nil, err
 	}
-	a := copies[0]
-	l := &Model{host: h, key: key, name: m.ID, copies: copies, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
+	a := replicas[0]
+	l := &Model{host: h, key: key, name: m.ID, replicas: replicas, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
 		scratch: need, options: h.queueOptions(m, a), files: found}
 	l.variants.Store(&variants{})
 	if a.Gives(arch.OutSparse) {
@@ -135,11 +135,11 @@ func (h *Host) load(ctx context.Context, key string, shared copyOf, found hub.Re
 	}
 	if err := cmp.Or(err, l.check()); err != nil {
 		tok.Close()
-		closeCopies(copies)
+		closeReplicas(replicas)
 		return nil, err
 	}
-	l.loras = newLoras(l, h.opt.MaxLoRAs)
-	l.loras.preload(lorasOf(shared.users))
+	l.loras = newAdapterCache(l, h.opt.MaxLoRAs)
+	l.loras.preload(adapterKeysOf(shared.users))
 	h.loaded.Store(key, l)
 	h.seen.Store(m.ID, nil)
 	return l, nil
@@ -157,36 +157,36 @@ func (h *Host) pack(ctx context.Context, dir string, o arch.Options) ([]*arch.Mo
 	if err := h.makeRoom(ctx, need{weights: size.Packed, passing: size.Passing, whole: size.Packed, what: "its weights need"}); err != nil {
 		return nil, s, err
 	}
-	copies := make([]*arch.Model, len(h.devices))
+	replicas := make([]*arch.Model, len(h.devices))
 	failures := make([]error, len(h.devices))
 	var all sync.WaitGroup
 	for i, d := range h.devices {
 		all.Go(func() {
-			copies[i], failures[i] = arch.Load(dir, d.engine, o)
+			replicas[i], failures[i] = arch.Load(dir, d.engine, o)
 		})
 	}
 	all.Wait()
 	for i, err := range failures {
 		if err != nil {
-			closeCopies(copies)
+			closeReplicas(replicas)
 			return nil, s, h.devices[i].explain(err, size.Packed)
 		}
 	}
-	if s, err = scratchOf(copies[0]); err != nil {
-		closeCopies(copies)
+	if s, err = scratchOf(replicas[0]); err != nil {
+		closeReplicas(replicas)
 		return nil, s, err
 	}
 	arena, slots := s.Bytes()
-	if err := h.makeRoom(ctx, need{packed: copies[0].Bytes(), scratch: s, whole: copies[0].Bytes() + arena + slots,
+	if err := h.makeRoom(ctx, need{packed: replicas[0].Bytes(), scratch: s, whole: replicas[0].Bytes() + arena + slots,
 		what: "its weights and its largest batch need"}); err != nil {
-		closeCopies(copies)
+		closeReplicas(replicas)
 		return nil, s, err
 	}
-	return copies, s, nil
+	return replicas, s, nil
 }
 
-func closeCopies(copies []*arch.Model) {
-	for _, c := range copies {
+func closeReplicas(replicas []*arch.Model) {
+	for _, c := range replicas {
 		if c != nil {
 			c.Close()
 		}
@@ -217,7 +217,7 @@ func (l *Model) check() error {
 func (h *Host) compute(m *catalog.Resolved) (engine.Compute, error) {
 	want := h.opt.Precision
 	switch {
-	case h.inFloat32(m):
+	case h.runsInFloat32(m):
 		return engine.ComputeF32, nil
 	case want == "" || want == "auto":
 		return 0, nil
@@ -273,7 +273,7 @@ func (l *Model) Limit(m *catalog.Resolved) int {
 // Bytes returns the size of the packed weights and adapters on all devices.
 func (l *Model) Bytes() int64 {
 	var n int64
-	for _, c := range l.copies {
+	for _, c := range l.replicas {
 		n += c.Bytes()
 	}
 	if l.loras != nil {
@@ -302,7 +302,7 @@ func (l *Model) Close() {
 	}
 	l.loras.close()
 	l.tokenizer.Close()
-	closeCopies(l.copies)
+	closeReplicas(l.replicas)
 	l.files.Release()
 }
 

@@ -16,7 +16,7 @@ import (
 func TestMetricsOfRemovedModels(t *testing.T) {
 	sparse := golden.Open(t, "splade-bert").Dir
 	r := start(t, held(3), []string{mean, cls}, entry(t, "review/sparse", sparse, "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"))
-	all := r.view.Load().catalog
+	all := r.snapshot.Load().catalog
 	loaded := func(id string) float64 {
 		t.Helper()
 		got, err := r.opt.Metrics.Registry.Gather()
@@ -106,11 +106,11 @@ func TestMetricsOfRemovedModels(t *testing.T) {
 // A message never shows a need that looks met.
 func TestMessagesOfTooLittleMemory(t *testing.T) {
 	const mib = 1 << 20
-	for _, e := range []roomless{
+	for _, e := range []shortage{
 		{need: 44*mib - 1, free: 44*mib - 2, total: 44*mib - 2, budget: true}, {need: mib/2 + 1, free: mib / 2, total: mib, budget: true},
-		{need: 44*mib + 2, total: 44*mib + 1, hopeless: true}, {need: 7*mib + 5, free: 7*mib + 4, total: 9 * mib},
+		{need: 44*mib + 2, total: 44*mib + 1, neverFits: true}, {need: 7*mib + 5, free: 7*mib + 4, total: 9 * mib},
 	} {
-		e.card, e.what = "this machine", "its weights need"
+		e.device, e.what = "this machine", "its weights need"
 		var need, have int64
 		_, err := fmt.Sscanf(strings.NewReplacer("it has ", "").Replace(e.Error()),
 			"out of memory on this machine: its weights need about %d MiB and %d", &need, &have)

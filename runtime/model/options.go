@@ -8,8 +8,8 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// maxLoRAs bounds Options.MaxLoRAs, the number of adapters of one model at a time.
-const maxLoRAs = 64
+// maxAdapters bounds Options.MaxLoRAs, the number of adapters of one model at a time.
+const maxAdapters = 64
 
 // Validate returns all errors in the options joined, including those of devices and queues, or nil.
 // Zero fields mean defaults and are valid, except for required ones. New checks whether the devices
@@ -33,8 +33,8 @@ func (o *Options) Validate() error {
 			all = append(all, fmt.Errorf("%s must not be negative; got %d", x.name, x.value))
 		}
 	}
-	if o.MaxLoRAs < 0 || o.MaxLoRAs > maxLoRAs {
-		all = append(all, fmt.Errorf("MaxLoRAs must be between 0 and %d; got %d", maxLoRAs, o.MaxLoRAs))
+	if o.MaxLoRAs < 0 || o.MaxLoRAs > maxAdapters {
+		all = append(all, fmt.Errorf("MaxLoRAs must be between 0 and %d; got %d", maxAdapters, o.MaxLoRAs))
 	}
 	if !(o.MemoryThreshold >= 0) { // also catches NaN; with 1 or more, memory is never too full
 		all = append(all, fmt.Errorf("MemoryThreshold must not be negative; got %v", o.MemoryThreshold))

@@ -44,7 +44,7 @@ func TestSetCatalog(t *testing.T) {
 	gate.Store(nil)
 	old := r.copy("test/other")
 
-	c, err := r.view.Load().catalog.With(
+	c, err := r.snapshot.Load().catalog.With(
 		family(t, "test/other", clsDir, "  short: {extends: default, adapter_options: {runtime: {normalize: true}}}\n"), family(t, "test/zz", clsDir, ""))
 	if err != nil {
 		t.Fatal(err)

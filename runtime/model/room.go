@@ -10,8 +10,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// This file makes room in memory: the host's memory for the CPU, and each card's own for GPUs. A
-// model is packed on every card, so it needs its memory on each card, and unloading a model frees
+// This file makes room in memory: the host's memory for the CPU, and each GPU's own for GPUs. A
+// model is packed on every GPU, so it needs its memory on each GPU, and unloading a model frees
 // memory on each.
 
 // short reports whether more memory is in use than MemoryThreshold allows, by all processes
@@ -34,46 +34,46 @@ func (h *Host) short() bool {
 // host names the machine in error messages.
 const host = "this machine"
 
-// roomless is the error of a load that a device has too little memory for. errors.Is matches it to
+// shortage is the error of a load that a device has too little memory for. errors.Is matches it to
 // engine.ErrNoMemory.
-type roomless struct {
-	card        string
-	what        string // what needs the memory, as the start of a clause: "its weights need"
-	need        int64
-	free, total int64
-	hopeless    bool  // the memory would not suffice even if the device were empty
-	budget      bool  // the memory is Options.MemoryBudget, and total is its size
-	soft        bool  // there is room, but the use would exceed MemoryThreshold
-	cause       error // the engine's error, or nil if the engine was not called
+type shortage struct {
+	device        string
+	what          string // what needs the memory, as the start of a clause: "its weights need"
+	need          int64
+	free, total   int64
+	neverFits     bool  // the memory would not suffice even if the device were empty
+	budget        bool  // the memory is Options.MemoryBudget, and total is its size
+	overThreshold bool  // there is room, but the use would exceed MemoryThreshold
+	cause         error // the engine's error, or nil if the engine was not called
 }
 
-func (e *roomless) Error() string {
-	s := fmt.Sprintf("out of memory on %s: %s about %d MiB", e.card, e.what, mib(e.need))
+func (e *shortage) Error() string {
+	s := fmt.Sprintf("out of memory on %s: %s about %d MiB", e.device, e.what, mib(e.need))
 	if e.budget {
 		return s + fmt.Sprintf(" and %d of the %d MiB that --memory-budget gives weights are free; raise it, or pin fewer models",
 			e.free>>20, e.total>>20)
 	}
-	if e.hopeless {
+	if e.neverFits {
 		return s + fmt.Sprintf(" and it has %d MiB in all; use a smaller model, a lower --max-batch-tokens, --precision %s or more memory",
-			e.total>>20, e.narrow())
+			e.total>>20, e.smallestPrecision())
 	}
 	return s + fmt.Sprintf(" and %d of %d MiB are free without the models that are not in use; it is tried again when one is "+
 		"unloaded or after a pause; to help, use a lower --max-batch-tokens or --precision %s, or end what else uses that memory",
-		e.free>>20, e.total>>20, e.narrow())
+		e.free>>20, e.total>>20, e.smallestPrecision())
 }
 
-// narrow returns the precision that takes the least memory on that device.
-func (e *roomless) narrow() string {
-	if e.card == host {
+// smallestPrecision returns the precision that takes the least memory on that device.
+func (e *shortage) smallestPrecision() string {
+	if e.device == host {
 		return "int8"
 	}
 	return "fp8"
 }
 
 // Is reports whether target is engine.ErrNoMemory, also if the engine was not called.
-func (e *roomless) Is(target error) bool { return target == engine.ErrNoMemory }
+func (e *shortage) Is(target error) bool { return target == engine.ErrNoMemory }
 
-func (e *roomless) Unwrap() error { return e.cause }
+func (e *shortage) Unwrap() error { return e.cause }
 
 // mib converts n bytes to MiB and rounds up. Needs are rounded up and free memory is rounded down,
 // so that a message never shows a need that looks met.
@@ -82,10 +82,10 @@ func mib(n int64) int64 { return (max(0, n) + 1<<20 - 1) >> 20 }
 // noMemory reports whether err means that a device has too little memory.
 func noMemory(err error) bool { return errors.Is(err, engine.ErrNoMemory) }
 
-// curable reports whether a failed load may succeed after another model is unloaded.
-func curable(err error) bool {
-	var r *roomless
-	return noMemory(err) && !(errors.As(err, &r) && r.hopeless)
+// unloadingHelps reports whether a failed load may succeed after another model is unloaded.
+func unloadingHelps(err error) bool {
+	var r *shortage
+	return noMemory(err) && !(errors.As(err, &r) && r.neverFits)
 }
 
 // need is the memory that a load takes on each device.
@@ -100,37 +100,37 @@ type need struct {
 }
 
 // makeRoom unloads models, the least recently used first, until every device has room for n. It
-// waits for models in use. If a device or the budget has no room, it returns a *roomless. Host
+// waits for models in use. If a device or the budget has no room, it returns a *shortage. Host
 // memory is also used by other processes, and their use changes. So if the load fits there but
 // exceeds MemoryThreshold, makeRoom unloads only models that are not in use, and then lets the load
 // go on.
 func (h *Host) makeRoom(ctx context.Context, n need) error {
 	for _, d := range h.devices {
 		for {
-			lack, err := h.lack(d, n)
+			lack, err := h.shortageOn(d, n)
 			if err != nil {
 				return err
 			}
 			if lack == nil {
 				break
 			}
-			if lack.soft {
+			if lack.overThreshold {
 				if !h.models.EvictOther(n.spare) {
 					break
 				}
 				continue
 			}
-			if lack.hopeless {
+			if lack.neverFits {
 				return lack
 			}
 			evicted, err := h.models.EvictForLoad(ctx, n.spare)
 			if err != nil {
 				return fmt.Errorf("%s: %w", lack.Error(), err)
 			}
-			if !evicted { // a model may have been unloaded since lack was computed
-				if lack, err = h.lack(d, n); err != nil {
+			if !evicted { // a model may have been unloaded since shortageOn computed it
+				if lack, err = h.shortageOn(d, n); err != nil {
 					return err
-				} else if lack != nil && !lack.soft {
+				} else if lack != nil && !lack.overThreshold {
 					return lack
 				}
 			}
@@ -139,13 +139,13 @@ func (h *Host) makeRoom(ctx context.Context, n need) error {
 	return nil
 }
 
-// lack returns why d has no room for n, or nil if it has room.
-func (h *Host) lack(d *device, n need) (*roomless, error) {
+// shortageOn returns why d has no room for n, or nil if it has room.
+func (h *Host) shortageOn(d *device, n need) (*shortage, error) {
 	if budget := h.opt.MemoryBudget; budget > 0 {
 		used := h.models.Bytes() / int64(len(h.devices))
 		if used+n.packed+n.weights > budget {
-			return &roomless{card: d.name, what: n.what, need: max(n.weights, n.packed), free: max(0, budget-used), total: budget,
-				budget: true, hopeless: max(n.weights, n.packed) > budget}, nil
+			return &shortage{device: d.name, what: n.what, need: max(n.weights, n.packed), free: max(0, budget-used), total: budget,
+				budget: true, neverFits: max(n.weights, n.packed) > budget}, nil
 		}
 	}
 	if d.memory == nil {
@@ -163,13 +163,13 @@ func (h *Host) lack(d *device, n need) (*roomless, error) {
 			return nil, nil
 		case m.used+more <= m.total:
 			if float64(m.used+more) > h.opt.MemoryThreshold*float64(m.total) {
-				return &roomless{soft: true}, nil
+				return &shortage{overThreshold: true}, nil
 			}
 			return nil, nil
 		case whole > m.total:
-			return &roomless{card: host, what: n.what, need: whole, total: m.total, hopeless: true}, nil
+			return &shortage{device: host, what: n.what, need: whole, total: m.total, neverFits: true}, nil
 		}
-		return &roomless{card: host, what: n.what, need: packed + more, free: packed + m.total - m.used, total: m.total}, nil
+		return &shortage{device: host, what: n.what, need: packed + more, free: packed + m.total - m.used, total: m.total}, nil
 	}
 	free, total, err := d.memory()
 	if err != nil {
@@ -180,9 +180,9 @@ func (h *Host) lack(d *device, n need) (*roomless, error) {
 	case more <= free:
 		return nil, nil
 	case n.whole > total:
-		return &roomless{card: d.name, what: n.what, need: n.whole, total: total, hopeless: true}, nil
+		return &shortage{device: d.name, what: n.what, need: n.whole, total: total, neverFits: true}, nil
 	}
-	return &roomless{card: d.name, what: n.what, need: n.packed + more, free: n.packed + free, total: total}, nil
+	return &shortage{device: d.name, what: n.what, need: n.packed + more, free: n.packed + free, total: total}, nil
 }
 
 // scratchOf returns the memory that the largest batch of a model takes in addition to weights, over
@@ -226,7 +226,7 @@ func (h *Host) promised(d *device, s engine.Footprint) int64 {
 	return stays + passing
 }
 
-// explain adds the card's free and total memory to an out-of-memory error of packing.
+// explain adds the GPU's free and total memory to an out-of-memory error of packing.
 func (d *device) explain(err error, weights int64) error {
 	if !noMemory(err) || d.memory == nil {
 		return err
@@ -235,7 +235,7 @@ func (d *device) explain(err error, weights int64) error {
 	if e != nil {
 		return err
 	}
-	return &roomless{card: d.name, what: "its weights need", need: weights, free: free, total: total, cause: err}
+	return &shortage{device: d.name, what: "its weights need", need: weights, free: free, total: total, cause: err}
 }
 
 // recovered returns a function that counts and logs the recoveries of batches that lacked memory.

@@ -17,7 +17,7 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// card gives the rig's device its own memory of total bytes. The packed weights and the runner's
+// device gives the rig's device its own memory of total bytes. The packed weights and the runner's
 // memory count as used.
 func (r *rig) card(total int64) {
 	d := r.devices[0]
@@ -49,9 +49,9 @@ func whole(f engine.Footprint) int64 {
 	return arena + slots
 }
 
-// Models that are not in use are unloaded from a card for the weights and the larger one batch of
+// Models that are not in use are unloaded from a GPU for the weights and the larger one batch of
 // another: the least recently used first, and no more than needed.
-func TestRoomOnACard(t *testing.T) {
+func TestRoomOnAGPU(t *testing.T) {
 	meanBytes, _, scratch := sizes(t, mean)
 	clsBytes, _, other := sizes(t, cls)
 	scratch = max(scratch, other)
@@ -69,7 +69,7 @@ func TestRoomOnACard(t *testing.T) {
 }
 
 // A model is loaded if its weights and the scratch memory of its largest batch fit. If they do not
-// fit even on an empty card, no model is unloaded for them.
+// fit even on an empty GPU, no model is unloaded for them.
 func TestRoomForTheLargestBatch(t *testing.T) {
 	packed, estimate, scratch := sizes(t, mean)
 	for name, c := range map[string]struct {
@@ -231,7 +231,7 @@ func TestNoRoomBesideAModelInUse(t *testing.T) {
 	}
 }
 
-// An out-of-memory error of the engine while packing is reported with the card's memory, and
+// An out-of-memory error of the engine while packing is reported with the GPU's memory, and
 // another model is unloaded for it. No other error unloads one.
 func TestErrorsOfPacking(t *testing.T) {
 	d := &device{name: "cuda:1", memory: func() (int64, int64, error) { return 3 << 20, 9 << 20, nil }}
@@ -241,14 +241,14 @@ func TestErrorsOfPacking(t *testing.T) {
 			t.Errorf("%q does not say %q", err, part)
 		}
 	}
-	if class, permanent := classify(err); class != "OOM" || permanent || !curable(err) {
-		t.Errorf("class %s, permanent %v, curable %v", class, permanent, curable(err))
+	if class, permanent := classify(err); class != "OOM" || permanent || !unloadingHelps(err) {
+		t.Errorf("class %s, permanent %v, curable %v", class, permanent, unloadingHelps(err))
 	}
-	if hopeless := (&roomless{card: "cuda:0", hopeless: true}); curable(hopeless) || !noMemory(hopeless) {
+	if hopeless := (&shortage{device: "cuda:0", neverFits: true}); unloadingHelps(hopeless) || !noMemory(hopeless) {
 		t.Error("a model that is too large for the card is worth unloading others")
 	}
 	other := &arch.ModelError{File: "config.json"}
-	if d.explain(other, 1) != error(other) || curable(other) {
+	if d.explain(other, 1) != error(other) || unloadingHelps(other) {
 		t.Error("an error that is not about memory is changed")
 	}
 	planted := failing(engine.StatusNoMemory)
@@ -257,8 +257,8 @@ func TestErrorsOfPacking(t *testing.T) {
 	}
 }
 
-// With cards, MemoryThreshold applies to each card's memory, not to the host's.
-func TestPressureOnACard(t *testing.T) {
+// With GPUs, MemoryThreshold applies to each GPU's memory, not to the host's.
+func TestPressureOnAGPU(t *testing.T) {
 	r := start(t, nil, []string{mean, cls})
 	r.memory = func() memory { t.Error("the host's memory is asked for a GPU"); return memory{} }
 	free := int64(8) << 20

@@ -32,7 +32,7 @@ type Loaded struct {
 
 // States returns the state of every id of the catalog, in catalog order. It loads nothing.
 func (h *Host) States() []State {
-	v := h.view.Load()
+	v := h.snapshot.Load()
 	list := v.catalog.List()
 	out, loaded := make([]State, len(list)), h.allLoaded()
 	for i, m := range list {
@@ -42,7 +42,9 @@ func (h *Host) States() []State {
 }
 
 // StateOf returns the state of one entry. It loads nothing.
-func (h *Host) StateOf(m *catalog.Resolved) State { return h.state(h.view.Load(), m, h.allLoaded()) }
+func (h *Host) StateOf(m *catalog.Resolved) State {
+	return h.state(h.snapshot.Load(), m, h.allLoaded())
+}
 
 // known is what a loaded model tells about itself, for every entry that shares it.
 type known struct {
@@ -58,10 +60,10 @@ func (h *Host) allLoaded() map[string]known {
 	return out
 }
 
-func (h *Host) state(v *view, m *catalog.Resolved, loaded map[string]known) State {
+func (h *Host) state(v *snapshot, m *catalog.Resolved, loaded map[string]known) State {
 	key := h.key(m)
 	if l, ok := loaded[key]; ok {
-		return State{Entry: m, State: registry.Loaded, Loaded: &Loaded{First: m == v.copies[key].first, Bytes: l.bytes,
+		return State{Entry: m, State: registry.Loaded, Loaded: &Loaded{First: m == v.shared[key].first, Bytes: l.bytes,
 			Dim: l.model.weights.Dim, MaxTokens: l.model.Limit(m), Queue: l.queue}}
 	}
 	r := h.models.Get(key)

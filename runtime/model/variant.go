@@ -20,7 +20,7 @@ type Variant struct {
 	programs []*engine.Program // one for each device
 	owned    bool              // recorded for this variant; else the program was recorded when the weights were loaded
 
-	set       *adaptedSet   // the programs with LoRA adapters, or nil; guarded by the model's loras.mu
+	set       *adaptedSet   // the programs with LoRA adapters, or nil; guarded by the model's adapterCache.mu
 	recording chan struct{} // closed when the set that is being recorded is done; nil if none is; guarded like set
 
 	// Room is the number of columns for which a sparse result gets room at first. Grow raises it.
@@ -88,7 +88,7 @@ func (l *Model) Variant(want arch.Want) (*Variant, error) {
 	}
 	if m := l.making[want]; m != nil {
 		l.mu.Unlock()
-		lockorder.None("waiting for a recording")
+		lockorder.AssertNoneHeld("waiting for a recording")
 		<-m.done
 		return m.variant, m.err
 	}
@@ -122,7 +122,7 @@ func (l *Model) newVariant(want arch.Want) (*Variant, error) {
 	if l.host.records != nil {
 		l.host.records()
 	}
-	for _, c := range l.copies {
+	for _, c := range l.replicas {
 		program := c.Program()
 		if v.owned {
 			var err error
@@ -138,7 +138,7 @@ func (l *Model) newVariant(want arch.Want) (*Variant, error) {
 	o := l.options
 	o.MaxQueryRows = v.MaxQueryRows()
 	l.needs(want, v.programs[0])
-	v.Queue = batch.NewQueue(l.host.slots, runPacked{model: l, variant: v}, o)
+	v.Queue = batch.NewQueue(l.host.slots, batchRunner{model: l, variant: v}, o)
 	return v, nil
 }
 

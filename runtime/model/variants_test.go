@@ -7,7 +7,7 @@ import (
 
 // The number of a model's variants is bounded: existing ones are still returned, a new one is
 // refused.
-func TestMostPrograms(t *testing.T) {
+func TestMaxPrograms(t *testing.T) {
 	r := start(t, nil, []string{mean})
 	r.encode(&Request{Model: mean, Texts: words(1)})
 	m := r.copy(mean)

@@ -7,8 +7,9 @@ import (
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
-// Relieve unloads models without references, the least recently used first, while memory is short.
-func (r *Registry[M]) Relieve() {
+// EvictWhileShort unloads models without references, the least recently used first, while memory is
+// short.
+func (r *Registry[M]) EvictWhileShort() {
 	for r.opt.Short != nil && r.opt.Short() {
 		if !r.evict(func(*entry[M]) bool { return true }, 0) {
 			return
@@ -39,7 +40,7 @@ func (r *Registry[M]) evict(eligible func(*entry[M]) bool, keep int) bool {
 	}
 	gone := r.unloadLocked(victim)
 	r.mu.Unlock()
-	lockorder.None("waiting for a model to go")
+	lockorder.AssertNoneHeld("waiting for a model to go")
 	<-gone
 	return true
 }

@@ -379,7 +379,7 @@ func TestLoadWaitsForWhatGoes(t *testing.T) {
 func TestAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{})
-		go r.Alone(t.Context(), func() error { time.Sleep(5 * time.Second); return nil })
+		go r.PackAlone(t.Context(), func() error { time.Sleep(5 * time.Second); return nil })
 		synctest.Wait()
 		start := time.Now()
 		acquire(t, r, "a").Release()
@@ -391,11 +391,11 @@ func TestAlone(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := r.Alone(ctx, func() error { return errors.New("it ran") }); !errors.Is(err,
+		if err := r.PackAlone(ctx, func() error { return errors.New("it ran") }); !errors.Is(err,
 			context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
-		if err := r.Alone(t.Context(), func() error { return ErrBusy }); err != ErrBusy ||
+		if err := r.PackAlone(t.Context(), func() error { return ErrBusy }); err != ErrBusy ||
 			r.Get("b").State != Loaded {
 			t.Errorf("%v while b is %s", err, r.Get("b").State)
 		}

@@ -13,7 +13,7 @@ func (r *Registry[M]) doLoad(e *entry[M], load Load[M]) {
 	defer r.jobs.Done()
 	ctx, cancel := context.WithTimeout(r.ctx, r.opt.Timeout)
 	defer cancel()
-	lockorder.None("a load")
+	lockorder.AssertNoneHeld("a load")
 	m, end, err := r.fetchAndPack(ctx, load)
 	if err != nil && load.Drop != nil {
 		load.Drop()
@@ -68,7 +68,7 @@ func (r *Registry[M]) fetchAndPack(ctx context.Context, load Load[M]) (m M, end 
 		return m, end, err
 	}
 	end = func() { <-r.packing }
-	r.Relieve()
+	r.EvictWhileShort()
 	m, err = load.Pack(ctx)
 	for err != nil && r.opt.NoMemory != nil && r.opt.NoMemory(err) && r.EvictOne() {
 		m, err = load.Pack(ctx)
@@ -85,7 +85,7 @@ func (r *Registry[M]) Fetch(ctx context.Context, fetch func(context.Context) err
 
 // fetch waits for a fetch token and holds it while fetch runs.
 func (r *Registry[M]) fetch(ctx context.Context, fetch func(context.Context) error) error {
-	lockorder.None("a fetch")
+	lockorder.AssertNoneHeld("a fetch")
 	if err := acquireToken(ctx, r.fetches); err != nil {
 		return err
 	}
@@ -93,10 +93,10 @@ func (r *Registry[M]) fetch(ctx context.Context, fetch func(context.Context) err
 	return fetch(ctx)
 }
 
-// Alone runs pack while no model is packed. So no load takes the memory that pack finds free, and
-// the next load sees the memory that pack takes. ctx bounds the wait.
-func (r *Registry[M]) Alone(ctx context.Context, pack func() error) error {
-	lockorder.None("packing")
+// PackAlone runs pack while no model is packed. So no load takes the memory that pack finds free,
+// and the next load sees the memory that pack takes. ctx bounds the wait.
+func (r *Registry[M]) PackAlone(ctx context.Context, pack func() error) error {
+	lockorder.AssertNoneHeld("packing")
 	if err := acquireToken(ctx, r.packing); err != nil {
 		return err
 	}

@@ -361,7 +361,7 @@ func (r *Registry[M]) Close() {
 }
 
 func (r *Registry[M]) changed(key string, s State) {
-	lockorder.None("telling of a change")
+	lockorder.AssertNoneHeld("telling of a change")
 	if r.opt.Changed != nil {
 		r.opt.Changed(key, s)
 	}

@@ -273,7 +273,7 @@ func TestOtherFailuresEvictNothing(t *testing.T) {
 // After a load its model counts as the last used, and a caller that left holds no reference. A
 // caller that waits when the registry closes gets ErrClosed. A failure other than for memory is not
 // forgotten when a model is unloaded.
-func TestWhatALoadLeavesBehind(t *testing.T) {
+func TestMemoryAfterAFailedLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](
 			Options{Classify: func(error) (string, bool) { return "NETWORK", false }, Idle: 10 * time.Second})

@@ -21,7 +21,7 @@ func (s *Server) extract(r *httpd.Request, id string) {
 		c.Model = m.Entry().ID
 		res, err := m.Extract(w, req)
 		if err == nil {
-			err = unreadable(r.Caller(), res)
+			err = firstItemError(r.Caller(), res)
 		}
 		if err != nil {
 			return nil, err
@@ -32,9 +32,9 @@ func (s *Server) extract(r *httpd.Request, id string) {
 	})
 }
 
-// unreadable returns the first item's error if the client does not read item errors. Such a client
-// would take a failed item for one in which nothing was found.
-func unreadable(c dialect.Caller, res *api.ExtractResponse) error {
+// firstItemError returns the first item's error if the client does not read item errors. Such a
+// client would take a failed item for one in which nothing was found.
+func firstItemError(c dialect.Caller, res *api.ExtractResponse) error {
 	for i := range res.Items {
 		if err := res.Items[i].Error; err != nil && !c.ReadsItemErrors() {
 			return err

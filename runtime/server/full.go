@@ -7,10 +7,10 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// fullAnswers holds the prepared refusals of requests that find every queue full: one for queues
-// that are full by items, and one per Retry-After in seconds for queues that are full by waiting
-// time.
-type fullAnswers struct {
+// queueFullAnswers holds the prepared refusals of requests that find every queue full: one for
+// queues that are full by items, and one per Retry-After in seconds for queues that are full by
+// waiting time.
+type queueFullAnswers struct {
 	items *refusal
 	slow  [maxRetry]*refusal
 }
@@ -26,7 +26,7 @@ func prepare(e *errs.Error) *refusal { return &refusal{e, dialect.Prepare(e)} }
 // maxRetry is one more than the largest Retry-After, in seconds.
 const maxRetry = 61
 
-func prepareFull(items int, wait time.Duration) (f fullAnswers) {
+func prepareFull(items int, wait time.Duration) (f queueFullAnswers) {
 	f.items = prepare(errs.FullQueue(items, 1, items))
 	for s := range f.slow {
 		f.slow[s] = prepare(errs.SlowQueue(wait, time.Duration(s)*time.Second))
@@ -35,7 +35,7 @@ func prepareFull(items int, wait time.Duration) (f fullAnswers) {
 }
 
 // refusal returns the refusal for a full queue, or nil if there is room.
-func (f *fullAnswers) refusal(retry time.Duration, full bool) *refusal {
+func (f *queueFullAnswers) refusal(retry time.Duration, full bool) *refusal {
 	switch {
 	case !full:
 		return nil

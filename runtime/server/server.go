@@ -62,7 +62,7 @@ type Server struct {
 	service *service.Service
 	compat  compat.API                                                                      // the routes of other APIs
 	score   func(service.Model, *admit.Work, *api.ScoreRequest) (*api.ScoreResponse, error) // service.Model.Score
-	full    fullAnswers                                                                     // prepared refusals of requests that find every queue full
+	full    queueFullAnswers                                                                // prepared refusals of requests that find every queue full
 	metrics fasthttp.RequestHandler                                                         // serves /metrics
 	watch   *httpd.Feed                                                                     // serves /ws/status
 	started time.Time

@@ -84,7 +84,7 @@ func TestStatusListsEveryID(t *testing.T) {
 }
 
 // Watchers read these fields of a card.
-func TestCardsOnTheWire(t *testing.T) {
+func TestGPUsOnTheWire(t *testing.T) {
 	const want = `[{"device":"cuda:2","name":"NVIDIA L4","gpu_type":"l4","utilization_pct":7,"memory_used_bytes":90,"memory_total_bytes":100,"memory_threshold_pct":95}]`
 	got, err := json.Marshal(service.Cards([]model.GPU{{Device: "cuda:2", Name: "NVIDIA L4", Type: "l4", Utilization: 7, Used: 90, Total: 100, Threshold: 95}}))
 	if err != nil || string(got) != want {

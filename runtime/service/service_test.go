@@ -108,7 +108,7 @@ func TestPrepareLoadsNothing(t *testing.T) {
 
 // A request sees one catalog snapshot: the entry that it found answers it, even when that entry has
 // been removed since.
-func TestOneViewOfTheCatalog(t *testing.T) {
+func TestOneSnapshotOfTheCatalog(t *testing.T) {
 	s, r := start(t, []string{mean, testmodels.CLS})
 	m, backend := find(t, s, mean), s.Backend()
 	other, err := backend.Model(mean)
@@ -144,7 +144,7 @@ func TestInputsThatAreNotRead(t *testing.T) {
 	pairs := []api.Item{{Text: "a", HasText: true, Extra: &api.ItemExtra{Second: &second}}}
 	both := func(a, b []api.Item) []api.Item { return append(append([]api.Item(nil), a...), b...) }
 	encode := func(list []api.Item) error {
-		_, err := find(t, s, mean).PrepareEncode(&api.EncodeRequest{Items: list, Wishes: api.Wishes{Field: "input"}})
+		_, err := find(t, s, mean).PrepareEncode(&api.EncodeRequest{Items: list, ForeignOptions: api.ForeignOptions{Field: "input"}})
 		return err
 	}
 	score := func(query api.Item, list []api.Item) error {

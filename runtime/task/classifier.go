@@ -44,7 +44,7 @@ func (r *run) classify() error {
 		return err
 	}
 	r.result.Labels, r.result.Classes = labels, make([][]float64, n)
-	v, err := r.through(arch.Want{Give: arch.Give(arch.OutLogits)})
+	v, err := r.variantFor(arch.Want{Give: arch.Give(arch.OutLogits)})
 	if err != nil {
 		return err
 	}

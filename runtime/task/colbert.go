@@ -214,7 +214,7 @@ func lateInteraction(r *run) error {
 	if err != nil {
 		return err
 	}
-	v, err := r.through(arch.Want{Give: arch.Give(arch.OutMaxSim)})
+	v, err := r.variantFor(arch.Want{Give: arch.Give(arch.OutMaxSim)})
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func scorePairs(r *run) error {
 	if len(m.Labels) != 1 {
 		return errs.Invalidf("model", "Model '%s' has %d labels and classifies; a model that scores has one", r.model.ID, len(m.Labels))
 	}
-	v, err := r.through(arch.Want{Give: arch.Give(arch.OutLogits)})
+	v, err := r.variantFor(arch.Want{Give: arch.Give(arch.OutLogits)})
 	if err != nil {
 		return err
 	}

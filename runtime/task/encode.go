@@ -68,7 +68,7 @@ func newEncoding(r *run) (*encoding, error) {
 		e.kept = make([][]int32, e.n)
 	}
 	var err error
-	if e.variant, err = e.through(want); err == nil {
+	if e.variant, err = e.variantFor(want); err == nil {
 		e.sizes = newSizes(e.variant, e.forms)
 	}
 	return e, err

@@ -39,7 +39,7 @@ func (r *run) fail(item int, why *errs.Error) {
 // or each of its tokens. It passes to put the logits of every item that has no error; they are
 // finite.
 func (r *run) logits(out arch.Output, n int, items func(first, end int, results *sizes) ([]batch.Item, error), put func(i int, z []float64) error) error {
-	v, err := r.through(arch.Want{Give: arch.Give(out)})
+	v, err := r.variantFor(arch.Want{Give: arch.Give(out)})
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func (s *lateSetting) entry(t *testing.T, id string) *catalog.Model {
 // Encode gives the token vectors of sie-server's ColBERT adapter: with markers and filled queries,
 // without punctuation and special tokens. Folding gives the dense and sparse rows of its
 // post-processors, in every output type.
-func TestLateLikeTheReference(t *testing.T) {
+func TestColBERTEqualsTheReference(t *testing.T) {
 	c := golden.Open(t, "late")
 	data, err := os.ReadFile(filepath.Join(c.Dir, "texts.json"))
 	var texts []string

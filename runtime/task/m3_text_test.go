@@ -38,7 +38,7 @@ func m3Model(t *testing.T, c *golden.Case) string {
 
 // BGE-M3's outputs and scores are those of sie-server's adapter: special tokens, normalisation,
 // score modes, partly given weights, and an instruction before query and texts.
-func TestMultiFunctionLikeTheReference(t *testing.T) {
+func TestMultiFunctionEqualsTheReference(t *testing.T) {
 	c := golden.Open(t, "m3-text")
 	r := start(t, nil, nil, entry(t, "m3", m3Model(t, c), "bge_m3_flash", "tasks: {encode: {dense: {dim: 64}, sparse: {dim: 430}, multivector: {dim: 64}}, score: {}}"))
 	texts := readTexts[string](t, "m3-text")

@@ -14,13 +14,13 @@ import (
 func init() {
 	families[catalog.FamilyMultiFunction] = &family{
 		task:   arch.BGEM3,
-		encode: &vectors{begin: leaveFirstOut, sparse: arch.OutTokenWeights},
+		encode: &vectors{begin: dropFirstToken, sparse: arch.OutTokenWeights},
 		score:  scoreModes,
 	}
 }
 
-// leaveFirstOut keeps the vectors of all tokens except [CLS].
-func leaveFirstOut(e *encoding) {
+// dropFirstToken keeps the vectors of all tokens except [CLS].
+func dropFirstToken(e *encoding) {
 	if e.outputs.multi {
 		e.lay = func(ids []int32) ([]int32, []uint8, int) {
 			keep, rows := withoutFirst(len(ids))
@@ -87,7 +87,7 @@ func scoreModes(r *run) error {
 		give = append(give, arch.OutMaxSim)
 	}
 	want.Give = arch.Give(give...)
-	v, err := r.through(want)
+	v, err := r.variantFor(want)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func isNonFinite(err error, model, place string) bool {
 // A text with a non-finite result fails its request in every precision, output and element type:
 // bytes, bits and sparse rows would otherwise look like valid ones. Other requests in its batch are
 // answered as usual.
-func TestVectorsThatAreNone(t *testing.T) {
+func TestNonFiniteVectors(t *testing.T) {
 	late := withTokenizer(t, "colbert-linear", "st-mean", nil)
 	poison(t, late, "word", spoilt)
 	for _, precision := range []string{"fp32", "int8"} {
@@ -117,7 +117,7 @@ func TestVectorsThatAreNone(t *testing.T) {
 
 // Requests that share batches with non-finite texts get the same bits as alone. A request with such
 // texts gets the place of its first one, however chunks and halves of batches divide them.
-func TestVectorsBesideSomeThatAreNone(t *testing.T) {
+func TestVectorsBesideNonFiniteOnes(t *testing.T) {
 	r := start(t, func(o *Options) { o.Precision = "int8" }, nil, adHoc(t, "mean", poisoned(t, "st-mean", spoilt)))
 	alone := r.Rows(&Request{Model: "mean", Tokens: spoiltLists(6, -1)})
 	var requests []*Request
@@ -152,7 +152,7 @@ func TestVectorsBesideSomeThatAreNone(t *testing.T) {
 }
 
 // A sparse row that runs again with more room keeps its place in the error.
-func TestSparseRowAgainThatIsNone(t *testing.T) {
+func TestNonFiniteSparseRowOnRetry(t *testing.T) {
 	r := start(t, nil, nil, entry(t, "sparse", poisonedIn(t, "splade-bert", "position", spoiltPosition), "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"))
 	ask := func(bad int) error {
 		v, err := r.Copy("sparse").Variant(arch.Want{Give: arch.Give(arch.OutSparse)})
@@ -171,7 +171,7 @@ func TestSparseRowAgainThatIsNone(t *testing.T) {
 }
 
 // MaxSim ignores NaN, but a query or a text with non-finite vectors still fails the request.
-func TestLateScoresThatAreNone(t *testing.T) {
+func TestNonFiniteLateInteractionScores(t *testing.T) {
 	dir := withTokenizer(t, "colbert-linear", "st-mean", nil)
 	poison(t, dir, "word", testmodels.TokenID(t, dir, "z"))
 	for _, precision := range []string{"fp32", "int8"} {

@@ -73,8 +73,8 @@ func (p *Prepared) Run(ctx context.Context, h *model.Host, hold Hold) (*Result, 
 // prepared notes the time when everything before the tokenizer is done.
 func (r *run) prepared() { r.result.Timings.Preprocess = time.Since(r.start) }
 
-// through finds the program that gives want, and makes its queue the request's queue.
-func (r *run) through(want arch.Want) (*model.Variant, error) {
+// variantFor finds the program that gives want, and makes its queue the request's queue.
+func (r *run) variantFor(want arch.Want) (*model.Variant, error) {
 	v, err := r.use.Variant(want)
 	if err != nil {
 		return nil, r.recordError(err)
@@ -113,7 +113,7 @@ func (r *run) nonFinite(i int) error {
 	if r.again != nil {
 		i = r.again[i]
 	}
-	return r.reader.refuse(i, errs.NonFiniteItem(r.model.ID, r.reader.place(i)))
+	return r.reader.refuse(i, errs.NonFiniteItem(r.model.ID, r.reader.location(i)))
 }
 
 // recordError returns the error for a program that a model cannot record.

@@ -56,7 +56,7 @@ func TestScoreInstruction(t *testing.T) {
 
 // A head of several labels classifies and does not score. Non-finite scores are the server's error,
 // not an answer.
-func TestScoresThatAreNone(t *testing.T) {
+func TestNonFiniteScores(t *testing.T) {
 	z := testmodels.TokenID(t, golden.Open(t, "rerank-sigmoid").Dir, "z")
 	const tasks = "tasks: {score: {}}"
 	r := start(t, nil, nil, entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "cross_encoder", tasks),

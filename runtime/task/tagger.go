@@ -31,28 +31,28 @@ func tag(r *run) error {
 	if err := r.checkLabels(names); err != nil {
 		return err
 	}
-	places := make([][]tokenizer.Place, len(r.req.Inputs))
+	spans := make([][]tokenizer.TokenSpan, len(r.req.Inputs))
 	return r.logits(arch.OutTokenLogits, len(r.req.Inputs), func(first, end int, results *sizes) ([]batch.Item, error) {
-		placed, err := r.reader.readPlaces(r.texts(first, end), first)
+		placed, err := r.reader.readSpans(r.texts(first, end), first)
 		if err != nil {
 			return nil, err
 		}
 		items := make([]batch.Item, end-first)
 		for i := range items {
 			ids := placed[i].IDs()
-			places[first+i] = placed[i].Tokens
+			spans[first+i] = placed[i].Tokens
 			items[i] = batch.Item{Inputs: batch.Inputs{IDs: ids}, Specs: results.of(len(ids), 0), Index: i}
 		}
 		return items, nil
 	}, func(i int, z []float64) error {
-		tags := bestTags(z, m.Labels, places[i])
+		tags := bestTags(z, m.Labels, spans[i])
 		threshold, _ := number(r.options.Raw["threshold"])
 		for _, e := range join(tags, r.req.Inputs[i].Text) {
 			if e.Score >= threshold && r.wants(e.Label) {
 				r.result.Found[i].Entities = append(r.result.Found[i].Entities, e)
 			}
 		}
-		places[i] = nil
+		spans[i] = nil
 		return r.hold(int64(len(r.result.Found[i].Entities))*entryBytes, i+1)
 	})
 }
@@ -65,11 +65,11 @@ type tagged struct {
 }
 
 // bestTags picks each token's best label from the logits of a text.
-func bestTags(z []float64, labels []string, places []tokenizer.Place) []tagged {
+func bestTags(z []float64, labels []string, spans []tokenizer.TokenSpan) []tagged {
 	var out []tagged
 	n := len(labels)
 	for t := range len(z) / n {
-		if places[t].Special() {
+		if spans[t].Special() {
 			continue
 		}
 		p := softmax(z[t*n : t*n+n])
@@ -79,7 +79,7 @@ func bestTags(z []float64, labels []string, places []tokenizer.Place) []tagged {
 				best = j
 			}
 		}
-		out = append(out, tagged{labels[best], p[best], int(places[t].Start), int(places[t].End)})
+		out = append(out, tagged{labels[best], p[best], int(spans[t].Start), int(spans[t].End)})
 	}
 	return out
 }
@@ -98,7 +98,7 @@ func split(label string) (begins bool, name string) {
 // entity. Places are counted in code points, as clients count them.
 func join(tags []tagged, text string) []api.Entity {
 	var out []api.Entity
-	at := place{text: text}
+	at := codePoints{text: text}
 	for i := 0; i < len(tags); {
 		_, name := split(tags[i].label)
 		j, sum := i+1, tags[i].score
@@ -118,8 +118,8 @@ func join(tags []tagged, text string) []api.Entity {
 	return out
 }
 
-// place is a position in a text. It moves to each position that points is asked about.
-type place struct {
+// location is a position in a text. It moves to each position that points is asked about.
+type codePoints struct {
 	text         string
 	bytes, runes int // of the text before the position
 }
@@ -127,7 +127,7 @@ type place struct {
 // points returns how many code points precede byte at of the text. Calls come nearly in order.
 // Tokens that share a character (the bytes of an emoji, the letters of a ligature) step back to its
 // start.
-func (p *place) points(at int) int {
+func (p *codePoints) points(at int) int {
 	if at >= p.bytes {
 		p.runes += utf8.RuneCountInString(p.text[p.bytes:at])
 	} else {

@@ -83,10 +83,10 @@ func (r *reader) readPairs(a, b []string, number int) (*tokenizer.Batch, error) 
 	return &out, r.checkCut(&out, number)
 }
 
-// readPlaces tokenises unformatted texts and returns the place of each token.
-func (r *reader) readPlaces(texts []string, first int) ([]tokenizer.Placed, error) {
+// readSpans tokenises unformatted texts and returns the span of each token.
+func (r *reader) readSpans(texts []string, first int) ([]tokenizer.TextSpans, error) {
 	start := time.Now()
-	placed, err := r.model.Tokenizer().EncodePlaces(r.ctx, texts, r.cuts())
+	placed, err := r.model.Tokenizer().EncodeSpans(r.ctx, texts, r.cuts())
 	if err != nil {
 		return nil, r.textError(err, first)
 	}
@@ -123,7 +123,7 @@ func (r *reader) refuseCut(cut bool, number int) error {
 	if !cut || r.options.OverflowPolicy != "error" {
 		return nil
 	}
-	place := r.place(number)
+	place := r.location(number)
 	return r.refuse(number, errs.TooLong(place, fmt.Sprintf("Field '%s' has more than %d tokens, the limit of model '%s', and the request forbids cutting it",
 		place, r.limit, r.entry.ID)))
 }
@@ -151,9 +151,9 @@ func (r *reader) about(number int, why *errs.Error) *errs.Error {
 // queryField is the field of a query, which is no item of its request.
 const queryField = "query"
 
-// item returns the item of the request that a text belongs to; place is what a client calls it.
+// item returns the item of the request that a text belongs to; location is what a client calls it.
 func (r *reader) item(number int) int { return number / max(1, r.each) }
-func (r *reader) place(number int) string {
+func (r *reader) location(number int) string {
 	if r.field == queryField { // a request has one query
 		return r.field
 	}
@@ -188,11 +188,11 @@ func (r *reader) format(text string) string {
 func (r *reader) check(ids []int32, i int) ([]int32, error) {
 	vocab := int32(r.model.Weights().Vocab)
 	if len(ids) == 0 {
-		return nil, errs.Invalidf(r.field, "Field '%s' has no token ids; it needs at least one", r.place(i))
+		return nil, errs.Invalidf(r.field, "Field '%s' has no token ids; it needs at least one", r.location(i))
 	}
 	for _, id := range ids {
 		if id < 0 || id >= vocab {
-			return nil, errs.Invalidf(r.field, "Field '%s': token id %d is outside the model's vocabulary of %d", r.place(i), id, vocab)
+			return nil, errs.Invalidf(r.field, "Field '%s': token id %d is outside the model's vocabulary of %d", r.location(i), id, vocab)
 		}
 	}
 	if err := r.refuseCut(len(ids) > r.limit, i); err != nil {
@@ -210,7 +210,7 @@ func (r *reader) check(ids []int32, i int) ([]int32, error) {
 func (r *reader) textError(err error, first int) error {
 	var te *tokenizer.TextError
 	if errors.As(err, &te) && errors.Is(err, tokenizer.ErrTooLong) {
-		place := r.place(first + te.Index)
+		place := r.location(first + te.Index)
 		return r.about(first+te.Index, errs.TooLong(place, fmt.Sprintf("Field '%s': %v", place, te.Err)))
 	}
 	return err

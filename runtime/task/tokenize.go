@@ -26,7 +26,7 @@ func Tokenize(ctx context.Context, h *model.Host, m *catalog.Resolved, texts []s
 	out := make([][]api.Token, 0, len(texts))
 	for first := 0; first < len(texts); first += chunkTexts {
 		some := texts[first:min(first+chunkTexts, len(texts))]
-		placed, err := t.EncodePlaces(ctx, some, tokenizer.Options{NoSpecial: !addSpecial})
+		placed, err := t.EncodeSpans(ctx, some, tokenizer.Options{NoSpecial: !addSpecial})
 		if err != nil {
 			r := reader{field: "inputs"}
 			return nil, translate(ctx, h, r.textError(err, first), m, nil, 0, "tokenization")
@@ -54,9 +54,9 @@ func useTokenizer(ctx context.Context, h *model.Host, m *catalog.Resolved) (mode
 }
 
 // withTexts adds to each token of a text the piece of text that it stands for.
-func withTexts(t *tokenizer.Tokenizer, text string, places []tokenizer.Place) ([]api.Token, error) {
-	out := make([]api.Token, len(places))
-	for j, at := range places {
+func withTexts(t *tokenizer.Tokenizer, text string, spans []tokenizer.TokenSpan) ([]api.Token, error) {
+	out := make([]api.Token, len(spans))
+	for j, at := range spans {
 		k := &out[j]
 		k.ID, k.Special = int(at.ID), at.Special()
 		if k.Special {

@@ -34,7 +34,7 @@ func TestTokenize(t *testing.T) {
 			t.Fatal(err)
 		}
 		var pieces []string
-		var places []place
+		var spans []place
 		var ids []int32
 		for _, k := range got[1] {
 			at := none
@@ -44,10 +44,10 @@ func TestTokenize(t *testing.T) {
 			if k.Special != (at == none) {
 				t.Errorf("%q: token %+v is special and has a place, or neither", c.text, k)
 			}
-			pieces, places, ids = append(pieces, k.Text), append(places, at), append(ids, int32(k.ID))
+			pieces, spans, ids = append(pieces, k.Text), append(spans, at), append(ids, int32(k.ID))
 		}
-		if strings.Join(pieces, "|") != c.pieces || c.places != nil && !slices.Equal(places, c.places) {
-			t.Errorf("%s, %q: %q at %v, want %q at %v", c.model, c.text, pieces, places, c.pieces, c.places)
+		if strings.Join(pieces, "|") != c.pieces || c.places != nil && !slices.Equal(spans, c.places) {
+			t.Errorf("%s, %q: %q at %v, want %q at %v", c.model, c.text, pieces, spans, c.pieces, c.places)
 		}
 		back, err := r.Detokenize(t.Context(), c.model, [][]int32{ids, {}}, true)
 		if want := strings.TrimSpace(strings.ReplaceAll(c.text, " <mask>", "")); err != nil || strings.TrimSpace(back[0]) != want || back[1] != "" {

@@ -39,11 +39,11 @@ func TestRanked(t *testing.T) {
 }
 
 func TestBestTagsAndJoin(t *testing.T) {
-	places := make([]tokenizer.Place, 3)
-	for i := range places {
-		places[i] = tokenizer.Place{Start: uint32(2 * i), End: uint32(2*i + 1)}
+	spans := make([]tokenizer.TokenSpan, 3)
+	for i := range spans {
+		spans[i] = tokenizer.TokenSpan{Start: uint32(2 * i), End: uint32(2*i + 1)}
 	}
-	tags := bestTags([]float64{1, 1, 0, 0, 3, 3, 0, 0, 0}, []string{"O", "B-X", "I-X"}, places)
+	tags := bestTags([]float64{1, 1, 0, 0, 3, 3, 0, 0, 0}, []string{"O", "B-X", "I-X"}, spans)
 	for i, want := range []string{"O", "B-X", "O"} { // of equal logits the first label wins
 		if tags[i].label != want {
 			t.Errorf("token %d: %s, want %s", i, tags[i].label, want)

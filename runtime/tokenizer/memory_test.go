@@ -99,7 +99,7 @@ func TestStopsInsideAText(t *testing.T) {
 		if err != errStopped || len(b.IDs) != 0 {
 			t.Errorf("%s: %v, %d ids", kind, err, len(b.IDs))
 		}
-		if _, _, err := tok.places(text, Options{}, stop); err != errStopped {
+		if _, _, err := tok.encodeSpans(text, Options{}, stop); err != errStopped {
 			t.Errorf("%s with places: %v", kind, err)
 		}
 	}

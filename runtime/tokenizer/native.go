@@ -188,14 +188,14 @@ func (t *Tokenizer) encode(dst *Batch, in input, from, to int, opt Options, stop
 	return nil
 }
 
-// The Go slice of places is passed to C without conversion, so both structs must have one size.
+// The Go slice of spans is passed to C without conversion, so both structs must have one size.
 var (
-	_ [unsafe.Sizeof(C.sietok_place{}) - unsafe.Sizeof(Place{})]struct{}
-	_ [unsafe.Sizeof(Place{}) - unsafe.Sizeof(C.sietok_place{})]struct{}
+	_ [unsafe.Sizeof(C.sietok_place{}) - unsafe.Sizeof(TokenSpan{})]struct{}
+	_ [unsafe.Sizeof(TokenSpan{}) - unsafe.Sizeof(C.sietok_place{})]struct{}
 )
 
-// places tokenizes one text. The caller holds t.mu for reading, and t is open.
-func (t *Tokenizer) places(text string, opt Options, stop *uint32) (tokens []Place, cut bool, err error) {
+// encodeSpans tokenizes one text. The caller holds t.mu for reading, and t is open.
+func (t *Tokenizer) encodeSpans(text string, opt Options, stop *uint32) (tokens []TokenSpan, cut bool, err error) {
 	o := C.sietok_options{
 		max_tokens: C.uint64_t(max(opt.MaxTokens, 0)),
 		max_whole:  opt.maxWhole(),
@@ -212,7 +212,7 @@ func (t *Tokenizer) places(text string, opt Options, stop *uint32) (tokens []Pla
 			wasCut  C.uint8_t
 			message [512]byte
 		)
-		tokens = make([]Place, room)
+		tokens = make([]TokenSpan, room)
 		C.sietok_places(t.lib.model, (*C.uint8_t)(unsafe.StringData(text)), C.size_t(len(text)), &o,
 			(*C.sietok_place)(unsafe.Pointer(unsafe.SliceData(tokens))), C.size_t(len(tokens)), &wasCut, &p,
 			(*C.uint32_t)(stop), (*C.uint8_t)(&message[0]), C.size_t(len(message)))

@@ -203,7 +203,7 @@ func longText(r *rand.Rand, bytes int) string {
 }
 
 // TestPiecesGiveTheIDsOfTheWhole checks that cutting a text changes neither its ids, nor those
-// within a limit on either side, nor a token's place. The reference is the library's pipeline over
+// within a limit on either side, nor a token's span. The reference is the library's pipeline over
 // the whole text.
 func TestPiecesGiveTheIDsOfTheWhole(t *testing.T) {
 	for name, tok := range variants(t) {
@@ -251,9 +251,9 @@ func samePieces(t *testing.T, tok *Tokenizer, text string, piece, limit int) boo
 				text, piece, opt, len(got.IDs), len(want.IDs), at, clip(got.IDs[max(0, at-2):]),
 				clip(want.IDs[max(0, at-2):]))
 		}
-		placed, err := tok.EncodePlaces(t.Context(), []string{text}, whole)
+		placed, err := tok.EncodeSpans(t.Context(), []string{text}, whole)
 		must(err)
-		pieces, err := tok.EncodePlaces(t.Context(), []string{text}, cut)
+		pieces, err := tok.EncodeSpans(t.Context(), []string{text}, cut)
 		if errors.Is(err, ErrTooLong) {
 			return false
 		}

@@ -21,6 +21,6 @@ func newLibrary([]byte, *bertFlags) (library, info, error) { return library{}, i
 
 func (t *Tokenizer) encode(*Batch, input, int, int, Options, *uint32) error { return ErrNotBuilt }
 
-func (t *Tokenizer) places(string, Options, *uint32) ([]Place, bool, error) {
+func (t *Tokenizer) encodeSpans(string, Options, *uint32) ([]TokenSpan, bool, error) {
 	return nil, false, ErrNotBuilt
 }

@@ -217,8 +217,8 @@ serving_step() {
 # Twice at once: two processes share a card, and neither may see it. In a rehearsal one card of the
 # three and one head.
 models() {
-  local some=TestCard
-  [ -z "$rehearse" ] || some='TestCardHeads/sm_9.0/(classify|splade)'
+  local some=TestGPU
+  [ -z "$rehearse" ] || some='TestGPUHeads/sm_9.0/(classify|splade)'
   # shellcheck disable=SC2016 # the words are expanded by that bash
   part models 90 env SIE_REQUIRE_CARD=1 SIE_GOLDEN="$here/golden" bash -c '
     "$1" -test.v -test.run "$2" >"$3/other.txt" 2>&1 &

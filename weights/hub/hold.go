@@ -29,7 +29,7 @@ type hold struct {
 // returns nil when the cache cannot be written to, where nothing can be removed either, when
 // locking fails and when ctx ends.
 func (k *locks) holdRepo(ctx context.Context, cacheDir, repoFolder string) *hold {
-	lockorder.None("waiting for a removal")
+	lockorder.AssertNoneHeld("waiting for a removal")
 	f, err := openLock(useLock(cacheDir, repoFolder))
 	if err != nil {
 		return nil

@@ -103,7 +103,7 @@ var processName = rand.Text()
 // or goroutine holds the lock, and calls waiting once before it waits. It polls, because a blocked
 // flock cannot be cancelled.
 func (k *locks) take(ctx context.Context, path string, waiting func()) (release func(), err error) {
-	lockorder.None("waiting for a lock of the cache")
+	lockorder.AssertNoneHeld("waiting for a lock of the cache")
 	f, err := openLock(path)
 	if err != nil {
 		return nil, storageError(err, "open the cache's lock")

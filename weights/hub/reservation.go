@@ -76,7 +76,7 @@ func (d disk) reserve(ctx context.Context, need spaceNeed, waiting func()) (*res
 		return nil, nil
 	}
 	var alone time.Time // start of the time without other downloads
-	lockorder.None("waiting for room on the disk")
+	lockorder.AssertNoneHeld("waiting for room on the disk")
 	wait := 10 * time.Millisecond
 	for first := true; ; first = false {
 		a, err := d.tryReserve(ctx, need)

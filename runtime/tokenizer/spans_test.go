@@ -22,7 +22,7 @@ func placedTexts(t *testing.T, n int) []string {
 	return slices.Concat(all[:41], all[len(all)-150:])
 }
 
-func TestPlacesEqualPython(t *testing.T) {
+func TestSpansEqualPython(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
@@ -31,7 +31,7 @@ func TestPlacesEqualPython(t *testing.T) {
 			mustJSON(filepath.Join(goldenDir, k.name, "places.json"), &want)
 			all := placedTexts(t, len(want.Full))
 			for limit, want := range map[int][][]int{0: want.Full, 12: want.Cut} {
-				placed, err := tok.EncodePlaces(context.Background(), all, Options{MaxTokens: limit})
+				placed, err := tok.EncodeSpans(context.Background(), all, Options{MaxTokens: limit})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -54,7 +54,7 @@ func TestPlacesEqualPython(t *testing.T) {
 
 // inCodePoints converts places to the form of goldenPlaces. A token of some bytes of a character
 // has the place of the whole character.
-func inCodePoints(text string, tokens []Place) []int {
+func inCodePoints(text string, tokens []TokenSpan) []int {
 	points := func(at uint32) int { return utf8.RuneCountInString(text[:at]) }
 	var out []int
 	for _, p := range tokens {
@@ -75,25 +75,25 @@ func inCodePoints(text string, tokens []Place) []int {
 	return out
 }
 
-func TestPlacesThatFail(t *testing.T) {
+func TestSpanFailures(t *testing.T) {
 	tok := load(t, "minilm")
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := tok.EncodePlaces(done, []string{"a", "b"}, Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := tok.EncodeSpans(done, []string{"a", "b"}, Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	var e *TextError
-	if _, err := tok.EncodePlaces(context.Background(), []string{"a"}, Options{MaxTokens: 1}); !errors.As(err,
+	if _, err := tok.EncodeSpans(context.Background(), []string{"a"}, Options{MaxTokens: 1}); !errors.As(err,
 		&e) || e.Index != 0 || !errors.Is(err, ErrNoRoom) {
 		t.Errorf("no room: %v", err)
 	}
-	if out, err := tok.EncodePlaces(context.Background(), nil, Options{}); err != nil || len(out) != 0 {
+	if out, err := tok.EncodeSpans(context.Background(), nil, Options{}); err != nil || len(out) != 0 {
 		t.Errorf("no texts: %v, %v", out, err)
 	}
 	if err := tok.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tok.EncodePlaces(context.Background(), []string{"a"}, Options{}); !errors.Is(err,
+	if _, err := tok.EncodeSpans(context.Background(), []string{"a"}, Options{}); !errors.Is(err,
 		ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}

@@ -15,7 +15,7 @@ import (
 // with emulated kernels, one for each family of kernels (eachCard). No test here is parallel: they
 // share the GPU.
 
-func TestCardHiddenStates(t *testing.T) {
+func TestGPUHiddenStates(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		for _, name := range bertCases {
 			for _, compute := range computes(t, dev) {
@@ -28,7 +28,7 @@ func TestCardHiddenStates(t *testing.T) {
 }
 
 // Every head in every class of a GPU.
-func TestCardHeads(t *testing.T) {
+func TestGPUHeads(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		for what, check := range map[string]func(*testing.T, *engine.Device, engine.Compute){
 			"classify": checkClassification, "tag": checkTagging, "masked": checkMasked, "splade": checkSPLADE,
@@ -42,7 +42,7 @@ func TestCardHeads(t *testing.T) {
 }
 
 // Adapters in one batch and each alone, in every class of a GPU.
-func TestCardAdapters(t *testing.T) {
+func TestGPUAdapters(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		for _, name := range loraCases {
 			for _, compute := range computes(t, dev) {
@@ -54,10 +54,10 @@ func TestCardAdapters(t *testing.T) {
 	})
 }
 
-func TestCardPruningChangesNoBit(t *testing.T) { eachCard(t, checkPruning) }
+func TestGPUPruningChangesNoBit(t *testing.T) { eachCard(t, checkPruning) }
 
 // A text has the same bits alone, in any batch and order, with and without a graph.
-func TestCardBatchInvariance(t *testing.T) {
+func TestGPUBatchInvariance(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		direct := open(t, engine.Options{Kind: engine.CUDA, NoGraphs: true})
 		for _, name := range bertCases[1:] {
@@ -76,7 +76,7 @@ func TestCardBatchInvariance(t *testing.T) {
 
 // Dense modules are f32 behind a model of any class: their results are as near to
 // sentence-transformers as the model's own.
-func TestCardDenseModules(t *testing.T) {
+func TestGPUDenseModules(t *testing.T) {
 	bounds := map[engine.Compute]float64{engine.ComputeBF16: 0.9995, engine.ComputeF16: 0.99999, engine.ComputeFP8: 0.99}
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		for _, name := range []string{"st-last-dense-identity", "st-mean-dense-tanh-normalize-prompts"} {
@@ -99,7 +99,7 @@ func TestCardDenseModules(t *testing.T) {
 }
 
 // Heads of widths without a GPU kernel are refused by name, before anything is packed.
-func TestCardHeadsOfOtherWidths(t *testing.T) {
+func TestGPUHeadsOfOtherWidths(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		for _, name := range oddHeads {
 			refused(t, dev, golden.Open(t, name).Dir, name, "config.json: num_attention_heads", "GPUs have no kernel for", "--device cpu")

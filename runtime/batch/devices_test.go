@@ -11,21 +11,22 @@ import (
 	"time"
 )
 
-// cardRunner wraps a fakeRunner: it counts the batches of each card, and fails where fail says so.
+// cardRunner wraps a fakeRunner: it counts the batches of each device, and fails where fail says
+// so.
 type cardRunner struct {
 	fakeRunner
 	fail func(card int, p *Packed) error
 
 	mu       sync.Mutex
-	now, max [4]int        // batches on each card
+	now, max [4]int        // batches on each device
 	batches  [4]int        // that succeeded
 	seen     map[int32]int // runs of each id, including failed ones
 }
 
-func (r *cardRunner) RunPacked(ctx context.Context, card int, p *Packed) (Result, error) {
+func (r *cardRunner) RunPacked(ctx context.Context, device int, p *Packed) (Result, error) {
 	r.mu.Lock()
-	r.now[card]++
-	r.max[card] = max(r.max[card], r.now[card])
+	r.now[device]++
+	r.max[device] = max(r.max[device], r.now[device])
 	if r.seen == nil {
 		r.seen = make(map[int32]int)
 	}
@@ -33,14 +34,14 @@ func (r *cardRunner) RunPacked(ctx context.Context, card int, p *Packed) (Result
 		r.seen[p.IDs[start]]++
 	}
 	r.mu.Unlock()
-	out, err := r.fakeRunner.RunPacked(ctx, card, p)
+	out, err := r.fakeRunner.RunPacked(ctx, device, p)
 	if r.fail != nil && err == nil {
-		err = r.fail(card, p)
+		err = r.fail(device, p)
 	}
 	r.mu.Lock()
-	r.now[card]--
+	r.now[device]--
 	if err == nil {
-		r.batches[card]++
+		r.batches[device]++
 	}
 	r.mu.Unlock()
 	if err != nil {
@@ -49,11 +50,12 @@ func (r *cardRunner) RunPacked(ctx context.Context, card int, p *Packed) (Result
 	return out, nil
 }
 
-// Batches of one queue run on every card, no item runs twice, and a request's results are in order.
-func TestCardsShareAQueue(t *testing.T) {
+// Batches of one queue run on every device, no item runs twice, and a request's results are in
+// order.
+func TestGPUsShareAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &cardRunner{fakeRunner: fakeRunner{perToken: time.Microsecond}}
-		dev := NewDevices(3, 2)
+		dev := NewScheduler(3, 2)
 		q := NewQueue(dev, r, Options{MaxCost: 100})
 		var items []Item
 		for i := range 1000 {
@@ -74,12 +76,12 @@ func TestCardsShareAQueue(t *testing.T) {
 		if r.max != [4]int{2, 2, 2, 0} {
 			t.Errorf("batches in flight on the cards: %v at most, want two on each of three", r.max)
 		}
-		for card, n := range r.batches[:3] {
+		for device, n := range r.batches[:3] {
 			if n < 50 { // of about 205
-				t.Errorf("card %d ran %d batches: %v", card, n, r.batches)
+				t.Errorf("card %d ran %d batches: %v", device, n, r.batches)
 			}
-			if dev.Working(card) < time.Millisecond {
-				t.Errorf("card %d worked for %v", card, dev.Working(card))
+			if dev.BusyTime(device) < time.Millisecond {
+				t.Errorf("card %d worked for %v", device, dev.BusyTime(device))
 			}
 		}
 		synctest.Wait()
@@ -90,12 +92,12 @@ func TestCardsShareAQueue(t *testing.T) {
 	})
 }
 
-// A card without work takes a single item at once, whatever other cards do; the emptiest free card
-// takes it.
-func TestIdleCardTakesALoneItem(t *testing.T) {
+// A device without work takes a single item at once, whatever other devices do; the emptiest free
+// device takes it.
+func TestIdleGPUTakesALoneItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &cardRunner{fakeRunner: fakeRunner{perToken: time.Millisecond}}
-		dev := NewDevices(2, 2)
+		dev := NewScheduler(2, 2)
 		q := NewQueue(dev, r, Options{MaxWait: 20 * time.Millisecond})
 		submit(t, q, t.Context(), text(1, 1000))
 		synctest.Wait()
@@ -106,26 +108,26 @@ func TestIdleCardTakesALoneItem(t *testing.T) {
 		if d := time.Since(start); d != time.Millisecond || r.batches[1] != 1 {
 			t.Errorf("took %v with batches %v: the second card is idle", d, r.batches)
 		}
-		if w := dev.Working(1); w != time.Millisecond {
+		if w := dev.BusyTime(1); w != time.Millisecond {
 			t.Errorf("the second card worked for %v", w)
 		}
 		q.Close(ErrClosed)
 	})
 }
 
-// A lost card fails its batches and gets no more; the others do the rest. The last card stays and
-// answers.
-func TestLostCard(t *testing.T) {
+// A lost device fails its batches and gets no more; the others do the rest. The last device stays
+// and answers.
+func TestLostGPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := errors.New("lost")
 		r := &cardRunner{fakeRunner: fakeRunner{perToken: time.Millisecond}}
-		r.fail = func(card int, _ *Packed) error {
-			if card == 1 {
+		r.fail = func(device int, _ *Packed) error {
+			if device == 1 {
 				return lost
 			}
 			return nil
 		}
-		dev := NewDevices(2, 1)
+		dev := NewScheduler(2, 1)
 		fatal := func(err error) bool { return errors.Is(err, lost) }
 		q := NewQueue(dev, r, Options{MaxRequests: 1, MaxCost: 10, Fatal: fatal})
 		other := NewQueue(dev, r, Options{MaxRequests: 1, MaxCost: 10, Fatal: fatal})
@@ -186,7 +188,7 @@ func TestNoMemory(t *testing.T) {
 					}
 					return nil
 				}}
-				q := NewQueue(NewDevice(1), r, Options{MaxRequests: 8, MaxWait: time.Hour, Coalesce: time.Hour, IdleCoalesce: time.Hour, CoalesceRatio: 1,
+				q := NewQueue(NewSingleScheduler(1), r, Options{MaxRequests: 8, MaxWait: time.Hour, Coalesce: time.Hour, IdleCoalesce: time.Hour, CoalesceRatio: 1,
 					NoMemory:  func(err error) bool { return errors.Is(err, short) },
 					Recovered: func(r Recovery) { got = append(got, r) },
 					MakeRoom: func() bool {
@@ -227,7 +229,7 @@ func TestNoMemory(t *testing.T) {
 // A queue with items or with a batch in flight is not idle.
 func TestIdleQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewDevice(1), &fakeRunner{perToken: time.Millisecond}, Options{})
+		q := NewQueue(NewSingleScheduler(1), &fakeRunner{perToken: time.Millisecond}, Options{})
 		running := submit(t, q, t.Context(), text(1, 10))
 		synctest.Wait()
 		if q.Idle() {

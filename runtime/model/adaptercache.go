@@ -14,22 +14,22 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// loras holds the LoRA adapters of one model. They are loaded on demand in the background. When
-// there are too many, the least recently used one that no request uses is freed, but only for an
-// adapter that has been read and fits the model. Sequences of one batch may have different
+// adapterCache holds the LoRA adapters of one model. They are loaded on demand in the background.
+// When there are too many, the least recently used one that no request uses is freed, but only for
+// an adapter that has been read and fits the model. Sequences of one batch may have different
 // adapters.
 //
 // Programs are recorded, and programs and adapters freed, with mu released.
-type loras struct {
+type adapterCache struct {
 	model  *Model
-	most   int
+	limit  int
 	ctx    context.Context
 	cancel context.CancelFunc
 	jobs   sync.WaitGroup
 	bytes  atomic.Int64 // packed size of the adapters on all devices
 
-	mu     lockorder.Mutex[lockorder.LoRAs] // guards the fields below, the adapters in all, and the sets of the model's variants
-	all    map[LoRAKey]*lora
+	mu     lockorder.Mutex[lockorder.Adapters] // guards the fields below, the adapters in all, and the sets of the model's variants
+	all    map[LoRAKey]*loadedAdapter
 	failed map[LoRAKey]*registry.Failure // failed loads, at most maxFailedLoras
 	used   uint64
 	dead   garbage
@@ -41,8 +41,8 @@ type LoRAKey struct {
 	operator     bool // the catalog names it; else a request does, and id is a hub repository
 }
 
-// lora is an adapter packed on every device. batch.Item.Adapter holds a *lora.
-type lora struct {
+// loadedAdapter is an adapter packed on every device. batch.Item.Adapter holds a *loadedAdapter.
+type loadedAdapter struct {
 	key    LoRAKey
 	ready  bool            // false while it is being loaded
 	copies []*arch.Adapter // on each device, once ready
@@ -52,15 +52,15 @@ type lora struct {
 	gone   bool // removed from all; it is freed when pins and sets are 0
 }
 
-func newLoras(l *Model, most int) *loras {
+func newAdapterCache(l *Model, limit int) *adapterCache {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &loras{model: l, most: most, ctx: ctx, cancel: cancel, all: make(map[LoRAKey]*lora), failed: make(map[LoRAKey]*registry.Failure)}
+	return &adapterCache{model: l, limit: limit, ctx: ctx, cancel: cancel, all: make(map[LoRAKey]*loadedAdapter), failed: make(map[LoRAKey]*registry.Failure)}
 }
 
 // acquire pins the adapter of key, which the request calls name. If the adapter is not loaded, it
 // starts the load unless one runs, and returns an error that says so. After a failed load it
 // returns that failure while it is remembered.
-func (s *loras) acquire(key LoRAKey, name string, m *catalog.Resolved) (*lora, error) {
+func (s *adapterCache) acquire(key LoRAKey, name string, m *catalog.Resolved) (*loadedAdapter, error) {
 	s.mu.Lock()
 	defer s.unlock()
 	a := s.all[key]
@@ -82,7 +82,7 @@ func (s *loras) acquire(key LoRAKey, name string, m *catalog.Resolved) (*lora, e
 	return a, nil
 }
 
-// adapter pins the adapter of key until drop is called; see loras.acquire.
+// adapter pins the adapter of key until drop is called; see adapterCache.acquire.
 func (l *Model) adapter(key LoRAKey, name string, m *catalog.Resolved) (adapter batch.Adapter, drop func(), err error) {
 	a, err := l.loras.acquire(key, name, m)
 	if err != nil {
@@ -91,7 +91,7 @@ func (l *Model) adapter(key LoRAKey, name string, m *catalog.Resolved) (adapter 
 	return a, func() { l.loras.release(a) }, nil
 }
 
-func (s *loras) release(a *lora) {
+func (s *adapterCache) release(a *loadedAdapter) {
 	s.mu.Lock()
 	a.pins--
 	s.freeLocked(a)
@@ -100,33 +100,33 @@ func (s *loras) release(a *lora) {
 
 // preload starts to load the adapters that profiles name. A failure is logged, and returned to
 // requests for that adapter.
-func (s *loras) preload(keys []LoRAKey) {
+func (s *adapterCache) preload(keys []LoRAKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, key := range keys {
-		if s.all[key] == nil && len(s.all) < s.most {
+		if s.all[key] == nil && len(s.all) < s.limit {
 			s.startLocked(key)
 		}
 	}
 }
 
-func (s *loras) startLocked(key LoRAKey) {
-	a := &lora{key: key}
+func (s *adapterCache) startLocked(key LoRAKey) {
+	a := &loadedAdapter{key: key}
 	s.all[key] = a
 	s.jobs.Add(1)
 	go s.load(a)
 }
 
-// mayLoadLocked reports whether a load may start: fewer than s.most run, and an adapter could go
+// mayLoadLocked reports whether a load may start: fewer than s.limit run, and an adapter could go
 // for the new one if need be.
-func (s *loras) mayLoadLocked() bool {
+func (s *adapterCache) mayLoadLocked() bool {
 	ready, victim := s.readyLocked()
-	return len(s.all)-ready < s.most && (len(s.all) < s.most || victim != nil)
+	return len(s.all)-ready < s.limit && (len(s.all) < s.limit || victim != nil)
 }
 
 // readyLocked returns the number of loaded adapters, and the least recently used one that no
 // request uses, nil if there is none.
-func (s *loras) readyLocked() (n int, victim *lora) {
+func (s *adapterCache) readyLocked() (n int, victim *loadedAdapter) {
 	for _, a := range s.all {
 		if !a.ready {
 			continue
@@ -140,10 +140,10 @@ func (s *loras) readyLocked() (n int, victim *lora) {
 }
 
 // makeRoomLocked reports whether there is room for one more loaded adapter. If there are already
-// s.most, it removes the least recently used one that no request uses.
-func (s *loras) makeRoomLocked() bool {
+// s.limit, it removes the least recently used one that no request uses.
+func (s *adapterCache) makeRoomLocked() bool {
 	ready, victim := s.readyLocked()
-	if ready < s.most {
+	if ready < s.limit {
 		return true
 	}
 	if victim == nil {
@@ -162,7 +162,7 @@ func (s *loras) makeRoomLocked() bool {
 
 // close cancels loads, waits for them and frees all adapters. No batch may be running, and no
 // request may hold an adapter.
-func (s *loras) close() {
+func (s *adapterCache) close() {
 	s.cancel()
 	s.jobs.Wait()
 	s.mu.Lock()
@@ -185,7 +185,7 @@ type garbage struct {
 }
 
 // freeLocked moves an adapter to the garbage if it is gone and no request and no set holds it.
-func (s *loras) freeLocked(a *lora) {
+func (s *adapterCache) freeLocked(a *loadedAdapter) {
 	if !a.gone || a.pins > 0 || a.sets > 0 {
 		return
 	}
@@ -195,7 +195,7 @@ func (s *loras) freeLocked(a *lora) {
 
 // unlock releases mu and frees the garbage. An adapter must outlive every program that was recorded
 // with it, so a set releases its adapters only after its programs are closed.
-func (s *loras) unlock() {
+func (s *adapterCache) unlock() {
 	for {
 		dead := s.dead
 		s.dead = garbage{}
@@ -215,13 +215,13 @@ func (s *loras) unlock() {
 		}
 		s.mu.Lock()
 		for _, set := range dead.sets {
-			s.letGoLocked(set.adapters)
+			s.releaseAllLocked(set.adapters)
 		}
 	}
 }
 
-// letGoLocked ends the hold of one set on adapters.
-func (s *loras) letGoLocked(adapters []*lora) {
+// releaseAllLocked ends the hold of one set on adapters.
+func (s *adapterCache) releaseAllLocked(adapters []*loadedAdapter) {
 	for _, a := range adapters {
 		a.sets--
 		s.freeLocked(a)
@@ -251,8 +251,8 @@ func LoRAOf(m *catalog.Resolved, o *catalog.RuntimeOptions, request map[string]a
 	return LoRAKey{id: o.LoRAID, operator: !named}, true, nil
 }
 
-// lorasOf returns the keys of the adapters that the entries name in their profiles.
-func lorasOf(users []*catalog.Resolved) (keys []LoRAKey) {
+// adapterKeysOf returns the keys of the adapters that the entries name in their profiles.
+func adapterKeysOf(users []*catalog.Resolved) (keys []LoRAKey) {
 	add := func(k LoRAKey) {
 		if !slices.Contains(keys, k) {
 			keys = append(keys, k)

@@ -47,15 +47,15 @@ func asMUVERA(v any) (*MUVERAConfig, error) {
 		return nil, fmt.Errorf("expected a map, got %s", describe(v))
 	}
 	c := &MUVERAConfig{Repetitions: 40, SimHashProjections: 6, FinalProjectionDim: 10240, Seed: 42}
-	err := readSketch(m, c.fields())
+	err := readFold(m, c.fields())
 	if err == nil && c.UnsketchedDim(1) > maxFoldedDim {
 		err = fmt.Errorf("the folded vector would have %d or more numbers; the limit is %d", c.UnsketchedDim(1), maxFoldedDim)
 	}
 	return c, err
 }
 
-func (c *MUVERAConfig) fields() map[string]sketchField {
-	return map[string]sketchField{
+func (c *MUVERAConfig) fields() map[string]foldField {
+	return map[string]foldField{
 		"num_repetitions":         {num: &c.Repetitions, lo: 1, hi: 4096},
 		"num_simhash_projections": {num: &c.SimHashProjections, lo: 1, hi: 16},
 		"projection_dim":          {num: &c.ProjectionDim, lo: 1, hi: 65536, nullable: true},
@@ -83,7 +83,7 @@ func asSMVE(v any) (*SMVEConfig, error) {
 		return nil, fmt.Errorf("expected a map, got %s", describe(v))
 	}
 	c := &SMVEConfig{Width: 65536, K: 32, Repetitions: 1, Seed: 42}
-	err := readSketch(m, c.fields())
+	err := readFold(m, c.fields())
 	switch {
 	case err != nil:
 	case c.K > c.Width:
@@ -94,8 +94,8 @@ func asSMVE(v any) (*SMVEConfig, error) {
 	return c, err
 }
 
-func (c *SMVEConfig) fields() map[string]sketchField {
-	return map[string]sketchField{
+func (c *SMVEConfig) fields() map[string]foldField {
+	return map[string]foldField{
 		"width":           {num: &c.Width, lo: 1, hi: maxFoldedDim},
 		"k":               {num: &c.K, lo: 1, hi: maxFoldedDim},
 		"num_repetitions": {num: &c.Repetitions, lo: 1, hi: 4096},
@@ -116,9 +116,9 @@ func (o *LoadtimeOptions) foldByDefault() (err error) {
 	return err
 }
 
-// sketchField is the destination of one key of a sketch map; exactly one pointer is set. null sets
+// foldField is the destination of one key of a sketch map; exactly one pointer is set. null sets
 // a nullable number to 0 and leaves any other value at its default.
-type sketchField struct {
+type foldField struct {
 	num      *int
 	lo, hi   int64
 	nullable bool
@@ -126,7 +126,7 @@ type sketchField struct {
 	flag     *bool
 }
 
-func readSketch(m map[string]any, known map[string]sketchField) error {
+func readFold(m map[string]any, known map[string]foldField) error {
 	names := make([]string, 0, len(known))
 	for _, k := range sortedKeys(m) {
 		if _, ok := known[k]; ok {
@@ -170,23 +170,23 @@ func readSketch(m map[string]any, known map[string]sketchField) error {
 
 // asFold reads the option that turns a folding on: true, or a map that may repeat the model's
 // configuration. known holds the keys of that map; their values are checked but not kept.
-func asFold(v any, known map[string]sketchField) (on bool, err error) {
+func asFold(v any, known map[string]foldField) (on bool, err error) {
 	switch x := v.(type) {
 	case bool:
 		return x, nil
 	case map[string]any:
-		return true, readSketch(x, known)
+		return true, readFold(x, known)
 	}
 	return false, fmt.Errorf("expected true, false or a map, got %s", describe(v))
 }
 
-// sameSketch returns an error for the first key of m that differs from the model's configuration.
+// sameFold returns an error for the first key of m that differs from the model's configuration.
 // It writes each key of m into fields and then calls same to compare. config is the name of the
 // configuration in the model file.
-func sameSketch(m map[string]any, config string, fields map[string]sketchField, same func() bool) error {
+func sameFold(m map[string]any, config string, fields map[string]foldField, same func() bool) error {
 	for _, key := range sortedKeys(m) {
 		was := fields[key].value()
-		if err := readSketch(map[string]any{key: m[key]}, fields); err != nil {
+		if err := readFold(map[string]any{key: m[key]}, fields); err != nil {
 			return err
 		}
 		if !same() {
@@ -197,7 +197,7 @@ func sameSketch(m map[string]any, config string, fields map[string]sketchField, 
 }
 
 // value returns the value of a field, or "null" for a number that is not set.
-func (f sketchField) value() any {
+func (f foldField) value() any {
 	switch {
 	case f.num != nil && f.nullable && *f.num == 0:
 		return "null"

@@ -15,7 +15,7 @@ import (
 
 // adapterSet returns a model with three adapters, of which two may be loaded at a time, and their
 // keys by name.
-func adapterSet(t *testing.T) (s *loras, key func(name string) LoRAKey, entry *catalog.Resolved) {
+func adapterSet(t *testing.T) (s *adapterCache, key func(name string) LoRAKey, entry *catalog.Resolved) {
 	t.Helper()
 	r := start(t, func(o *Options) { o.MaxLoRAs = 2 }, nil, adapted(t, "ce", copyModel(t, "rerank-sigmoid"), "rerank-sigmoid", "cross_encoder", "tasks: {score: {}}"))
 	if err := r.Preload(t.Context(), "ce"); err != nil {
@@ -43,16 +43,16 @@ func adapterSet(t *testing.T) (s *loras, key func(name string) LoRAKey, entry *c
 }
 
 // take pins an adapter once it is loaded.
-func (s *loras) take(t *testing.T, key LoRAKey, m *catalog.Resolved) *lora {
+func (s *adapterCache) take(t *testing.T, key LoRAKey, m *catalog.Resolved) *loadedAdapter {
 	t.Helper()
-	a, err := untilLoaded(t, func() (*lora, error) { return s.acquire(key, key.id, m) })
+	a, err := untilLoaded(t, func() (*loadedAdapter, error) { return s.acquire(key, key.id, m) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-func (s *loras) there() (ids []string) {
+func (s *adapterCache) there() (ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k := range s.all {
@@ -76,7 +76,7 @@ func TestWhichAdapterGoes(t *testing.T) {
 	s.release(attention)
 	s.release(all)
 	s.release(s.take(t, key("attention"), m)) // all is now the least recently used
-	_, err := untilLoaded(t, func() (*lora, error) { return s.acquire(key("saved"), "saved", m) })
+	_, err := untilLoaded(t, func() (*loadedAdapter, error) { return s.acquire(key("saved"), "saved", m) })
 	if e := errs.As(err); e == nil || e.Status != 500 || !strings.Contains(e.Message, "modules_to_save") {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestWhichAdapterGoes(t *testing.T) {
 }
 
 // A program takes 64 adapters, first those that the batch needs. A batch with more runs in parts.
-func TestMostAdaptersOfAProgram(t *testing.T) {
+func TestMaxAdaptersOfAProgram(t *testing.T) {
 	s, key, m := adapterSet(t)
 	one := s.take(t, key("attention"), m)
 	defer s.release(one)
@@ -105,8 +105,8 @@ func TestMostAdaptersOfAProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	wanted := []batch.Adapter{nil}
-	for i := range maxProgramLoras + 6 { // the same weights under other names
-		a := &lora{key: LoRAKey{id: fmt.Sprint(i)}, ready: true, copies: one.copies, pins: 1}
+	for i := range maxProgramAdapters + 6 { // the same weights under other names
+		a := &loadedAdapter{key: LoRAKey{id: fmt.Sprint(i)}, ready: true, copies: one.copies, pins: 1}
 		s.all[a.key] = a
 		wanted = append(wanted, a)
 	}
@@ -114,7 +114,7 @@ func TestMostAdaptersOfAProgram(t *testing.T) {
 		s.mu.Lock()
 		s.dropLocked(v.set)
 		for _, a := range wanted[1:] {
-			delete(s.all, a.(*lora).key)
+			delete(s.all, a.(*loadedAdapter).key)
 		}
 		s.unlock()
 	}()
@@ -123,10 +123,10 @@ func TestMostAdaptersOfAProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done()
-	if len(set.adapters) != maxProgramLoras || !slices.Equal(which, []int32{-1, 0, 1}) {
+	if len(set.adapters) != maxProgramAdapters || !slices.Equal(which, []int32{-1, 0, 1}) {
 		t.Errorf("a program of %d adapters; the batch has %v", len(set.adapters), which)
 	}
-	if _, _, _, err := v.adapted(s, wanted); !errors.Is(err, errTooManyLoras) {
+	if _, _, _, err := v.adapted(s, wanted); !errors.Is(err, errTooManyAdapters) {
 		t.Errorf("%d adapters in a batch: %v", len(wanted)-1, err)
 	}
 }
@@ -152,7 +152,7 @@ func TestWhoNamesAnAdapter(t *testing.T) {
 		t.Errorf("none: %v, %v", ok, err)
 	}
 	want := []LoRAKey{{"org/law", "abc", true}, {id: "org/own", operator: true}, {id: "/adapters/own", operator: true}}
-	if got := lorasOf([]*catalog.Resolved{m, m, hub}); !slices.Equal(got, want) {
+	if got := adapterKeysOf([]*catalog.Resolved{m, m, hub}); !slices.Equal(got, want) {
 		t.Errorf("loaded with the model: %v, want %v", got, want)
 	}
 }

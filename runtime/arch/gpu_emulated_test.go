@@ -26,7 +26,7 @@ func eachCard(t *testing.T, f func(t *testing.T, dev *engine.Device)) {
 // The real all-MiniLM-L6-v2 against sentence-transformers in float32. An emulated GPU takes minutes
 // for the whole set of 1,100 texts, which SIE_GOLDEN_ALL=1 runs; otherwise four queries and four
 // passages run.
-func TestCardMiniLM(t *testing.T) {
+func TestGPUMiniLM(t *testing.T) {
 	dir := minilmDir(t)
 	c := golden.Open(t, "minilm")
 	all := goldenBatch(c)

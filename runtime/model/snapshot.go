@@ -9,18 +9,18 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// view is a catalog snapshot with the data derived from it for this host's devices. It is immutable
-// and only replaced as a whole, so that a request sees one view while it is planned.
-type view struct {
+// snapshot is a catalog snapshot with the data derived from it for this host's devices. It is
+// immutable and only replaced as a whole, so that a request sees one snapshot while it is planned.
+type snapshot struct {
 	catalog *catalog.Catalog
-	keys    map[string]string // id → weights key
-	copies  map[string]copyOf // by key
-	pinned  map[string]bool   // by key
+	keys    map[string]string        // id → weights key
+	shared  map[string]sharedWeights // by key
+	pinned  map[string]bool          // by key
 }
 
-// copyOf describes one weights key: the catalog entries that share its packed weights, and what
-// they need.
-type copyOf struct {
+// sharedWeights describes one weights key: the catalog entries that share its packed weights, and
+// what they need.
+type sharedWeights struct {
 	first     *catalog.Resolved // the first entry: gives the model its name and its batching options
 	maxTokens int               // the largest limit on a text's tokens that an entry sets; 0: the limit in the model's files, if an entry sets none
 	users     []*catalog.Resolved
@@ -34,42 +34,42 @@ func (h *Host) key(m *catalog.Resolved) string {
 	if task, ok := h.opt.Tasks[m.Family]; ok {
 		key += " to " + task.String()
 	}
-	if h.inFloat32(m) && h.devices[0].about.DefaultCompute() != engine.ComputeF32 {
+	if h.runsInFloat32(m) && h.devices[0].about.DefaultCompute() != engine.ComputeF32 {
 		key += " in float32"
 	}
 	return key
 }
 
-// inFloat32 reports whether m runs in float32 because its profile asks for it. It does not on
+// runsInFloat32 reports whether m runs in float32 because its profile asks for it. It does not on
 // devices without float32; no GPU has it.
-func (h *Host) inFloat32(m *catalog.Resolved) bool {
-	return h.wishesFloat32(m) && h.supports(engine.ComputeF32)
+func (h *Host) runsInFloat32(m *catalog.Resolved) bool {
+	return h.wantsFloat32(m) && h.supports(engine.ComputeF32)
 }
 
-func (h *Host) wishesFloat32(m *catalog.Resolved) bool {
+func (h *Host) wantsFloat32(m *catalog.Resolved) bool {
 	return (h.opt.Precision == "" || h.opt.Precision == "auto") && m.Precision == "float32"
 }
 
-// newView returns a view of c. It fails if a pinned id is not in the catalog.
-func (h *Host) newView(c *catalog.Catalog) (*view, error) {
-	v := &view{catalog: c, keys: make(map[string]string), copies: make(map[string]copyOf), pinned: make(map[string]bool)}
-	var wishes []string
+// newSnapshot returns a snapshot of c. It fails if a pinned id is not in the catalog.
+func (h *Host) newSnapshot(c *catalog.Catalog) (*snapshot, error) {
+	v := &snapshot{catalog: c, keys: make(map[string]string), shared: make(map[string]sharedWeights), pinned: make(map[string]bool)}
+	var wanted []string
 	for _, m := range c.List() {
-		if h.wishesFloat32(m) && !h.inFloat32(m) {
-			wishes = append(wishes, m.ID)
+		if h.wantsFloat32(m) && !h.runsInFloat32(m) {
+			wanted = append(wanted, m.ID)
 		}
 		key := h.key(m)
-		s, known := v.copies[key]
+		s, known := v.shared[key]
 		switch {
 		case !known:
-			s = copyOf{first: m, maxTokens: m.MaxSequenceLength}
+			s = sharedWeights{first: m, maxTokens: m.MaxSequenceLength}
 		case m.MaxSequenceLength == 0 || s.maxTokens == 0:
 			s.maxTokens = 0
 		default:
 			s.maxTokens = max(s.maxTokens, m.MaxSequenceLength)
 		}
 		s.users = append(s.users, m)
-		v.keys[m.ID], v.copies[key] = key, s
+		v.keys[m.ID], v.shared[key] = key, s
 	}
 	for _, id := range h.opt.Pinned {
 		key, ok := v.keys[id]
@@ -78,8 +78,8 @@ func (h *Host) newView(c *catalog.Catalog) (*view, error) {
 		}
 		v.pinned[key] = true
 	}
-	if len(wishes) > 0 {
-		h.opt.Log.Info("profiles ask for float32, which this device does not have; they run in "+h.Precision(), "models", wishes)
+	if len(wanted) > 0 {
+		h.opt.Log.Info("profiles ask for float32, which this device does not have; they run in "+h.Precision(), "models", wanted)
 	}
 	return v, nil
 }
@@ -87,7 +87,7 @@ func (h *Host) newView(c *catalog.Catalog) (*view, error) {
 // Changes lists the model ids that SetCatalog added, changed or removed.
 type Changes struct{ Added, Changed, Removed []string }
 
-// None reports whether nothing changed.
+// AssertNoneHeld reports whether nothing changed.
 func (c Changes) None() bool { return len(c.Added)+len(c.Changed)+len(c.Removed) == 0 }
 
 // SetCatalog replaces the catalog and returns the changes. Requests that are already planned finish
@@ -97,13 +97,13 @@ func (c Changes) None() bool { return len(c.Added)+len(c.Changed)+len(c.Removed)
 func (h *Host) SetCatalog(c *catalog.Catalog) (Changes, error) {
 	h.swap.Lock()
 	defer h.swap.Unlock()
-	v, err := h.newView(c)
+	v, err := h.newSnapshot(c)
 	if err != nil {
 		return Changes{}, err
 	}
-	old := h.view.Swap(v)
-	for key, before := range old.copies {
-		if after, ok := v.copies[key]; !ok || !same(before.users, after.users) {
+	old := h.snapshot.Swap(v)
+	for key, before := range old.shared {
+		if after, ok := v.shared[key]; !ok || !same(before.users, after.users) {
 			h.models.Unload(key)
 		}
 	}

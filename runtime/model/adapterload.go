@@ -25,12 +25,12 @@ const (
 
 // load finds and packs an adapter. It shares the limit on downloads, the turns to pack and the
 // memory budget with the loads of models.
-func (s *loras) load(a *lora) {
+func (s *adapterCache) load(a *loadedAdapter) {
 	defer s.jobs.Done()
 	h := s.model.host
 	found, err := s.find(a.key)
 	if err == nil {
-		err = h.models.Alone(s.ctx, func() error { return s.pack(a, found.Dir) })
+		err = h.models.PackAlone(s.ctx, func() error { return s.pack(a, found.Dir) })
 		found.Release()
 	}
 	f := s.ended(a.key, err)
@@ -45,7 +45,7 @@ func (s *loras) load(a *lora) {
 }
 
 // ended records the result of a load. It returns the failure, or nil if there is none to report.
-func (s *loras) ended(key LoRAKey, err error) *registry.Failure {
+func (s *adapterCache) ended(key LoRAKey, err error) *registry.Failure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
@@ -62,7 +62,7 @@ func (s *loras) ended(key LoRAKey, err error) *registry.Failure {
 
 // find finds the adapter on this machine or downloads it. Only a key of the operator may be a
 // directory.
-func (s *loras) find(key LoRAKey) (found hub.Resolved, err error) {
+func (s *adapterCache) find(key LoRAKey) (found hub.Resolved, err error) {
 	h := s.model.host
 	a := hub.Adapter{ID: key.id, Revision: key.revision, Directories: key.operator, MaxBytes: maxAdapterBytes}
 	found, ok, err := h.opt.Hub.FindAdapter(s.ctx, a)
@@ -78,21 +78,21 @@ func (s *loras) find(key LoRAKey) (found hub.Resolved, err error) {
 
 // pack packs the adapter in dir on every device and marks it as ready. It makes room for it among
 // the model's adapters, and in memory without unloading its own model.
-func (s *loras) pack(a *lora, dir string) (err error) {
-	var copies []*arch.Adapter
+func (s *adapterCache) pack(a *loadedAdapter, dir string) (err error) {
+	var replicas []*arch.Adapter
 	defer func() {
 		if err != nil {
-			for _, packed := range copies {
+			for _, packed := range replicas {
 				packed.Close()
 			}
 		}
 	}()
-	for _, c := range s.model.copies {
+	for _, c := range s.model.replicas {
 		packed, err := c.LoadAdapter(dir)
 		if err != nil {
 			return err
 		}
-		copies = append(copies, packed)
+		replicas = append(replicas, packed)
 	}
 	s.mu.Lock()
 	room := s.makeRoomLocked()
@@ -100,23 +100,23 @@ func (s *loras) pack(a *lora, dir string) (err error) {
 	if !room {
 		return fmt.Errorf("every LoRA adapter is in use: %w", registry.ErrBusy)
 	}
-	bytes := copies[0].Bytes()
+	bytes := replicas[0].Bytes()
 	if err := s.model.host.makeRoom(s.ctx, need{packed: bytes, whole: bytes, what: "a LoRA adapter needs", spare: s.model.key}); err != nil {
 		return err
 	}
-	for _, c := range copies {
+	for _, c := range replicas {
 		s.bytes.Add(c.Bytes())
 	}
 	s.mu.Lock()
-	a.ready, a.copies = true, copies
+	a.ready, a.copies = true, replicas
 	s.mu.Unlock()
-	s.model.host.opt.Log.Info("LoRA adapter ready", "lora", a.key.id, "weights", s.model.key, "rank", copies[0].Rank, "packed_kib", bytes>>10)
+	s.model.host.opt.Log.Info("LoRA adapter ready", "lora", a.key.id, "weights", s.model.key, "rank", replicas[0].Rank, "packed_kib", bytes>>10)
 	return nil
 }
 
 // rememberLocked stores a failure with its cooldown, which doubles with each failure of the same
 // adapter.
-func (s *loras) rememberLocked(key LoRAKey, err error) {
+func (s *adapterCache) rememberLocked(key LoRAKey, err error) {
 	if s.failed[key] == nil && len(s.failed) >= maxFailedLoras {
 		var first LoRAKey
 		for k, f := range s.failed {
@@ -134,7 +134,7 @@ func (s *loras) rememberLocked(key LoRAKey, err error) {
 // refusalLocked returns the error for a request whose adapter failed to load recently, or nil if
 // the load may be tried again. A permanent failure of an adapter that the client chose is an
 // invalid request.
-func (s *loras) refusalLocked(key LoRAKey, name string, m *catalog.Resolved) error {
+func (s *adapterCache) refusalLocked(key LoRAKey, name string, m *catalog.Resolved) error {
 	f := s.failed[key]
 	switch {
 	case f == nil:

@@ -70,7 +70,7 @@ func TestAdapterNeedsRoom(t *testing.T) {
 
 // A request that leaves releases its adapter while its items may still reach a device. A batch does
 // not need an adapter that was freed in this way.
-func TestBatchWithAnAdapterThatIsGone(t *testing.T) {
+func TestBatchWithARemovedAdapter(t *testing.T) {
 	r, key := withAdapters(t, nil)
 	if _, err := untilLoaded(t, func() (*Result, error) { return r.Encode(t.Context(), four()) }); err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestBatchWithAnAdapterThatIsGone(t *testing.T) {
 	m := r.copy("lo")
 	a := m.loras.all[key]
 	m.loras.mu.Lock()
-	m.loras.most = 1
+	m.loras.limit = 1
 	made := m.loras.makeRoomLocked()
 	m.loras.unlock()
 	if !made || !a.gone || a.copies != nil {

@@ -7,24 +7,24 @@ import (
 	"sync/atomic"
 )
 
-// Place is a token and its place in its text.
-type Place struct {
+// TokenSpan is a token and its bytes in its text.
+type TokenSpan struct {
 	ID         int32
 	Start, End uint32 // bytes of the text
 	special    uint32
 }
 
 // Special reports whether the token is a special one, which stands for no text.
-func (p Place) Special() bool { return p.special != 0 }
+func (p TokenSpan) Special() bool { return p.special != 0 }
 
-// Placed holds the tokens of one text.
-type Placed struct {
-	Tokens    []Place
+// TextSpans holds the tokens of one text.
+type TextSpans struct {
+	Tokens    []TokenSpan
 	Truncated bool // Options.MaxTokens removed tokens
 }
 
 // IDs returns the tokens' ids.
-func (p *Placed) IDs() []int32 {
+func (p *TextSpans) IDs() []int32 {
 	ids := make([]int32, len(p.Tokens))
 	for i, t := range p.Tokens {
 		ids[i] = t.ID
@@ -32,11 +32,11 @@ func (p *Placed) IDs() []int32 {
 	return ids
 }
 
-// EncodePlaces tokenizes valid UTF-8 texts and gives the place of each token. It runs on up to
+// EncodeSpans tokenizes valid UTF-8 texts and gives the span of each token. It runs on up to
 // GOMAXPROCS goroutines and gives the same ids as Encode, but slower. The first error in the order
 // of texts is returned.
-func (t *Tokenizer) EncodePlaces(ctx context.Context, texts []string, opt Options) ([]Placed, error) {
-	out, failures := make([]Placed, len(texts)), make([]error, len(texts))
+func (t *Tokenizer) EncodeSpans(ctx context.Context, texts []string, opt Options) ([]TextSpans, error) {
+	out, failures := make([]TextSpans, len(texts)), make([]error, len(texts))
 	var taken atomic.Int64
 	var failed atomic.Bool
 	work := func() {
@@ -45,7 +45,7 @@ func (t *Tokenizer) EncodePlaces(ctx context.Context, texts []string, opt Option
 			if i >= len(texts) {
 				return
 			}
-			if out[i], failures[i] = t.place(ctx, texts[i], opt); failures[i] != nil {
+			if out[i], failures[i] = t.spansOf(ctx, texts[i], opt); failures[i] != nil {
 				failed.Store(true)
 			}
 		}
@@ -68,26 +68,26 @@ func (t *Tokenizer) EncodePlaces(ctx context.Context, texts []string, opt Option
 	return out, nil
 }
 
-func (t *Tokenizer) place(ctx context.Context, text string, opt Options) (Placed, error) {
+func (t *Tokenizer) spansOf(ctx context.Context, text string, opt Options) (TextSpans, error) {
 	select {
 	case slots <- struct{}{}:
 	case <-ctx.Done():
-		return Placed{}, ctx.Err()
+		return TextSpans{}, ctx.Err()
 	}
 	defer func() { <-slots }()
 	if err := ctx.Err(); err != nil {
-		return Placed{}, err
+		return TextSpans{}, err
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if !t.lib.open() {
-		return Placed{}, ErrClosed
+		return TextSpans{}, ErrClosed
 	}
 	stop, release := stopFlag(ctx, len(text))
 	defer release()
-	tokens, cut, err := t.places(text, opt, stop)
+	tokens, cut, err := t.encodeSpans(text, opt, stop)
 	if errors.Is(err, errStopped) {
-		return Placed{}, ctx.Err()
+		return TextSpans{}, ctx.Err()
 	}
-	return Placed{Tokens: tokens, Truncated: cut}, err
+	return TextSpans{Tokens: tokens, Truncated: cut}, err
 }

@@ -53,7 +53,7 @@ func TestTwoDevices(t *testing.T) {
 	if sequences != int64(len(texts)) {
 		t.Errorf("%d sequences ran for %d texts", sequences, len(texts))
 	}
-	if l := r.States()[0].Loaded; r.DeviceName() != "cpu,cpu" || l.Bytes != 2*r.copy(mean).copies[0].Bytes() {
+	if l := r.States()[0].Loaded; r.DeviceName() != "cpu,cpu" || l.Bytes != 2*r.copy(mean).replicas[0].Bytes() {
 		t.Errorf("%+v on %s: two copies are two devices and twice the memory", l, r.DeviceName())
 	}
 }
@@ -118,7 +118,7 @@ func TestOneOfTwoDevicesIsLost(t *testing.T) {
 	if err := r.Preload(t.Context(), mean); err != nil {
 		t.Fatal(err)
 	}
-	second = r.copy(mean).copies[1].Program()
+	second = r.copy(mean).replicas[1].Program()
 	requests := make([]*Request, 40)
 	for i, text := range words(len(requests)) {
 		requests[i] = &Request{Model: mean, Texts: []string{text}}
