@@ -30,7 +30,11 @@ func ParseAdapterPath(s string) (AdapterPath, error) {
 	if !ok || module == "" || !isIdentifier(class) || strings.ContainsAny(module, " \t\r\n") {
 		return AdapterPath{}, fmt.Errorf("%w, got %q", form, clip(s))
 	}
-	a := AdapterPath{Module: module, Class: class, File: strings.HasSuffix(module, ".py") || strings.ContainsAny(module, `/\`)}
+	a := AdapterPath{
+		Module: module,
+		Class:  class,
+		File:   strings.HasSuffix(module, ".py") || strings.ContainsAny(module, `/\`),
+	}
 	if !a.File {
 		for part := range strings.SplitSeq(module, ".") {
 			if !isIdentifier(part) {
@@ -67,12 +71,14 @@ func (a AdapterPath) name() string {
 // unknownAdapter returns the error for an adapter that belongs to no family.
 func unknownAdapter(id string, a AdapterPath) error {
 	if a.File {
-		return fmt.Errorf("model '%s' uses the custom adapter file '%s': this server has no Python and runs no user "+
-			"code; use one of the built-in adapter modules", id, clip(a.String()))
+		return fmt.Errorf(
+			"model '%s' uses the custom adapter file '%s': this server has no Python and runs no user "+
+				"code; use one of the built-in adapter modules", id, clip(a.String()))
 	}
 	names := adapterNames()
 	slices.Sort(names)
-	msg := fmt.Sprintf("model '%s' uses the adapter '%s', which this server does not know", id, clip(a.String()))
+	msg := fmt.Sprintf("model '%s' uses the adapter '%s', which this server does not know",
+		id, clip(a.String()))
 	if near := closeMatches(a.name(), names, 1, suggestCutoff); len(near) > 0 {
 		msg += fmt.Sprintf("; did you mean 'sie_server.adapters.%s'?", near[0])
 	}

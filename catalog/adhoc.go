@@ -51,7 +51,8 @@ func AdHoc(id string, info AdHocInfo) (*Model, error) {
 	for _, n := range []struct {
 		name     string
 		v, limit int
-	}{{"dimension", info.Dim, maxDim}, {"maximum sequence length", info.MaxSequenceLength, maxTokensN}, {"maximum batch tokens", info.MaxBatchTokens, maxTokensN}} {
+	}{{"dimension", info.Dim, maxDim}, {"maximum sequence length", info.MaxSequenceLength, maxTokensN},
+		{"maximum batch tokens", info.MaxBatchTokens, maxTokensN}} {
 		if n.v < 0 || n.v > n.limit {
 			return nil, fmt.Errorf("%s must be between 0 and %d; got %d", n.name, n.limit, n.v)
 		}
@@ -64,8 +65,14 @@ func AdHoc(id string, info AdHocInfo) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := Profile{Name: DefaultProfile, Adapter: adapter, MaxBatchTokens: info.MaxBatchTokens, ComputePrecision: info.Precision,
-		Loadtime: family.loadtime, Runtime: info.runtime()}
+	p := Profile{
+		Name:             DefaultProfile,
+		Adapter:          adapter,
+		MaxBatchTokens:   info.MaxBatchTokens,
+		ComputePrecision: info.Precision,
+		Loadtime:         family.loadtime,
+		Runtime:          info.runtime(),
+	}
 	if p.MaxBatchTokens == 0 {
 		p.MaxBatchTokens = defaultMaxBatchTokens
 	}

@@ -91,7 +91,9 @@ func (bs Bundles) ByName(name string) (*Bundle, error) {
 func (bs Bundles) Hash() string {
 	list := make([]confighash.Bundle, len(bs))
 	for i, b := range bs {
-		list[i] = confighash.Bundle{Name: b.Name, Priority: b.Priority, Adapters: b.Adapters, Engine: b.Engine}
+		list[i] = confighash.Bundle{
+			Name: b.Name, Priority: b.Priority, Adapters: b.Adapters, Engine: b.Engine,
+		}
 	}
 	return confighash.Bundles(list)
 }

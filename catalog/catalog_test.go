@@ -57,7 +57,8 @@ func summary(r *Resolved) string {
 		}
 		outs = append(outs, o)
 	}
-	cols := []string{string(r.Family), strings.Join(outs, "+"), fmt.Sprintf("len %d", r.MaxSequenceLength), fmt.Sprintf("batch %d", r.MaxBatchTokens)}
+	cols := []string{string(r.Family), strings.Join(outs, "+"), fmt.Sprintf("len %d", r.MaxSequenceLength),
+		fmt.Sprintf("batch %d", r.MaxBatchTokens)}
 	if r.Precision != "" {
 		cols = append(cols, string(r.Precision))
 	}
@@ -76,7 +77,8 @@ func summary(r *Resolved) string {
 	for _, e := range []struct {
 		name string
 		n    int
-	}{{"q", r.Runtime.QueryMaxLength}, {"n", r.Runtime.MaxSeqLength}, {"qL", r.Loadtime.QueryMaxLength}, {"dL", r.Loadtime.DocMaxLength}} {
+	}{{"q", r.Runtime.QueryMaxLength}, {"n", r.Runtime.MaxSeqLength}, {"qL", r.Loadtime.QueryMaxLength},
+		{"dL", r.Loadtime.DocMaxLength}} {
 		if e.n > 0 {
 			cols = append(cols, fmt.Sprintf("%s=%d", e.name, e.n))
 		}
@@ -168,10 +170,12 @@ func TestBuiltinBundles(t *testing.T) {
 			t.Errorf("candle serves %s", r.ID)
 		}
 	}
-	if c.BundleConfigHash(def) == "" || c.BundleConfigHash(def) == c.BundleConfigHash(candle) || bs.Hash() == "" {
+	if c.BundleConfigHash(def) == "" || c.BundleConfigHash(def) == c.BundleConfigHash(candle) ||
+		bs.Hash() == "" {
 		t.Error("hashes do not tell bundles apart")
 	}
-	if _, err := bs.ByName("nope"); err == nil || err.Error() != "bundle 'nope' not found. Available: ['candle', 'default']" {
+	if _, err := bs.ByName("nope"); err == nil ||
+		err.Error() != "bundle 'nope' not found. Available: ['candle', 'default']" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -186,9 +190,10 @@ func TestConfigHashFollowsInheritance(t *testing.T) {
 	}{
 		"parent's options reach children": {"query_max_length: 32", "query_max_length: 33", false},
 		"revision":                        {"hf_revision: v2", "hf_revision: v3", false},
-		"spelled-out inheritance":         {"  adaptive: {extends: default, ", "  adaptive: {extends: default, max_batch_tokens: 8192, ", true},
-		"profile outside the bundle":      {"max_batch_tokens: 100,", "max_batch_tokens: 101,", true},
-		"not hashed":                      {"target_p50_ms: 40", "target_p50_ms: 41", true},
+		"spelled-out inheritance": {"  adaptive: {extends: default, ",
+			"  adaptive: {extends: default, max_batch_tokens: 8192, ", true},
+		"profile outside the bundle": {"max_batch_tokens: 100,", "max_batch_tokens: 101,", true},
+		"not hashed":                 {"target_p50_ms: 40", "target_p50_ms: 41", true},
 	} {
 		if strings.Count(family, c.from) != 1 {
 			t.Fatalf("%s: ambiguous", name)
@@ -230,7 +235,9 @@ func TestResolveErrors(t *testing.T) {
 			t.Errorf("%s: got %v, %v", in, r, err)
 		}
 	}
-	for in, want := range map[string]string{"a__b__c": "a/b__c", "a/b__c": "a/b__c", "__b": "__b", "a__": "a__", "a_b": "a_b"} {
+	for in, want := range map[string]string{
+		"a__b__c": "a/b__c", "a/b__c": "a/b__c", "__b": "__b", "a__": "a__", "a_b": "a_b",
+	} {
 		if got := DecodeID(in); got != want {
 			t.Errorf("DecodeID(%q) = %q, want %q", in, got, want)
 		}
@@ -245,7 +252,8 @@ func TestSelect(t *testing.T) {
 		missing []string
 	}{
 		{"acme/mini", []string{"acme/mini", "acme/mini:fast"}, nil},
-		{" acme/mini:fast, acme/family:muvera ,,acme/mini:fast", []string{"acme/family:muvera", "acme/mini:fast"}, nil},
+		{" acme/mini:fast, acme/family:muvera ,,acme/mini:fast",
+			[]string{"acme/family:muvera", "acme/mini:fast"}, nil},
 		{"acme/mini:fast,acme/mini", []string{"acme/mini", "acme/mini:fast"}, nil},
 		{"acme/mini:slow,./dir,acme/Mini", nil, []string{"acme/mini:slow", "./dir", "acme/Mini"}},
 		{"", nil, nil},
@@ -281,7 +289,8 @@ func TestWith(t *testing.T) {
 		t.Fatal(err)
 	}
 	replaced, err := more.With(again)
-	if err != nil || replaced.Len() != 2 || len(replaced.Models()) != 2 || resolve(t, replaced, "acme/new").Dims["dense"] != 8 {
+	if err != nil || replaced.Len() != 2 || len(replaced.Models()) != 2 ||
+		resolve(t, replaced, "acme/new").Dims["dense"] != 8 {
 		t.Errorf("got %v, %v", ids(replaced), err)
 	}
 	if resolve(t, more, "acme/new").Dims["dense"] != 7 {
@@ -298,7 +307,14 @@ func TestAdHoc(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := AdHoc("local", AdHocInfo{WeightsPath: "/models/x", MaxSequenceLength: 128, Pooling: PoolingCLS, Normalize: &yes, QueryTemplate: tm, DefaultInstruction: "do"})
+	m, err := AdHoc("local", AdHocInfo{
+		WeightsPath:        "/models/x",
+		MaxSequenceLength:  128,
+		Pooling:            PoolingCLS,
+		Normalize:          &yes,
+		QueryTemplate:      tm,
+		DefaultInstruction: "do",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,8 +323,10 @@ func TestAdHoc(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := resolve(t, c, "local")
-	if r.Usable() != nil || r.WeightsKey != "path:/models/x" || r.MaxBatchTokens != 16384 || r.Runtime.Pooling != PoolingCLS ||
-		!*r.Runtime.Normalize || r.Runtime.QueryTemplate.String() != "q: {text}" || *r.Runtime.DefaultInstruction != "do" || r.Runtime.DocTemplate != nil {
+	if r.Usable() != nil || r.WeightsKey != "path:/models/x" || r.MaxBatchTokens != 16384 ||
+		r.Runtime.Pooling != PoolingCLS || !*r.Runtime.Normalize ||
+		r.Runtime.QueryTemplate.String() != "q: {text}" || *r.Runtime.DefaultInstruction != "do" ||
+		r.Runtime.DocTemplate != nil {
 		t.Errorf("got %+v", r)
 	}
 	if _, known := r.Dims["dense"]; known || !slices.Equal(r.Outputs, []string{"dense"}) {
@@ -319,23 +337,41 @@ func TestAdHoc(t *testing.T) {
 		info AdHocInfo
 		want string
 	}{
-		"id":       {"a b", AdHocInfo{HFID: "a/b"}, `model id: must not contain ' '; got "a b"`},
-		"nowhere":  {"a", AdHocInfo{}, "give either a hub repository or a directory with the weights"},
-		"both":     {"a", AdHocInfo{HFID: "a", WeightsPath: "b"}, "give either a hub repository or a directory with the weights"},
-		"hub id":   {"a", AdHocInfo{HFID: "../a"}, `expected a hub repository such as "org/name", got "../a"`},
-		"revision": {"a", AdHocInfo{HFID: "a", Revision: "a b"}, `revision: expected a branch, tag or commit, got "a b"`},
-		"dim":      {"a", AdHocInfo{HFID: "a", Dim: -1}, "dimension must be between 0 and 1048576; got -1"},
+		"id":      {"a b", AdHocInfo{HFID: "a/b"}, `model id: must not contain ' '; got "a b"`},
+		"nowhere": {"a", AdHocInfo{}, "give either a hub repository or a directory with the weights"},
+		"both": {"a", AdHocInfo{HFID: "a", WeightsPath: "b"},
+			"give either a hub repository or a directory with the weights"},
+		"hub id": {"a", AdHocInfo{HFID: "../a"}, `expected a hub repository such as "org/name", got "../a"`},
+		"revision": {"a", AdHocInfo{HFID: "a", Revision: "a b"},
+			`revision: expected a branch, tag or commit, got "a b"`},
+		"dim": {"a", AdHocInfo{HFID: "a", Dim: -1}, "dimension must be between 0 and 1048576; got -1"},
 	} {
 		if _, err := AdHoc(c.id, c.info); err == nil || err.Error() != c.want {
 			t.Errorf("%s: got %v, want %s", name, err, c.want)
 		}
 	}
-	for in, want := range map[string]string{"/m/my model/": "my-model", "./x_1.2": "x_1.2", "/": "model", "..": "model", `C:\m\n`: "n", "/m/é:x": "--x"} {
+	for in, want := range map[string]string{
+		"/m/my model/": "my-model",
+		"./x_1.2":      "x_1.2",
+		"/":            "model",
+		"..":           "model",
+		`C:\m\n`:       "n",
+		"/m/é:x":       "--x",
+	} {
 		if got := AdHocID(in); got != want {
 			t.Errorf("AdHocID(%q) = %q, want %q", in, got, want)
 		}
 	}
-	for in, want := range map[string]bool{"/m": true, "./m": true, "../m": true, "~/m": true, ".": true, "m": false, "org/m": false, ".hidden/m": false} {
+	for in, want := range map[string]bool{
+		"/m":        true,
+		"./m":       true,
+		"../m":      true,
+		"~/m":       true,
+		".":         true,
+		"m":         false,
+		"org/m":     false,
+		".hidden/m": false,
+	} {
 		if IsPath(in) != want {
 			t.Errorf("IsPath(%q) is %v", in, !want)
 		}
@@ -367,19 +403,22 @@ func TestLoadDir(t *testing.T) {
 	write("bad2.yaml", "- x\n")
 	_, err := LoadDir(dir)
 	slash := filepath.ToSlash(dir)
-	want := slash + `/bad1.yaml:6: tasks.encode.dense.dim: expected a whole number, got the string "x"` + "\n" + slash + "/bad2.yaml:1: expected a map, got a list"
+	want := slash + `/bad1.yaml:6: tasks.encode.dense.dim: expected a whole number, got the string "x"` +
+		"\n" + slash + "/bad2.yaml:1: expected a map, got a list"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	write("bad1.yaml", good)
 	write("bad2.yaml", family)
-	if _, err = LoadDir(dir); err == nil || err.Error() != slash+`/good.yaml:1: sie_id: model "acme/mini" is already defined by `+slash+"/bad1.yaml" {
+	if _, err = LoadDir(dir); err == nil || err.Error() != slash+
+		`/good.yaml:1: sie_id: model "acme/mini" is already defined by `+slash+"/bad1.yaml" {
 		t.Errorf("repeated id: %v", err)
 	}
 	if _, err := LoadDir(filepath.Join(dir, "nope")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing directory: %v", err)
 	}
-	if _, err := LoadDir(filepath.Join(dir, "good.yaml")); err == nil || !strings.HasSuffix(err.Error(), "is not a directory") {
+	if _, err := LoadDir(filepath.Join(dir, "good.yaml")); err == nil ||
+		!strings.HasSuffix(err.Error(), "is not a directory") {
 		t.Errorf("file for a directory: %v", err)
 	}
 }
@@ -391,7 +430,8 @@ func TestLoadSeveral(t *testing.T) {
 	if err != nil || len(c.Models()) != 2 {
 		t.Errorf("got %v, %v", c, err)
 	}
-	if _, err := Load(one, one); err == nil || err.Error() != `a.yaml:1: sie_id: model "acme/mini" is already defined by a.yaml` {
+	if _, err := Load(one, one); err == nil ||
+		err.Error() != `a.yaml:1: sie_id: model "acme/mini" is already defined by a.yaml` {
 		t.Errorf("got %v", err)
 	}
 }
@@ -416,7 +456,8 @@ func TestLoadBoundsProblems(t *testing.T) {
 func TestBundleFiles(t *testing.T) {
 	const ok = "name: x\npriority: 7\nadapters: [a.b]\ndeps: {torch: \">=2\", y: {version: \"1\", marker: m}}\n"
 	b, err := ParseBundle("b.yaml", []byte(ok))
-	if err != nil || b.Name != "x" || b.Priority != 7 || b.Default || !b.Carries(AdapterPath{Module: "a.b"}) || b.Carries(AdapterPath{Module: "a"}) {
+	if err != nil || b.Name != "x" || b.Priority != 7 || b.Default ||
+		!b.Carries(AdapterPath{Module: "a.b"}) || b.Carries(AdapterPath{Module: "a"}) {
 		t.Errorf("got %+v, %v", b, err)
 	}
 	if b, err := ParseBundle("b.yaml", []byte("name: x\nadapters: []\n")); err != nil || b.Priority != 50 {
@@ -438,17 +479,26 @@ func TestBundleFiles(t *testing.T) {
 	}
 	// The reference's own hash of this bundle. The engine is part of the hash, and a bundle without
 	// an engine has pytorch.
-	const vector, one = "d8311b2d7c297335c0b93792a9e27cfde08843b17eeef4db9a8dff1da64df7b9", "name: default\npriority: 10\nadapters: [mod.a]\n"
-	for src, same := range map[string]bool{one: true, one + "engine: pytorch\n": true, one + "engine: candle\n": false} {
+	const vector, one = "d8311b2d7c297335c0b93792a9e27cfde08843b17eeef4db9a8dff1da64df7b9",
+		"name: default\npriority: 10\nadapters: [mod.a]\n"
+	for src, same := range map[string]bool{
+		one: true, one + "engine: pytorch\n": true, one + "engine: candle\n": false,
+	} {
 		if b, err := ParseBundle("b.yaml", []byte(src)); err != nil || (Bundles{b}.Hash() == vector) != same {
 			t.Errorf("%q: %v, %+v", src, err, b)
 		}
 	}
-	bs, err := LoadBundles(fstest.MapFS{"1.yaml": {Data: []byte("name: z\npriority: 1\nadapters: []\n")}, "2.yaml": {Data: []byte("name: b\nadapters: []\n")}, "3.yaml": {Data: []byte("name: a\nadapters: []\n")}})
+	bs, err := LoadBundles(fstest.MapFS{
+		"1.yaml": {Data: []byte("name: z\npriority: 1\nadapters: []\n")},
+		"2.yaml": {Data: []byte("name: b\nadapters: []\n")},
+		"3.yaml": {Data: []byte("name: a\nadapters: []\n")},
+	})
 	if err != nil || bs[0].Name != "z" || bs[1].Name != "a" || bs[2].Name != "b" {
 		t.Errorf("got %v, %v", bs, err)
 	}
-	if _, err := LoadBundles(fstest.MapFS{"1.yaml": {Data: []byte(ok)}, "2.yaml": {Data: []byte(ok)}}); err == nil || err.Error() != `2.yaml:1: name: bundle "x" is already defined by 1.yaml` {
+	if _, err := LoadBundles(fstest.MapFS{
+		"1.yaml": {Data: []byte(ok)}, "2.yaml": {Data: []byte(ok)},
+	}); err == nil || err.Error() != `2.yaml:1: name: bundle "x" is already defined by 1.yaml` {
 		t.Errorf("got %v", err)
 	}
 }

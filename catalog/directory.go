@@ -102,13 +102,15 @@ func (d directory) unreadable(name string, err error) error {
 	if errors.As(err, &path) {
 		err = path.Err
 	}
-	if info, lerr := d.root.Lstat(name); lerr != nil || info.Mode().Type() != fs.ModeSymlink || errors.Is(err, fs.ErrPermission) {
+	if info, lerr := d.root.Lstat(name); lerr != nil || info.Mode().Type() != fs.ModeSymlink ||
+		errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return errors.New("it is a link that leads nowhere")
 	}
-	return errors.New("it is a link that leads out of the directory; only links within it are followed: copy the file into the directory")
+	return errors.New(
+		"it is a link that leads out of the directory; only links within it are followed: copy the file into the directory")
 }
 
 // regular returns nil for a regular file, or an error that names the kind of the file.

@@ -18,7 +18,8 @@ const dirModel = "sie_id: x/%\nhf_id: x/y\ntasks: {encode: {dense: {dim: 8}}}\np
 
 func writeFile(t *testing.T, name, text string) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+		os.WriteFile(name, []byte(text), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -54,22 +55,28 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 		make func(t *testing.T, dir, file string) error
 		want string
 	}{
-		"pipe": {func(_ *testing.T, _, file string) error { return unix.Mkfifo(file, 0o644) }, "it is a named pipe, not a regular file"},
+		"pipe": {func(_ *testing.T, _, file string) error { return unix.Mkfifo(file, 0o644) },
+			"it is a named pipe, not a regular file"},
 		"link to a pipe": {func(_ *testing.T, dir, file string) error {
 			return errors.Join(unix.Mkfifo(dir+"/pipe", 0o644), os.Symlink("pipe", file))
 		}, "it is a named pipe, not a regular file"},
 		"link to a folder": {func(_ *testing.T, dir, file string) error {
 			return errors.Join(os.Mkdir(dir+"/sub", 0o755), os.Symlink("sub", file))
 		}, "it is a directory, not a regular file"},
-		"socket":           {listen, "it is a socket, not a regular file"},
-		"link to a device": {func(_ *testing.T, _, file string) error { return os.Symlink("/dev/zero", file) }, "a link that leads out of the directory"},
-		"absolute link":    {func(_ *testing.T, _, file string) error { return os.Symlink("/etc/passwd", file) }, "a link that leads out of the directory"},
+		"socket": {listen, "it is a socket, not a regular file"},
+		"link to a device": {func(_ *testing.T, _, file string) error {
+			return os.Symlink("/dev/zero", file)
+		}, "a link that leads out of the directory"},
+		"absolute link": {func(_ *testing.T, _, file string) error { return os.Symlink("/etc/passwd", file) },
+			"a link that leads out of the directory"},
 		"link to the parent": {func(_ *testing.T, dir, file string) error {
 			writeModel(t, dir+"/../other.yaml", "other")
 			return os.Symlink("../other.yaml", file)
 		}, "a link that leads out of the directory"},
-		"link to nowhere":   {func(_ *testing.T, _, file string) error { return os.Symlink("gone.yaml", file) }, "a link that leads nowhere"},
-		"links in a circle": {func(_ *testing.T, _, file string) error { return os.Symlink("b.yaml", file) }, "link"},
+		"link to nowhere": {func(_ *testing.T, _, file string) error { return os.Symlink("gone.yaml", file) },
+			"a link that leads nowhere"},
+		"links in a circle": {func(_ *testing.T, _, file string) error { return os.Symlink("b.yaml", file) },
+			"link"},
 		"more than a file may be": {func(t *testing.T, _, file string) error {
 			writeFile(t, file, strings.Repeat("#\n", maxFileBytes))
 			return nil
@@ -84,7 +91,8 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 			}
 			waits(t, file, func() {
 				_, err := LoadDir(dir)
-				if err == nil || !strings.Contains(err.Error(), "models/b.yaml:1: ") || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "root:") {
+				if err == nil || !strings.Contains(err.Error(), "models/b.yaml:1: ") ||
+					!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "root:") {
 					t.Errorf("at start: %v", err)
 				}
 			})
@@ -94,7 +102,8 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 			}
 			waits(t, file, func() {
 				got, broken, err := ReloadDir(dir, old)
-				if err != nil || got.Len() != 1 || broken == nil || !strings.Contains(broken.Error(), c.want) {
+				if err != nil || got.Len() != 1 || broken == nil ||
+					!strings.Contains(broken.Error(), c.want) {
 					t.Errorf("on a reload: %v, %v", broken, err)
 				}
 			})
@@ -172,7 +181,8 @@ func TestConfigMap(t *testing.T) {
 	if err != nil || c.Len() != 1 || c.Models()[0].ID != "x/a" {
 		t.Fatalf("%v, %v", c, err)
 	}
-	if err := errors.Join(os.Symlink("..day2", dir+"/..tmp"), os.Rename(dir+"/..tmp", dir+"/..data")); err != nil {
+	if err := errors.Join(os.Symlink("..day2", dir+"/..tmp"),
+		os.Rename(dir+"/..tmp", dir+"/..data")); err != nil {
 		t.Fatal(err)
 	}
 	c, broken, err := ReloadDir(dir, c)
@@ -195,7 +205,10 @@ func TestProblemsOfADirectory(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"/list.yaml:1: expected a map, got a list", "/passwd.yaml:1: expected a map, got a single value", "/model.yaml:2: nonsense: unknown key", "/p.yaml:1: the file cannot be read"} {
+	for _, want := range []string{
+		"/list.yaml:1: expected a map, got a list", "/passwd.yaml:1: expected a map, got a single value",
+		"/model.yaml:2: nonsense: unknown key", "/p.yaml:1: the file cannot be read",
+	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\ndoes not say %q", err, want)
 		}
@@ -207,7 +220,8 @@ func TestProblemsOfADirectory(t *testing.T) {
 
 func TestDirectoryIsBounded(t *testing.T) {
 	for _, what := range []string{"models", "bundles"} {
-		if _, err := openDirectory(t.TempDir()+"/none", what); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), what+" directory") {
+		if _, err := openDirectory(t.TempDir()+"/none", what); !errors.Is(err, fs.ErrNotExist) ||
+			!strings.HasPrefix(err.Error(), what+" directory") {
 			t.Error(err)
 		}
 	}

@@ -65,20 +65,24 @@ type familyInfo struct {
 
 const notYet = "this build serves text embeddings, reranking and classification; "
 
-// ofVectors are the options of every family that gives vectors.
-var ofVectors = []string{"instruction", "default_instruction", "query_template", "doc_template", "output_types", "output_dtype",
-	"muvera", "smve"} // muvera and smve are refused by name for a model without a multivector
+// ofVectors are the options of every family that gives vectors. muvera and smve are refused by name
+// for a model without a multivector.
+var ofVectors = []string{
+	"instruction", "default_instruction", "query_template", "doc_template", "output_types",
+	"output_dtype", "muvera", "smve",
+}
 
 func with(options []string, more ...string) []string { return slices.Concat(options, more) }
 
 // families is the one place where configuration knows families. To serve a family, clear its
 // reason, complete its row and write its file in runtime/task.
 var families = []familyInfo{
-	{name: FamilyDense, outputs: []string{outDense},
-		adapters: []string{"bert_flash", "xlm_roberta_flash", "rope_flash", "modernbert_flash", "nomic_flash", "qwen2_flash", "pytorch_embedding", "sglang", "sglang.embedding"},
-		adHoc:    "sentence_transformer:SentenceTransformerDenseAdapter",
-		means:    func(d, s, m, score bool) bool { return d && !s && !m },
-		options:  with(ofVectors, "normalize", "pooling", "dimensions")},
+	{name: FamilyDense, outputs: []string{outDense}, adapters: []string{
+		"bert_flash", "xlm_roberta_flash", "rope_flash", "modernbert_flash", "nomic_flash", "qwen2_flash",
+		"pytorch_embedding", "sglang", "sglang.embedding",
+	}, adHoc: "sentence_transformer:SentenceTransformerDenseAdapter",
+		means:   func(d, s, m, score bool) bool { return d && !s && !m },
+		options: with(ofVectors, "normalize", "pooling", "dimensions")},
 	{name: FamilySparse, outputs: []string{outSparse},
 		adapters: []string{"splade_flash", "gte_sparse_flash"},
 		adHoc:    "splade_flash:Adapter",
@@ -97,11 +101,12 @@ var families = []familyInfo{
 		adHoc:    "bge_m3_flash:Adapter",
 		means:    func(d, s, m, score bool) bool { return m && (d || s) },
 		options:  with(ofVectors, "normalize", "pooling", "dimensions", "score_mode", "score_weights")},
-	{name: FamilyCrossEncoder, outputs: []string{outScore},
-		adapters: []string{"cross_encoder", "bert_flash_cross_encoder", "modernbert_flash_cross_encoder", "jina_flash_cross_encoder"},
-		adHoc:    "cross_encoder:Adapter",
-		means:    func(d, s, m, score bool) bool { return score && !d && !s && !m },
-		options:  []string{"instruction"}},
+	{name: FamilyCrossEncoder, outputs: []string{outScore}, adapters: []string{
+		"cross_encoder", "bert_flash_cross_encoder", "modernbert_flash_cross_encoder",
+		"jina_flash_cross_encoder",
+	}, adHoc: "cross_encoder:Adapter",
+		means:   func(d, s, m, score bool) bool { return score && !d && !s && !m },
+		options: []string{"instruction"}},
 	{name: FamilyCausalReranker, outputs: []string{outScore},
 		adapters: []string{"qwen2_flash_cross_encoder", "native_causal_cross_encoder"},
 		reason:   notYet + "decoder reranking is not part of it"},
@@ -150,18 +155,18 @@ var families = []familyInfo{
 	{name: FamilyDetector, outputs: []string{outJSON},
 		adapters: []string{"grounding_dino", "owlv2", "sam3"},
 		reason:   notYet + "object detection is not part of it"},
-	{name: FamilyOCR, outputs: []string{outJSON},
-		adapters: []string{"florence2", "donut", "lighton_ocr", "glm_ocr", "paddleocr_vl", "mineru_vl", "sglang_vision_extract"},
-		reason:   notYet + "OCR is not part of it"},
+	{name: FamilyOCR, outputs: []string{outJSON}, adapters: []string{
+		"florence2", "donut", "lighton_ocr", "glm_ocr", "paddleocr_vl", "mineru_vl", "sglang_vision_extract",
+	}, reason: notYet + "OCR is not part of it"},
 	{name: FamilyDocument, outputs: []string{outJSON},
 		adapters: []string{"docling"},
 		reason:   "document conversion is out of scope for this server"},
 	{name: FamilyAudio, outputs: []string{outJSON},
 		adapters: []string{"whisper", "parakeet"},
 		reason:   "audio is out of scope for this server"},
-	{name: FamilyGeneration, outputs: []string{outTokens},
-		adapters: []string{"sglang.generation", "sglang.gemma", "sglang.cuda13", "ctranslate2.generation", "fake"},
-		reason:   "text generation is out of scope for this server"},
+	{name: FamilyGeneration, outputs: []string{outTokens}, adapters: []string{
+		"sglang.generation", "sglang.gemma", "sglang.cuda13", "ctranslate2.generation", "fake",
+	}, reason: "text generation is out of scope for this server"},
 	{name: FamilyRemote,
 		adapters: []string{"remote.openai", "remote.sie"},
 		reason:   noForwarding},
@@ -223,8 +228,8 @@ func familyOf(a AdapterPath, t Tasks) Family {
 	library := slices.Contains(libraryAdapters, name)
 	for i := range families {
 		f := &families[i]
-		if slices.Contains(f.adapters, name) ||
-			library && f.means != nil && f.means(t.Dense != nil, t.Sparse != nil, t.Multivector != nil, t.Score) {
+		if slices.Contains(f.adapters, name) || library && f.means != nil && f.means(t.Dense != nil,
+			t.Sparse != nil, t.Multivector != nil, t.Score) {
 			return f.name
 		}
 	}

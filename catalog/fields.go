@@ -180,7 +180,8 @@ func (f fields) strings(name string, limit int) []string {
 	out := make([]string, 0, len(v.items))
 	for i, e := range v.items {
 		if e.kind != kindString || e.text == "" {
-			f.l.add(e.line, fmt.Sprintf("%s[%d]", f.key(name), i), "expected a non-empty string, got %s", e.describe())
+			f.l.add(e.line, fmt.Sprintf("%s[%d]", f.key(name), i), "expected a non-empty string, got %s",
+				e.describe())
 			continue
 		}
 		out = append(out, e.text)

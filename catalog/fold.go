@@ -49,7 +49,8 @@ func asMUVERA(v any) (*MUVERAConfig, error) {
 	c := &MUVERAConfig{Repetitions: 40, SimHashProjections: 6, FinalProjectionDim: 10240, Seed: 42}
 	err := readFold(m, c.fields())
 	if err == nil && c.UnsketchedDim(1) > maxFoldedDim {
-		err = fmt.Errorf("the folded vector would have %d or more numbers; the limit is %d", c.UnsketchedDim(1), maxFoldedDim)
+		err = fmt.Errorf("the folded vector would have %d or more numbers; the limit is %d",
+			c.UnsketchedDim(1), maxFoldedDim)
 	}
 	return c, err
 }
@@ -89,7 +90,8 @@ func asSMVE(v any) (*SMVEConfig, error) {
 	case c.K > c.Width:
 		err = fmt.Errorf("k (%d) must not exceed width (%d)", c.K, c.Width)
 	case c.Width*c.Repetitions > maxFoldedDim:
-		err = fmt.Errorf("width times num_repetitions is %d; the limit is %d", c.Width*c.Repetitions, maxFoldedDim)
+		err = fmt.Errorf("width times num_repetitions is %d; the limit is %d",
+			c.Width*c.Repetitions, maxFoldedDim)
 	}
 	return c, err
 }
@@ -190,7 +192,9 @@ func sameFold(m map[string]any, config string, fields map[string]foldField, same
 			return err
 		}
 		if !same() {
-			return fmt.Errorf("%s: the model folds with %v, which is settled when it is loaded; remove the key, or set it in %s of the model's file", key, was, config)
+			return fmt.Errorf(
+				"%s: the model folds with %v, which is settled when it is loaded; remove the key, or set it in %s of the model's file",
+				key, was, config)
 		}
 	}
 	return nil

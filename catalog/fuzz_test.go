@@ -27,7 +27,8 @@ func FuzzModelYAML(f *testing.F) {
 			f.Add(src)
 		}
 	}
-	for _, s := range []string{family, bomb(), "a: &a [*a]\n", "{", "? a\n: b\n", "<<: {a: 1}\n", "- - - x", "a: |\n  x\n\n", "&a : b", "!!x y", "%YAML 1.1\n---\n"} {
+	for _, s := range []string{family, bomb(), "a: &a [*a]\n", "{", "? a\n: b\n", "<<: {a: 1}\n", "- - - x",
+		"a: |\n  x\n\n", "&a : b", "!!x y", "%YAML 1.1\n---\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
@@ -43,7 +44,8 @@ func FuzzModelYAML(f *testing.F) {
 			return
 		}
 		if len(src) > maxFileBytes || len(m.Profiles) > maxProfiles || len(warnings) > maxProblemsPerFile {
-			t.Fatalf("over a bound: %d bytes, %d profiles, %d warnings", len(src), len(m.Profiles), len(warnings))
+			t.Fatalf("over a bound: %d bytes, %d profiles, %d warnings",
+				len(src), len(m.Profiles), len(warnings))
 		}
 		c, err := build([]*Model{m})
 		if err != nil {

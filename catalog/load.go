@@ -220,7 +220,9 @@ func (s source) each(visit func(name string, src []byte, err error)) error {
 		name := path.Join(s.dir, e.Name())
 		src, err := readFile(s.fsys, e.Name())
 		if err != nil {
-			err = &Problems{List: []Problem{{File: name, Line: 1, Msg: "the file cannot be read: " + err.Error()}}}
+			err = &Problems{
+				List: []Problem{{File: name, Line: 1, Msg: "the file cannot be read: " + err.Error()}},
+			}
 		}
 		visit(name, src, err)
 	}

@@ -9,16 +9,17 @@ import (
 // loaded. A zero field means that the option is not set. It is immutable after parsing. The last
 // four options before Raw are checked and kept but have no effect.
 type LoadtimeOptions struct {
-	MaxSeqLength        int    // tokens; 0 = the model's max_sequence_length
-	TokenDim            int    // width of a token vector; without effect, the weights decide
-	QueryMaxLength      int    // tokens, ColBERT queries; 0 = 32
-	DocMaxLength        int    // tokens, ColBERT documents; 0 = the model's limit
-	QueryPrefix         string // ColBERT marker, trailing space included as published
-	DocPrefix           string
-	QueryExpansion      *bool         // pad queries with [MASK] to QueryMaxLength; nil = true
-	AttendToExpansion   *bool         // let other tokens attend to the expansion; nil = false
-	SkipPunctuation     *bool         // drop the vectors of punctuation in documents; nil = true
-	SkipSpecialTokens   *bool         // drop the vectors of [CLS], [SEP] and [PAD]; nil = true, the reference's default
+	MaxSeqLength      int    // tokens; 0 = the model's max_sequence_length
+	TokenDim          int    // width of a token vector; without effect, the weights decide
+	QueryMaxLength    int    // tokens, ColBERT queries; 0 = 32
+	DocMaxLength      int    // tokens, ColBERT documents; 0 = the model's limit
+	QueryPrefix       string // ColBERT marker, trailing space included as published
+	DocPrefix         string
+	QueryExpansion    *bool // pad queries with [MASK] to QueryMaxLength; nil = true
+	AttendToExpansion *bool // let other tokens attend to the expansion; nil = false
+	SkipPunctuation   *bool // drop the vectors of punctuation in documents; nil = true
+	// drop the vectors of [CLS], [SEP] and [PAD]; nil = true, the reference's default
+	SkipSpecialTokens   *bool
 	MUVERA              *MUVERAConfig // nil = no folding; never nil for a family that folds
 	SMVE                *SMVEConfig   // as MUVERA
 	LoRAs               []LoRA
@@ -45,7 +46,10 @@ var loadtimeSpecs map[string]loadtimeSetter
 
 func init() {
 	tokens := func(get func(*LoadtimeOptions) *int) loadtimeSetter {
-		return func(o *LoadtimeOptions, v any) (err error) { *get(o), err = asInt(v, 1, maxOptionTokens); return err }
+		return func(o *LoadtimeOptions, v any) (err error) {
+			*get(o), err = asInt(v, 1, maxOptionTokens)
+			return err
+		}
 	}
 	text := func(get func(*LoadtimeOptions) *string) loadtimeSetter {
 		return func(o *LoadtimeOptions, v any) (err error) { *get(o), err = asText(v); return err }
@@ -58,38 +62,46 @@ func init() {
 		}
 	}
 	loadtimeSpecs = map[string]loadtimeSetter{
-		"max_seq_length":             tokens(func(o *LoadtimeOptions) *int { return &o.MaxSeqLength }),
-		"token_dim":                  tokens(func(o *LoadtimeOptions) *int { return &o.TokenDim }),
-		"query_max_length":           tokens(func(o *LoadtimeOptions) *int { return &o.QueryMaxLength }),
-		"doc_max_length":             tokens(func(o *LoadtimeOptions) *int { return &o.DocMaxLength }),
-		"query_prefix":               text(func(o *LoadtimeOptions) *string { return &o.QueryPrefix }),
-		"doc_prefix":                 text(func(o *LoadtimeOptions) *string { return &o.DocPrefix }),
-		"dense_projection_path":      text(func(o *LoadtimeOptions) *string { return &o.DenseProjectionPath }),
+		"max_seq_length":   tokens(func(o *LoadtimeOptions) *int { return &o.MaxSeqLength }),
+		"token_dim":        tokens(func(o *LoadtimeOptions) *int { return &o.TokenDim }),
+		"query_max_length": tokens(func(o *LoadtimeOptions) *int { return &o.QueryMaxLength }),
+		"doc_max_length":   tokens(func(o *LoadtimeOptions) *int { return &o.DocMaxLength }),
+		"query_prefix":     text(func(o *LoadtimeOptions) *string { return &o.QueryPrefix }),
+		"doc_prefix":       text(func(o *LoadtimeOptions) *string { return &o.DocPrefix }),
+		"dense_projection_path": text(
+			func(o *LoadtimeOptions) *string { return &o.DenseProjectionPath }),
 		"query_expansion":            flag(func(o *LoadtimeOptions) **bool { return &o.QueryExpansion }),
 		"attend_to_expansion_tokens": flag(func(o *LoadtimeOptions) **bool { return &o.AttendToExpansion }),
 		"doc_punctuation_skiplist":   flag(func(o *LoadtimeOptions) **bool { return &o.SkipPunctuation }),
 		"normalize":                  flag(func(o *LoadtimeOptions) **bool { return &o.Normalize }),
 		"skip_special_tokens":        flag(func(o *LoadtimeOptions) **bool { return &o.SkipSpecialTokens }),
-		"trust_remote_code":          func(o *LoadtimeOptions, v any) (err error) { o.TrustRemoteCode, err = asBool(v); return err },
-		"pooling":                    func(o *LoadtimeOptions, v any) (err error) { o.Pooling, err = asPooling(v); return err },
+		"trust_remote_code": func(o *LoadtimeOptions, v any) (err error) {
+			o.TrustRemoteCode, err = asBool(v)
+			return err
+		},
+		"pooling": func(o *LoadtimeOptions, v any) (err error) { o.Pooling, err = asPooling(v); return err },
 		"default_instruction": func(o *LoadtimeOptions, v any) (err error) {
 			o.DefaultInstruction, err = asTextPtr(v)
 			return err
 		},
-		"muvera_config": func(o *LoadtimeOptions, v any) (err error) { o.MUVERA, err = asMUVERA(v); return err },
-		"smve_config":   func(o *LoadtimeOptions, v any) (err error) { o.SMVE, err = asSMVE(v); return err },
-		"lora_paths":    func(o *LoadtimeOptions, v any) (err error) { o.LoRAs, err = asLoRAs(v); return err },
+		"muvera_config": func(o *LoadtimeOptions, v any) (err error) {
+			o.MUVERA, err = asMUVERA(v)
+			return err
+		},
+		"smve_config": func(o *LoadtimeOptions, v any) (err error) { o.SMVE, err = asSMVE(v); return err },
+		"lora_paths":  func(o *LoadtimeOptions, v any) (err error) { o.LoRAs, err = asLoRAs(v); return err },
 	}
 	checked := map[string]func(any) error{
-		"attn_implementation": isText, "backend": isText, "cuda_graphs": isText, "classification_type": isText,
-		"classification_task": isText, "positive_label": isText, "default_task": isText, "yes_token": isText,
-		"no_token": isText, "input_format": isText, "score_mode": isText, "hypothesis_template": isText,
-		"causal": isBool, "append_eos": isBool, "fused_rope": isBool, "fused_kernels": isBool,
-		"prefix_reuse": isBool, "use_model_encode": isBool, "modernbert_flash": isAny, "multi_label": isBool,
-		"mem_fraction_static": isNumber, "score_threshold": isNumber,
-		"max_len": isCount, "max_prompt_tokens": isCount, "text_batch_tokens": isCount, "prefix_cache_mb": isCount,
-		"max_concurrent_dispatch": isCount, "batch_size": isCount,
-		"config_kwargs": isMap, "forward_kwargs": isMap, "model_kwargs": isMap, "tokenizer_kwargs": isMap,
+		"attn_implementation": isText, "backend": isText, "cuda_graphs": isText,
+		"classification_type": isText, "classification_task": isText, "positive_label": isText,
+		"default_task": isText, "yes_token": isText, "no_token": isText, "input_format": isText,
+		"score_mode": isText, "hypothesis_template": isText, "causal": isBool, "append_eos": isBool,
+		"fused_rope": isBool, "fused_kernels": isBool, "prefix_reuse": isBool, "use_model_encode": isBool,
+		"modernbert_flash": isAny, "multi_label": isBool, "mem_fraction_static": isNumber,
+		"score_threshold": isNumber, "max_len": isCount, "max_prompt_tokens": isCount,
+		"text_batch_tokens": isCount, "prefix_cache_mb": isCount, "max_concurrent_dispatch": isCount,
+		"batch_size": isCount, "config_kwargs": isMap, "forward_kwargs": isMap,
+		"model_kwargs": isMap, "tokenizer_kwargs": isMap,
 		"default_labels": func(v any) error { _, err := asTextList(v); return err },
 	}
 	for key, check := range checked {
@@ -117,7 +129,8 @@ func asLoRAs(v any) ([]LoRA, error) {
 	}
 	ids, err := asTextList(v)
 	if err != nil {
-		return nil, fmt.Errorf("expected a list of adapter ids or a map of names to adapters, got %s", describe(v))
+		return nil, fmt.Errorf("expected a list of adapter ids or a map of names to adapters, got %s",
+			describe(v))
 	}
 	out := make([]LoRA, len(ids))
 	for i, id := range ids {
@@ -145,7 +158,8 @@ func loraMap(m map[string]any) ([]LoRA, error) {
 				case k == "revision" && (isText || v == nil):
 					l.Revision = s
 				default:
-					return nil, fmt.Errorf("adapter %q: unknown or mistyped key %q; valid keys: id, revision", clip(name), clip(k))
+					return nil, fmt.Errorf("adapter %q: unknown or mistyped key %q; valid keys: id, revision",
+						clip(name), clip(k))
 				}
 			}
 		}

@@ -49,7 +49,8 @@ func (in Inputs) Names() []string {
 	for _, e := range []struct {
 		on   bool
 		name string
-	}{{in.Text, "text"}, {in.Image, "image"}, {in.Audio, "audio"}, {in.Video, "video"}, {in.Document, "document"}} {
+	}{{in.Text, "text"}, {in.Image, "image"}, {in.Audio, "audio"}, {in.Video, "video"},
+		{in.Document, "document"}} {
 		if e.on {
 			out = append(out, e.name)
 		}
@@ -197,7 +198,8 @@ func (m *Model) resolved(name string) (Profile, error) {
 	}
 	parent := m.Profile(child.Extends)
 	if parent == nil || parent.Extends != "" {
-		return Profile{}, fmt.Errorf("profile '%s' of model '%s' extends '%s', which is not a base profile", name, m.ID, child.Extends)
+		return Profile{}, fmt.Errorf("profile '%s' of model '%s' extends '%s', which is not a base profile",
+			name, m.ID, child.Extends)
 	}
 	p := *parent
 	p.Name, p.Extends = child.Name, ""
@@ -295,12 +297,14 @@ func checkHubID(id string) error {
 func IsHubID(id string) bool { return checkHubID(id) == nil }
 
 func notHubRune(r rune) bool {
-	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '_' && r != '-'
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' &&
+		r != '_' && r != '-'
 }
 
 // checkRevision accepts a git branch, tag or commit that is safe in a path and a URL.
 func checkRevision(rev string) error {
-	if len(rev) > maxIDBytes || strings.Contains(rev, "..") || strings.HasPrefix(rev, "/") || strings.HasPrefix(rev, "-") ||
+	if len(rev) > maxIDBytes || strings.Contains(rev, "..") || strings.HasPrefix(rev, "/") ||
+		strings.HasPrefix(rev, "-") ||
 		strings.IndexFunc(rev, func(r rune) bool { return r != '/' && notHubRune(r) }) >= 0 {
 		return fmt.Errorf("expected a branch, tag or commit, got %q", clip(rev))
 	}

@@ -7,16 +7,23 @@ import (
 
 // The valid keys of each map of a model file, in their usual order.
 var (
-	modelKeys = []string{"sie_id", "hf_id", "hf_revision", "hf_tokenizer_dependencies", "weights_path",
-		"package_backed", "remote_backed", "routing", "pool", "inputs", "tasks", "max_sequence_length", "profiles"}
+	modelKeys = []string{
+		"sie_id", "hf_id", "hf_revision", "hf_tokenizer_dependencies", "weights_path", "package_backed",
+		"remote_backed", "routing", "pool", "inputs", "tasks", "max_sequence_length", "profiles",
+	}
 	inputKeys    = []string{"text", "image", "audio", "video", "document"}
 	taskKeys     = []string{"encode", "score", "extract", "generate"}
 	encodeKeys   = []string{"dense", "sparse", "multivector"}
 	generateKeys = []string{"context_length", "max_output_tokens", "capabilities", "chat_template_kwargs",
 		"prewarm_grammars", "grammar_profile"}
-	routingKeys = []string{"policy", "fallback_profile", "triggers", "wake_above", "sleep_below", "window_s", "cooldown_s"}
-	profileKeys = []string{"extends", "adapter_path", "max_batch_tokens", "compute_precision", "adapter_options",
-		"adaptive_batching", "kv_budget_tokens", "admission_enabled", "max_output_tokens", "chat_template_kwargs", "grammar_profile"}
+	routingKeys = []string{
+		"policy", "fallback_profile", "triggers", "wake_above", "sleep_below", "window_s", "cooldown_s",
+	}
+	profileKeys = []string{
+		"extends", "adapter_path", "max_batch_tokens", "compute_precision", "adapter_options",
+		"adaptive_batching", "kv_budget_tokens", "admission_enabled", "max_output_tokens",
+		"chat_template_kwargs", "grammar_profile",
+	}
 	adapterOptionKeys = []string{"loadtime", "runtime"}
 	adaptiveKeys      = []string{"enabled", "target_p50_ms", "calibration_multiplier", "min_target_p50_ms",
 		"max_target_p50_ms", "min_wait_ms", "max_wait_ms", "gain", "integral_gain"}
@@ -110,7 +117,8 @@ func (r *modelReader) source(f fields, m *Model) {
 		return
 	}
 	if f.get("hf_id") == nil && f.get("weights_path") == nil && !m.RemoteBacked {
-		r.l.add(f.n.line, "hf_id", "required key is missing; give hf_id or weights_path, or set package_backed")
+		r.l.add(f.n.line, "hf_id",
+			"required key is missing; give hf_id or weights_path, or set package_backed")
 	}
 }
 
@@ -132,7 +140,8 @@ func (r *modelReader) tokenizerDependencies(f fields) map[string]string {
 			continue
 		}
 		if p.value.kind != kindString || !isCommit(p.value.text) {
-			r.l.add(p.line, g.key(p.key), "expected a commit of 40 hexadecimal digits, got %s", p.value.describe())
+			r.l.add(p.line, g.key(p.key), "expected a commit of 40 hexadecimal digits, got %s",
+				p.value.describe())
 			continue
 		}
 		out[p.key] = p.value.text
@@ -164,7 +173,8 @@ func (r *modelReader) tasks(n *node) (t Tasks) {
 	if e := f.get("encode"); e != nil {
 		found = true
 		g := object(r.l, e, "tasks.encode", encodeKeys)
-		t.Dense, t.Sparse, t.Multivector = r.dim(g, "dense", true), r.dim(g, "sparse", false), r.dim(g, "multivector", true)
+		t.Dense, t.Sparse, t.Multivector = r.dim(g, "dense", true), r.dim(g, "sparse", false),
+			r.dim(g, "multivector", true)
 		if g.get("dense") == nil && g.get("sparse") == nil && g.get("multivector") == nil {
 			r.l.add(e.line, "tasks.encode", "must have at least one of dense, sparse and multivector")
 		}
@@ -230,7 +240,8 @@ func (r *modelReader) routing(n *node, m *Model) *Routing {
 		CooldownS:       f.number("cooldown_s", 0, 1e9),
 	}
 	if out.FallbackProfile != "" && m.Profile(out.FallbackProfile) == nil && len(m.Profiles) > 0 {
-		r.l.add(f.get("fallback_profile").line, "routing.fallback_profile", "no profile is called %q", clip(out.FallbackProfile))
+		r.l.add(f.get("fallback_profile").line, "routing.fallback_profile", "no profile is called %q",
+			clip(out.FallbackProfile))
 	}
 	return out
 }
@@ -247,7 +258,8 @@ func (r *modelReader) profiles(n *node) []Profile {
 	out := make([]Profile, 0, len(n.pairs))
 	for _, p := range n.pairs {
 		if p.key == "" || len(p.key) > maxProfileBytes || slices.ContainsFunc([]rune(p.key), notHubRune) {
-			r.l.add(p.line, f.key(p.key), "a profile name has 1 to %d letters, digits, '.', '_' and '-'", maxProfileBytes)
+			r.l.add(p.line, f.key(p.key), "a profile name has 1 to %d letters, digits, '.', '_' and '-'",
+				maxProfileBytes)
 		}
 		out = append(out, r.profile(p, n))
 	}
@@ -306,7 +318,8 @@ func (r *modelReader) extends(f fields, p Profile, siblings *node) {
 		r.l.add(line, key, "no profile is called %q; %s", clip(p.Extends), profileHint(p.Extends, names))
 	case parent.kind == kindMap:
 		if e := parent.lookup("extends"); e != nil && e.kind != kindNull {
-			r.l.add(line, key, "profile %q extends another one itself; inheritance has one level", clip(p.Extends))
+			r.l.add(line, key, "profile %q extends another one itself; inheritance has one level",
+				clip(p.Extends))
 		}
 	}
 }
@@ -386,7 +399,9 @@ func (r *modelReader) adapterOptions(f fields, p *Profile) {
 
 // options checks one map. A key that nearly matches a known one is a problem. Any other unknown key
 // is a warning, because the reference's adapters may know options that this build does not.
-func (r *modelReader) options(g fields, name string, known []string, check func(key string, v any) (bool, error)) {
+func (r *modelReader) options(
+	g fields, name string, known []string, check func(key string, v any) (bool, error),
+) {
 	for _, p := range g.get(name).pairs {
 		path := joinKey(g.key(name), p.key)
 		ok, err := check(p.key, p.value.plain())

@@ -72,7 +72,8 @@ func parseDocument(src []byte, l *problemList) *node {
 		l.add(1+bytes.Count(src[:i], []byte("\n")), "", "the file holds a NUL byte")
 		return nil
 	}
-	lines := bytes.Count(src, []byte("\n")) + bytes.Count(src, []byte("\r")) - bytes.Count(src, []byte("\r\n"))
+	lines := bytes.Count(src, []byte("\n")) + bytes.Count(src, []byte("\r")) - bytes.Count(src,
+		[]byte("\r\n"))
 	if lines > maxLines {
 		l.add(1, "", "the file has more than %d lines", maxLines)
 		return nil
@@ -100,7 +101,8 @@ func parseDocument(src []byte, l *problemList) *node {
 	case n.kind != kindMap:
 		what := "a list"
 		if n.kind != kindList {
-			what = "a single value" // not quoted: the file may be another program's, and its content must not reach a log
+			// not quoted: the file may be another program's, and its content must not reach a log
+			what = "a single value"
 		}
 		l.add(n.line, "", "expected a map, got %s", what)
 		return nil

@@ -10,14 +10,17 @@ import (
 // escapes.
 func TestScalars(t *testing.T) {
 	for text, want := range map[string]any{
-		"true": true, "True": true, "TRUE": true, "yes": true, "On": true, "false": false, "no": false, "OFF": false, "tRue": "tRue", "y": "y", "n": "n",
-		"": nil, "~": nil, "null": nil, "Null": nil, "NULL": nil, "nULL": "nULL",
-		"0": int64(0), "-0": int64(0), "+1": int64(1), "012": int64(10), "0x1F": int64(31), "0b11": int64(3), "1_000": int64(1000),
+		"true": true, "True": true, "TRUE": true, "yes": true, "On": true, "false": false, "no": false,
+		"OFF": false, "tRue": "tRue", "y": "y", "n": "n", "": nil, "~": nil, "null": nil, "Null": nil,
+		"NULL": nil, "nULL": "nULL", "0": int64(0), "-0": int64(0), "+1": int64(1), "012": int64(10),
+		"0x1F": int64(31), "0b11": int64(3), "1_000": int64(1000),
 		"9223372036854775807": int64(math.MaxInt64), "-9223372036854775808": int64(math.MinInt64),
-		"99999999999999999999": "99999999999999999999", "08": "08", "0X1F": "0X1F", "0B1": "0B1", "0O7": "0O7", "1e3": "1e3", "1E-3": "1E-3",
-		"1.5": 1.5, "-.5": -0.5, "5.": 5.0, "1.0e+3": 1000.0, "1,000": "1,000", "12:30": "12:30", "2024-01-01": "2024-01-01",
-		"'1'": "1", `"yes"`: "yes", `"\u00e9\n"`: "é\n", "'a''b'": "a'b", "|\n  1\n  b\n": "1\nb\n", ">-\n  yes\n  b\n": "yes b", "a #c": "a", "a#c": "a#c",
-		"a\tb": "a\tb", "[1, a,]": []any{int64(1), "a"}, "{a, b: 1}": map[string]any{"a": nil, "b": int64(1)},
+		"99999999999999999999": "99999999999999999999", "08": "08", "0X1F": "0X1F", "0B1": "0B1",
+		"0O7": "0O7", "1e3": "1e3", "1E-3": "1E-3", "1.5": 1.5, "-.5": -0.5, "5.": 5.0, "1.0e+3": 1000.0,
+		"1,000": "1,000", "12:30": "12:30", "2024-01-01": "2024-01-01", "'1'": "1", `"yes"`: "yes",
+		`"\u00e9\n"`: "é\n", "'a''b'": "a'b", "|\n  1\n  b\n": "1\nb\n", ">-\n  yes\n  b\n": "yes b",
+		"a #c": "a", "a#c": "a#c", "a\tb": "a\tb",
+		"[1, a,]": []any{int64(1), "a"}, "{a, b: 1}": map[string]any{"a": nil, "b": int64(1)},
 		"&x {<<: {a: 1, b: 2}, b: 3}": map[string]any{"a": int64(1), "b": int64(3)},
 	} {
 		var l problemList
@@ -31,7 +34,8 @@ func TestScalars(t *testing.T) {
 }
 
 func TestDocumentsAroundTheOnlyOne(t *testing.T) {
-	for _, text := range []string{"a: 1\n", "---\na: 1\n...\n", "a: 1\n---\n", "---\n---\na: 1\n", "\ufeffa: 1\n", "# c\n\n---\n# d\na: 1\n--- # e\n", "a: 1\r\n"} {
+	for _, text := range []string{"a: 1\n", "---\na: 1\n...\n", "a: 1\n---\n", "---\n---\na: 1\n",
+		"\ufeffa: 1\n", "# c\n\n---\n# d\na: 1\n--- # e\n", "a: 1\r\n"} {
 		var l problemList
 		if n := parseDocument([]byte(text), &l); n == nil || n.lookup("a") == nil || l.err() != nil {
 			t.Errorf("%q: %v", text, l.err())

@@ -44,15 +44,16 @@ type RuntimeOptions struct {
 	OutputTypes        []OutputType // nil = the request's params decide; otherwise it wins over them
 	OutputDType        string       // "" = float32
 	IsQuery            bool
-	MUVERA             bool   // fold the multivector into one dense vector, as LoadtimeOptions.MUVERA configures
-	SMVE               bool   // fold the multivector into one sparse vector
-	MaxSeqLength       int    // tokens; 0 = the model's limit; can only lower it
-	QueryMaxLength     int    // tokens, ColBERT queries; can only lower the load-time value; 0 = that value
-	Dimensions         int    // keep the first components of a dense vector and normalise again; 0 = all
-	LoRAID             string // "" = the base weights
-	OverflowPolicy     string // default, truncate_text or error; "" = default
-	ScoreMode          string // dense, sparse, colbert or hybrid (multi-function scorers); "" = dense
-	ScoreWeights       map[string]float64
+	// fold the multivector into one dense vector, as LoadtimeOptions.MUVERA configures
+	MUVERA         bool
+	SMVE           bool   // fold the multivector into one sparse vector
+	MaxSeqLength   int    // tokens; 0 = the model's limit; can only lower it
+	QueryMaxLength int    // tokens, ColBERT queries; can only lower the load-time value; 0 = that value
+	Dimensions     int    // keep the first components of a dense vector and normalise again; 0 = all
+	LoRAID         string // "" = the base weights
+	OverflowPolicy string // default, truncate_text or error; "" = default
+	ScoreMode      string // dense, sparse, colbert or hybrid (multi-function scorers); "" = dense
+	ScoreWeights   map[string]float64
 
 	// Raw holds every option, typed or not, by name. Read-only.
 	Raw map[string]any
@@ -122,9 +123,11 @@ func requestText(key string, v any, err error) string {
 	s, isText := v.(string)
 	switch {
 	case key == "output_dtype" && isText:
-		return fmt.Sprintf("Unsupported output_dtype: %s. Use one of %s", clip(s), strings.Join(outputDTypes, ", "))
+		return fmt.Sprintf("Unsupported output_dtype: %s. Use one of %s",
+			clip(s), strings.Join(outputDTypes, ", "))
 	case key == "overflow_policy" && isText:
-		return fmt.Sprintf("Invalid overflow_policy: '%s'. Must be one of ['default', 'error', 'truncate_text'].", clip(s))
+		return fmt.Sprintf(
+			"Invalid overflow_policy: '%s'. Must be one of ['default', 'error', 'truncate_text'].", clip(s))
 	}
 	return fmt.Sprintf("Field 'options.%s': %v", key, err)
 }

@@ -32,13 +32,31 @@ func init() {
 			o.Normalize = &b
 			return err
 		},
-		"query_template":      func(o *RuntimeOptions, v any) (err error) { o.QueryTemplate, err = asTemplate(v); return err },
-		"doc_template":        func(o *RuntimeOptions, v any) (err error) { o.DocTemplate, err = asTemplate(v); return err },
-		"default_instruction": func(o *RuntimeOptions, v any) (err error) { o.DefaultInstruction, err = asTextPtr(v); return err },
-		"instruction":         func(o *RuntimeOptions, v any) (err error) { o.Instruction, err = asTextPtr(v); return err },
-		"output_types":        func(o *RuntimeOptions, v any) (err error) { o.OutputTypes, err = asOutputTypes(v); return err },
-		"output_dtype":        func(o *RuntimeOptions, v any) (err error) { o.OutputDType, err = asEnum(v, outputDTypes); return err },
-		"is_query":            func(o *RuntimeOptions, v any) (err error) { o.IsQuery, err = asTruth(v); return err },
+		"query_template": func(o *RuntimeOptions, v any) (err error) {
+			o.QueryTemplate, err = asTemplate(v)
+			return err
+		},
+		"doc_template": func(o *RuntimeOptions, v any) (err error) {
+			o.DocTemplate, err = asTemplate(v)
+			return err
+		},
+		"default_instruction": func(o *RuntimeOptions, v any) (err error) {
+			o.DefaultInstruction, err = asTextPtr(v)
+			return err
+		},
+		"instruction": func(o *RuntimeOptions, v any) (err error) {
+			o.Instruction, err = asTextPtr(v)
+			return err
+		},
+		"output_types": func(o *RuntimeOptions, v any) (err error) {
+			o.OutputTypes, err = asOutputTypes(v)
+			return err
+		},
+		"output_dtype": func(o *RuntimeOptions, v any) (err error) {
+			o.OutputDType, err = asEnum(v, outputDTypes)
+			return err
+		},
+		"is_query": func(o *RuntimeOptions, v any) (err error) { o.IsQuery, err = asTruth(v); return err },
 		"muvera": func(o *RuntimeOptions, v any) (err error) {
 			o.MUVERA, err = asFold(v, (&MUVERAConfig{}).fields())
 			return err
@@ -55,26 +73,33 @@ func init() {
 			o.QueryMaxLength, err = asInt(v, 1, maxOptionTokens)
 			return err
 		},
-		"dimensions": func(o *RuntimeOptions, v any) (err error) { o.Dimensions, err = asInt(v, 1, maxDim); return err },
-		"lora_id":    func(o *RuntimeOptions, v any) (err error) { o.LoRAID, err = asText(v); return err },
+		"dimensions": func(o *RuntimeOptions, v any) (err error) {
+			o.Dimensions, err = asInt(v, 1, maxDim)
+			return err
+		},
+		"lora_id": func(o *RuntimeOptions, v any) (err error) { o.LoRAID, err = asText(v); return err },
 		"overflow_policy": func(o *RuntimeOptions, v any) (err error) {
 			o.OverflowPolicy, err = asEnum(v, []string{"default", "truncate_text", "error"})
 			return err
 		},
-		"score_mode":    func(o *RuntimeOptions, v any) (err error) { o.ScoreMode, err = asEnum(v, scoreModes); return err },
-		"score_weights": func(o *RuntimeOptions, v any) (err error) { o.ScoreWeights, err = asWeights(v); return err },
+		"score_mode": func(o *RuntimeOptions, v any) (err error) {
+			o.ScoreMode, err = asEnum(v, scoreModes)
+			return err
+		},
+		"score_weights": func(o *RuntimeOptions, v any) (err error) {
+			o.ScoreWeights, err = asWeights(v)
+			return err
+		},
 	}
 	checked := map[string]func(any) error{
 		"profile": isText, "lora": isText, "output_similarity": isSimilarity, "hypothesis_template": isText,
 		"task": isText, "classification_type": isText, "classification_task": isText, "cuda_graphs": isText,
-		"group_encoding": isText,
-		"flat_ner":       isBool, "multi_label": isBool, "merge_adjacent_entities": isBool,
-		"precompute_labels": isBool, "ocr": isBool,
-		"threshold": isNumber, "box_threshold": isNumber, "text_threshold": isNumber, "score_threshold": isNumber,
+		"group_encoding": isText, "flat_ner": isBool, "multi_label": isBool,
+		"merge_adjacent_entities": isBool, "precompute_labels": isBool, "ocr": isBool, "threshold": isNumber,
+		"box_threshold": isNumber, "text_threshold": isNumber, "score_threshold": isNumber,
 		"relation_threshold": isNumber, "prune_threshold": isNumber, "highlight_threshold": isNumber,
-		"score_floor": isNumber, "span_entry_bias": isNumber,
-		"top_k": isCount, "max_new_tokens": isCount, "num_beams": isCount, "window_words": isCount,
-		"batch_size": isCount, "window_overlap": isNumber,
+		"score_floor": isNumber, "span_entry_bias": isNumber, "top_k": isCount, "max_new_tokens": isCount,
+		"num_beams": isCount, "window_words": isCount, "batch_size": isCount, "window_overlap": isNumber,
 		"relation_labels": isAny, "label_groups": isAny, "examples": isAny, "entity_descriptions": isAny,
 	}
 	for key, check := range checked {
@@ -256,7 +281,8 @@ func asWeights(v any) (map[string]float64, error) {
 		case !contains(scoreModes[:3], k):
 			return nil, fmt.Errorf("unknown weight %q; use dense, sparse and colbert", clip(k))
 		case !isNum || math.IsNaN(w) || math.IsInf(w, 0) || w < 0:
-			return nil, fmt.Errorf("weight %s must be a finite number of at least 0, got %s", k, describe(m[k]))
+			return nil, fmt.Errorf("weight %s must be a finite number of at least 0, got %s",
+				k, describe(m[k]))
 		}
 		out[k] = w
 		sum += w

@@ -46,14 +46,19 @@ var optionUses = func() map[string]optionUse {
 	for _, key := range []string{"profile", "is_query", "overflow_policy", "max_seq_length", "lora_id"} {
 		uses[key] = optionUse{home: opEvery, every: true}
 	}
-	for _, key := range []string{"output_types", "output_dtype", "output_similarity", "muvera", "smve", "dimensions"} {
+	for _, key := range []string{
+		"output_types", "output_dtype", "output_similarity", "muvera", "smve", "dimensions",
+	} {
 		uses[key] = optionUse{home: OpEncode}
 	}
-	for _, key := range []string{"hypothesis_template", "multi_label", "top_k", "threshold", "task", "classification_type", "classification_task",
-		"cuda_graphs", "group_encoding", "flat_ner", "merge_adjacent_entities", "precompute_labels", "ocr", "box_threshold",
-		"text_threshold", "score_threshold", "relation_threshold", "prune_threshold", "highlight_threshold", "score_floor",
-		"span_entry_bias", "max_new_tokens", "num_beams", "window_words", "batch_size", "window_overlap", "relation_labels",
-		"label_groups", "examples", "entity_descriptions"} {
+	for _, key := range []string{
+		"hypothesis_template", "multi_label", "top_k", "threshold", "task", "classification_type",
+		"classification_task", "cuda_graphs", "group_encoding", "flat_ner", "merge_adjacent_entities",
+		"precompute_labels", "ocr", "box_threshold", "text_threshold", "score_threshold",
+		"relation_threshold", "prune_threshold", "highlight_threshold", "score_floor", "span_entry_bias",
+		"max_new_tokens", "num_beams", "window_words", "batch_size", "window_overlap", "relation_labels",
+		"label_groups", "examples", "entity_descriptions",
+	} {
 		uses[key] = optionUse{home: OpExtract}
 	}
 	return uses
@@ -62,7 +67,8 @@ var optionUses = func() map[string]optionUse {
 // applies reports whether an option has an effect on the model in an operation.
 func (r *Resolved) applies(op Operation, key string) bool {
 	use, info := optionUses[key], r.Family.info()
-	return (use.home|use.also)&op != 0 && info != nil && info.reason == "" && (use.every || slices.Contains(info.options, key))
+	return (use.home|use.also)&op != 0 && info != nil && info.reason == "" &&
+		(use.every || slices.Contains(info.options, key))
 }
 
 // splitOptions removes from a request the options that belong only to other operations. It returns
@@ -91,7 +97,10 @@ func (r *Resolved) checkUse(op Operation, request map[string]any) error {
 			continue
 		}
 		if _, known := optionUses[key]; known {
-			return &OptionError{Key: key, Msg: fmt.Sprintf("Field 'options.%s': model '%s' has no use for it; remove it", clip(key), clip(r.ID))}
+			return &OptionError{
+				Key: key, Msg: fmt.Sprintf("Field 'options.%s': model '%s' has no use for it; remove it",
+					clip(key), clip(r.ID)),
+			}
 		}
 		names := make([]string, 0, len(optionUses))
 		for name := range optionUses {
@@ -116,13 +125,15 @@ func (r *Resolved) checkUse(op Operation, request map[string]any) error {
 func (r *Resolved) checkFolds(request map[string]any) error {
 	if m, ok := request["muvera"].(map[string]any); ok && r.Loadtime.MUVERA != nil {
 		c := *r.Loadtime.MUVERA
-		if err := sameFold(m, "muvera_config", c.fields(), func() bool { return c == *r.Loadtime.MUVERA }); err != nil {
+		if err := sameFold(m, "muvera_config", c.fields(),
+			func() bool { return c == *r.Loadtime.MUVERA }); err != nil {
 			return &OptionError{Key: "muvera", Msg: requestText("muvera", m, err)}
 		}
 	}
 	if m, ok := request["smve"].(map[string]any); ok && r.Loadtime.SMVE != nil {
 		c := *r.Loadtime.SMVE
-		if err := sameFold(m, "smve_config", c.fields(), func() bool { return c == *r.Loadtime.SMVE }); err != nil {
+		if err := sameFold(m, "smve_config", c.fields(),
+			func() bool { return c == *r.Loadtime.SMVE }); err != nil {
 			return &OptionError{Key: "smve", Msg: requestText("smve", m, err)}
 		}
 	}

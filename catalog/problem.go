@@ -64,7 +64,8 @@ func (l *problemList) add(line int, key, format string, args ...any) {
 		l.more++
 		return
 	}
-	l.list = append(l.list, Problem{File: l.file, Line: max(line, 1), Key: key, Msg: fmt.Sprintf(format, args...)})
+	l.list = append(l.list,
+		Problem{File: l.file, Line: max(line, 1), Key: key, Msg: fmt.Sprintf(format, args...)})
 }
 
 // err returns nil, or a *Problems ordered by line.

@@ -86,14 +86,15 @@ func TestTemplateEqualsStrFormat(t *testing.T) {
 
 func TestTemplateErrors(t *testing.T) {
 	for in, want := range map[string]string{
-		"{foo}":                              "the template uses {foo}; only {text} and {instruction} may be used",
-		"{text!r}":                           "the template uses {text!r}; only {text} and {instruction} may be used",
-		"{text:>8}":                          "the template uses {text:>8}; only {text} and {instruction} may be used",
-		"{0}":                                "the template uses {0}; only {text} and {instruction} may be used",
-		"a } b":                              "the template has a single '}'; write '}}' for a brace",
-		"a { b":                              "the template has a single '{'; write '{{' for a brace",
-		strings.Repeat("x", 1<<15):           "the template has 32768 bytes; the limit is 16384",
-		"{" + strings.Repeat("y", 200) + "}": "the template uses {" + strings.Repeat("y", 80) + "…}; only {text} and {instruction} may be used",
+		"{foo}":                    "the template uses {foo}; only {text} and {instruction} may be used",
+		"{text!r}":                 "the template uses {text!r}; only {text} and {instruction} may be used",
+		"{text:>8}":                "the template uses {text:>8}; only {text} and {instruction} may be used",
+		"{0}":                      "the template uses {0}; only {text} and {instruction} may be used",
+		"a } b":                    "the template has a single '}'; write '}}' for a brace",
+		"a { b":                    "the template has a single '{'; write '{{' for a brace",
+		strings.Repeat("x", 1<<15): "the template has 32768 bytes; the limit is 16384",
+		"{" + strings.Repeat("y", 200) + "}": "the template uses {" + strings.Repeat("y", 80) +
+			"…}; only {text} and {instruction} may be used",
 	} {
 		if _, err := ParseTemplate(in); err == nil || err.Error() != want {
 			t.Errorf("%.40q: got %v, want %s", in, err, want)

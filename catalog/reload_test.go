@@ -16,7 +16,8 @@ func TestReloadDirKeepsWhatIsBroken(t *testing.T) {
 		}
 	}
 	model := func(id string) string {
-		return "sie_id: " + id + "\nhf_id: x/y\ntasks: {encode: {dense: {dim: 8}}}\nprofiles:\n  default: {adapter_path: \"sie_server.adapters.bert_flash:BertFlashAdapter\", max_batch_tokens: 1024}\n"
+		return "sie_id: " + id +
+			"\nhf_id: x/y\ntasks: {encode: {dense: {dim: 8}}}\nprofiles:\n  default: {adapter_path: \"sie_server.adapters.bert_flash:BertFlashAdapter\", max_batch_tokens: 1024}\n"
 	}
 	write("a.yaml", model("x/a"))
 	write("b.yaml", model("x/b"))
@@ -28,7 +29,8 @@ func TestReloadDirKeepsWhatIsBroken(t *testing.T) {
 	write("b.yaml", model("x/bb"))
 	write("c.yaml", "nonsense: 1\n")
 	c, broken, err := ReloadDir(dir, old)
-	if err != nil || c.Len() != 2 || broken == nil || !strings.Contains(broken.Error(), "a.yaml") || !strings.Contains(broken.Error(), "c.yaml") {
+	if err != nil || c.Len() != 2 || broken == nil || !strings.Contains(broken.Error(), "a.yaml") ||
+		!strings.Contains(broken.Error(), "c.yaml") {
 		t.Fatalf("%v, %v, %v", c, broken, err)
 	}
 	if m, err := c.Resolve("x/a"); err != nil || m.Dims["dense"] != 8 {

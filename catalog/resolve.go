@@ -82,7 +82,8 @@ func resolveOne(m *Model, id, profile string) (*Resolved, error) {
 		return nil, fmt.Errorf("model '%s': %w", id, err)
 	}
 	if d := m.Tasks.Dense; d != nil && d.Dim > 0 && run.Dimensions > d.Dim {
-		return nil, fmt.Errorf("model '%s': the option dimensions must be at most %d, the width of its dense output; got %d",
+		return nil, fmt.Errorf(
+			"model '%s': the option dimensions must be at most %d, the width of its dense output; got %d",
 			id, d.Dim, run.Dimensions)
 	}
 	r := &Resolved{
@@ -180,7 +181,8 @@ func (r *Resolved) Usable() error {
 	}
 	for _, o := range r.Model.Tasks.Outputs() {
 		if !slices.Contains(r.Family.info().outputs, o) {
-			return fmt.Errorf("model '%s' declares the output %s, which its adapter '%s' does not give", r.ID, o, r.Adapter)
+			return fmt.Errorf("model '%s' declares the output %s, which its adapter '%s' does not give",
+				r.ID, o, r.Adapter)
 		}
 	}
 	return nil
@@ -191,15 +193,23 @@ func (r *Resolved) Usable() error {
 // request; null unsets an option. Options of other operations without effect in op are left out and
 // named in ignored, sorted. Any other option without effect on the model is refused. An
 // *OptionError is the client's mistake. The result may be shared and must not be changed.
-func (r *Resolved) Options(op Operation, request map[string]any) (out *RuntimeOptions, ignored []string, err error) {
+func (r *Resolved) Options(
+	op Operation, request map[string]any,
+) (out *RuntimeOptions, ignored []string, err error) {
 	base := r.Runtime
 	if v, ok := request["profile"]; ok && v != nil {
 		name, isText := v.(string)
 		if !isText {
-			return nil, nil, &OptionError{Key: "profile", Msg: requestText("profile", v, errors.New("expected a string, got "+describe(v)))}
+			return nil, nil, &OptionError{
+				Key: "profile",
+				Msg: requestText("profile", v, errors.New("expected a string, got "+describe(v))),
+			}
 		}
 		if base = r.runtimes[name]; base == nil {
-			return nil, nil, &OptionError{Key: "profile", Msg: fmt.Sprintf("Profile '%s' not found. Available: %s", clip(name), pythonList(r.profileNames()))}
+			return nil, nil, &OptionError{
+				Key: "profile", Msg: fmt.Sprintf("Profile '%s' not found. Available: %s",
+					clip(name), pythonList(r.profileNames())),
+			}
 		}
 	}
 	request, ignored = r.splitOptions(op, request)

@@ -90,7 +90,9 @@ type matcher struct {
 
 func newMatcher(word string) *matcher {
 	w := []rune(word)
-	m := &matcher{word: w, where: make(map[rune][]int, len(w)), run: make([]int, len(w)+1), next: make([]int, len(w)+1)}
+	m := &matcher{
+		word: w, where: make(map[rune][]int, len(w)), run: make([]int, len(w)+1), next: make([]int, len(w)+1),
+	}
 	for j, r := range w {
 		m.where[r] = append(m.where[r], j)
 	}

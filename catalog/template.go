@@ -50,7 +50,8 @@ func ParseTemplate(source string) (*Template, error) {
 			}
 			name := source[i+1 : i+1+end]
 			if name != "text" && name != "instruction" {
-				return nil, fmt.Errorf("the template uses {%s}; only {text} and {instruction} may be used", clip(name))
+				return nil, fmt.Errorf("the template uses {%s}; only {text} and {instruction} may be used",
+					clip(name))
 			}
 			if uses[name]++; uses[name] > maxTemplateFields {
 				return nil, fmt.Errorf("the template uses {%s} more than %d times", name, maxTemplateFields)

@@ -73,11 +73,14 @@ func (b *board) render(width, height int, colour bool) string {
 	}
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	add("%s %s  %s  %s  up %s", paint("1", "SIE"), f.Server.Version, state, printable(f.Name), uptime(f.Server.UptimeSeconds))
+	add("%s %s  %s  %s  up %s",
+		paint("1", "SIE"), f.Server.Version, state, printable(f.Name), uptime(f.Server.UptimeSeconds))
 	for _, g := range f.GPUs {
-		add("%s %s  %d %%  %s of %s", g.Device, printable(g.Name), g.UtilizationPct, size(g.MemoryUsedBytes), size(g.MemoryTotalBytes))
+		add("%s %s  %d %%  %s of %s",
+			g.Device, printable(g.Name), g.UtilizationPct, size(g.MemoryUsedBytes), size(g.MemoryTotalBytes))
 	}
-	add("memory %s of %s  running %d  failed %d", size(f.Activity.MemoryUsedBytes), size(f.Activity.MemoryTotalBytes), f.Activity.Running, f.Activity.Failed)
+	add("memory %s of %s  running %d  failed %d", size(f.Activity.MemoryUsedBytes),
+		size(f.Activity.MemoryTotalBytes), f.Activity.Running, f.Activity.Failed)
 	add("device busy %3.0f %%  items a batch %.1f", 100*min(b.busy, 1), b.batch)
 	add("")
 	for _, l := range []struct {
@@ -88,12 +91,15 @@ func (b *board) render(width, height int, colour bool) string {
 		if len(l.line) > 0 {
 			now = l.line[len(l.line)-1]
 		}
-		add("%-11s %9s %s", l.name, count(now), paint("36", spark(l.line, max(min(width-23, historyLength), 0))))
+		add("%-11s %9s %s",
+			l.name, count(now), paint("36", spark(l.line, max(min(width-23, historyLength), 0))))
 	}
 	add("")
-	add("%s", paint("1", fmt.Sprintf("%-50s %-10s %10s %7s %9s %9s", "model", "state", "memory", "queued", "p50 ms", "wait ms")))
+	add("%s", paint("1", fmt.Sprintf("%-50s %-10s %10s %7s %9s %9s",
+		"model", "state", "memory", "queued", "p50 ms", "wait ms")))
 	models := slices.Clone(f.Models)
-	slices.SortStableFunc(models, func(x, y api.ModelStatus) int { return cmp.Compare(rank(x.State), rank(y.State)) })
+	slices.SortStableFunc(models,
+		func(x, y api.ModelStatus) int { return cmp.Compare(rank(x.State), rank(y.State)) })
 	for i, m := range models {
 		if left := height - len(lines); left <= 1 && i < len(models)-1 {
 			add("… %d more", len(models)-i)
@@ -104,9 +110,11 @@ func (b *board) render(width, height int, colour bool) string {
 			memory = size(m.MemoryBytes)
 		}
 		if m.AdaptiveBatching != nil {
-			p50, wait = fmt.Sprintf("%.1f", m.AdaptiveBatching.P50MS), fmt.Sprintf("%.1f", m.AdaptiveBatching.WaitMS)
+			p50, wait = fmt.Sprintf("%.1f", m.AdaptiveBatching.P50MS), fmt.Sprintf("%.1f",
+				m.AdaptiveBatching.WaitMS)
 		}
-		add("%-50s %-10s %10s %7d %9s %9s", fit(printable(m.Name), 50), m.State, memory, m.QueuePendingItems, p50, wait)
+		add("%-50s %-10s %10s %7d %9s %9s",
+			fit(printable(m.Name), 50), m.State, memory, m.QueuePendingItems, p50, wait)
 	}
 	if len(lines) > height {
 		lines = lines[:height]

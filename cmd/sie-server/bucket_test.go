@@ -18,7 +18,9 @@ profiles:
 `
 
 func TestModelsDirInABucket(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) (string, []string, string){"s3": buckettest.S3, "gcs": buckettest.GCS} {
+	for name, start := range map[string]func(testing.TB) (string, []string, string){
+		"s3": buckettest.S3, "gcs": buckettest.GCS,
+	} {
 		t.Run(name, func(t *testing.T) {
 			url, _, _ := start(t)
 			b, err := openBucket("", url)
@@ -26,7 +28,8 @@ func TestModelsDirInABucket(t *testing.T) {
 				t.Fatal(err)
 			}
 			put := func(key, text string) {
-				if _, err := b.Put(t.Context(), key, strings.NewReader(text), int64(len(text)), bucket.Condition{}); err != nil {
+				if _, err := b.Put(t.Context(), key, strings.NewReader(text), int64(len(text)),
+					bucket.Condition{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -39,7 +42,8 @@ func TestModelsDirInABucket(t *testing.T) {
 				t.Fatalf("%+v, %v", c, err)
 			}
 			put("conf/bad.yaml", "sie_id: 7")
-			if _, err := (&sourceFlags{ModelsDir: url + "/conf"}).catalog(); err == nil || !strings.Contains(err.Error(), "bad.yaml") {
+			if _, err := (&sourceFlags{ModelsDir: url + "/conf"}).catalog(); err == nil ||
+				!strings.Contains(err.Error(), "bad.yaml") {
 				t.Errorf("a broken file: %v", err)
 			}
 		})
@@ -47,7 +51,9 @@ func TestModelsDirInABucket(t *testing.T) {
 }
 
 func TestWrongBuckets(t *testing.T) {
-	for _, f := range []sourceFlags{{ClusterCache: "/tmp/x", LocalCache: "c"}, {ClusterCache: "s3://", LocalCache: "c"}} {
+	for _, f := range []sourceFlags{
+		{ClusterCache: "/tmp/x", LocalCache: "c"}, {ClusterCache: "s3://", LocalCache: "c"},
+	} {
 		if _, _, err := f.hub(nil, nil); err == nil || !strings.Contains(err.Error(), "--") {
 			t.Errorf("%+v: %v", f, err)
 		}

@@ -24,7 +24,8 @@ func TestDefaultModels(t *testing.T) {
 		{[]string{"BAAI/bge-m4"}, []string{minilm}, nil, "--default-model: "},
 	} {
 		got, err := defaultModels(c.flag, c.refs, cat)
-		if !slices.Equal(got, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.HasPrefix(err.Error(), c.err) {
+		if !slices.Equal(got, c.want) || (err == nil) != (c.err == "") ||
+			err != nil && !strings.HasPrefix(err.Error(), c.err) {
 			t.Errorf("%v %v: %v, %v", c.flag, c.refs, got, err)
 		}
 	}

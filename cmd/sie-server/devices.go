@@ -33,13 +33,16 @@ const deviceForms = "use auto, cpu, cuda, cuda:0 or cuda:0,1"
 
 // chooseDevices reads --device. It calls find only when a GPU may be chosen. An error says what was
 // asked for, what the machine has, and what to do.
-func chooseDevices(flag, precision string, cpu engine.Options, find func() engine.GPUReport) (deviceChoice, error) {
+func chooseDevices(
+	flag, precision string, cpu engine.Options, find func() engine.GPUReport,
+) (deviceChoice, error) {
 	onCPU := func(why string) deviceChoice { return deviceChoice{options: []engine.Options{cpu}, why: why} }
 	switch d := strings.ToLower(strings.TrimSpace(flag)); {
 	case d == "cpu":
 		return onCPU("--device cpu"), nil
 	case d == "auto" || d == "":
-		if c, ok := engine.ParseCompute(precision); ok && (c == engine.ComputeF32 || c == engine.ComputeINT8) {
+		if c, ok := engine.ParseCompute(precision); ok &&
+			(c == engine.ComputeF32 || c == engine.ComputeINT8) {
 			return onCPU("--precision " + precision + " exists on the CPU only"), nil
 		}
 		found := find()
@@ -98,7 +101,8 @@ func noGPUReason(r engine.GPUReport) string {
 	case r.Problem != "":
 		return r.Problem
 	case len(r.GPUs) == 0:
-		return "the driver (CUDA " + r.Driver + ") shows no GPU: see `nvidia-smi -L` and CUDA_VISIBLE_DEVICES, and start a container with --gpus all"
+		return "the driver (CUDA " + r.Driver +
+			") shows no GPU: see `nvidia-smi -L` and CUDA_VISIBLE_DEVICES, and start a container with --gpus all"
 	}
 	return ""
 }
@@ -138,7 +142,8 @@ func someGPUs(r engine.GPUReport, ordinals []int) (deviceChoice, error) {
 			for _, g := range r.GPUs {
 				have = append(have, describe(g))
 			}
-			return deviceChoice{}, fmt.Errorf("there is no cuda:%d; the driver shows %s", n, strings.Join(have, ", "))
+			return deviceChoice{}, fmt.Errorf("there is no cuda:%d; the driver shows %s",
+				n, strings.Join(have, ", "))
 		}
 		if g := r.GPUs[i]; g.Refusal != "" {
 			return deviceChoice{}, fmt.Errorf("%s cannot be used: %s", describe(g), g.Refusal)
@@ -152,8 +157,10 @@ func chosenGPUs(gpus []engine.GPU) (c deviceChoice) {
 	for _, g := range gpus {
 		c.options = append(c.options, engine.Options{Kind: engine.CUDA, Ordinal: g.Ordinal})
 		if g.Major != gpus[0].Major || g.Minor != gpus[0].Minor || g.Name != gpus[0].Name {
-			c.warnings = append(c.warnings, fmt.Sprintf("%s and %s are different models: a text's vector can differ in its last bits "+
-				"with the card that made it; name equal ones with --device cuda:…", describe(gpus[0]), describe(g)))
+			c.warnings = append(c.warnings,
+				fmt.Sprintf("%s and %s are different models: a text's vector can differ in its last bits "+
+					"with the card that made it; name equal ones with --device cuda:…", describe(gpus[0]),
+					describe(g)))
 		}
 	}
 	return c

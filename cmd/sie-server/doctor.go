@@ -59,8 +59,8 @@ func gpus(r engine.GPUReport, row func(string, string, ...any)) {
 		if g.Refusal != "" {
 			verdict = "cannot be used: " + g.Refusal
 		}
-		row(fmt.Sprintf("cuda:%d", g.Ordinal), "%s, compute capability %d.%d, %d multiprocessors, %d MiB; %s", g.Name, g.Major, g.Minor,
-			g.Multiprocessors, g.MemoryTotal>>20, verdict)
+		row(fmt.Sprintf("cuda:%d", g.Ordinal), "%s, compute capability %d.%d, %d multiprocessors, %d MiB; %s",
+			g.Name, g.Major, g.Minor, g.Multiprocessors, g.MemoryTotal>>20, verdict)
 	}
 }
 
@@ -81,7 +81,8 @@ func (c *doctorCmd) device(o engine.Options, row func(string, string, ...any)) e
 		have = "it has"
 	} else {
 		row("CPU", "%s", info.Name)
-		row("CPUs", "%d in the affinity mask, quota %s, %d compute threads", info.CPUsAffinity, quota(info.CPUsQuota), info.Threads)
+		row("CPUs", "%d in the affinity mask, quota %s, %d compute threads",
+			info.CPUsAffinity, quota(info.CPUsQuota), info.Threads)
 		row("instruction set", "%s in use; the best here is %s", info.ISA, info.ISADetected)
 	}
 	var classes []string
@@ -90,7 +91,8 @@ func (c *doctorCmd) device(o engine.Options, row func(string, string, ...any)) e
 	}
 	chosen := info.DefaultCompute().String() + " (chosen because nothing else was asked for)"
 	if info.Kind == engine.CUDA && info.Supports(engine.ComputeF16) {
-		chosen = info.DefaultCompute().String() + ", fp16 for checkpoints in it (chosen because nothing else was asked for)"
+		chosen = info.DefaultCompute().String() +
+			", fp16 for checkpoints in it (chosen because nothing else was asked for)"
 	}
 	if c.Precision != "auto" {
 		k, ok := engine.ParseCompute(c.Precision)
@@ -152,5 +154,6 @@ func (c *doctorCmd) cache(row func(string, string, ...any)) {
 	if opt.Endpoint == "" {
 		opt.Endpoint = hub.DefaultEndpoint
 	}
-	row("hub", "%s, token %s, downloads %s", opt.Endpoint, token, map[bool]string{true: "off", false: "on"}[opt.Offline])
+	row("hub", "%s, token %s, downloads %s",
+		opt.Endpoint, token, map[bool]string{true: "off", false: "on"}[opt.Offline])
 }

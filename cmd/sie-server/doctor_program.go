@@ -51,8 +51,10 @@ func (c *doctorCmd) program(w io.Writer) error {
 
 func printProgram(w io.Writer, p *engine.Program, compute engine.Compute, lanes int) error {
 	space := p.Workspace()
-	_, err := fmt.Fprintf(w, "%s\nin %s on %d threads: lanes of %d bytes, a region of %d bytes, %d bytes (%d MiB) in all\n", p.Describe(), compute,
-		lanes, space.Lane, space.Region, space.Bytes(lanes), (space.Bytes(lanes)+1<<20-1)>>20)
+	_, err := fmt.Fprintf(w,
+		"%s\nin %s on %d threads: lanes of %d bytes, a region of %d bytes, %d bytes (%d MiB) in all\n",
+		p.Describe(), compute, lanes, space.Lane, space.Region, space.Bytes(lanes),
+		(space.Bytes(lanes)+1<<20-1)>>20)
 	return err
 }
 

@@ -21,8 +21,9 @@ func TestDoctorProgram(t *testing.T) {
 		text := out.String()
 		var lane, region, all int64
 		last := text[strings.LastIndex(strings.TrimRight(text, "\n"), "\n")+1:]
-		if _, err := fmt.Sscanf(last, fmt.Sprintf("in fp32 on %d threads: lanes of %%d bytes, a region of %%d bytes, %%d bytes", threads),
-			&lane, &region, &all); err != nil {
+		if _, err := fmt.Sscanf(last,
+			fmt.Sprintf("in fp32 on %d threads: lanes of %%d bytes, a region of %%d bytes, %%d bytes",
+				threads), &lane, &region, &all); err != nil {
 			t.Fatalf("%v in %q", err, last)
 		}
 		if lane <= 0 || all != lane*int64(threads)+region {

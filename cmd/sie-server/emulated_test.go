@@ -28,7 +28,8 @@ func serve(t *testing.T, flags ...string) (url string, ended chan error) {
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	k, err := newParser(&cli{}).Parse(append([]string{"serve", "--host", "127.0.0.1", "--port", strconv.Itoa(port)}, flags...))
+	k, err := newParser(&cli{}).Parse(
+		append([]string{"serve", "--host", "127.0.0.1", "--port", strconv.Itoa(port)}, flags...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,9 +59,10 @@ func TestServeUntilAGPUDies(t *testing.T) {
 	}
 	standIn("devices 2")
 	t.Cleanup(func() { standIn("reset"); standIn("devices 1") })
-	url, ended := serve(t, "--device", "cuda:0,1", "--max-batch-tokens", "128", "--preload", "tiny", "--drain-timeout", "5s",
-		"--models", "tiny="+golden.Open(t, "st-mean").Dir)
-	testrig.Until(t, "the server is ready", func() bool { status, _ := get(url + "/readyz"); return status == 200 })
+	url, ended := serve(t, "--device", "cuda:0,1", "--max-batch-tokens", "128", "--preload", "tiny",
+		"--drain-timeout", "5s", "--models", "tiny="+golden.Open(t, "st-mean").Dir)
+	testrig.Until(t, "the server is ready",
+		func() bool { status, _ := get(url + "/readyz"); return status == 200 })
 	ask := func() (int, string, http.Header) {
 		body, _ := json.Marshal(map[string]any{"model": "tiny", "input": []string{"the cat", "sat"}})
 		r, err := http.Post(url+"/v1/embeddings", "application/json", bytes.NewReader(body))
@@ -77,7 +79,9 @@ func TestServeUntilAGPUDies(t *testing.T) {
 		}
 	}
 	_, metrics := get(url + "/metrics")
-	for _, want := range []string{`sie_device_memory_used_bytes{device="cuda:1"}`, `sie_model_loaded{device="cuda:0",model="tiny"} 1`} {
+	for _, want := range []string{
+		`sie_device_memory_used_bytes{device="cuda:1"}`, `sie_model_loaded{device="cuda:0",model="tiny"} 1`,
+	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("the metrics have no %s", want)
 		}
@@ -89,7 +93,8 @@ func TestServeUntilAGPUDies(t *testing.T) {
 			break
 		}
 	}
-	if status != 503 || header.Get("Retry-After") == "" || !strings.Contains(body, "Retry on another instance") || strings.Contains(body, "719") {
+	if status != 503 || header.Get("Retry-After") == "" ||
+		!strings.Contains(body, "Retry on another instance") || strings.Contains(body, "719") {
 		t.Errorf("status %d, Retry-After %q: %s", status, header.Get("Retry-After"), body)
 	}
 	select {
@@ -104,7 +109,8 @@ func TestServeUntilAGPUDies(t *testing.T) {
 
 func TestServeOnAGPUThatIsNotThere(t *testing.T) {
 	_, ended := serve(t, "--device", "cuda:7", "--models", "tiny="+golden.Open(t, "st-mean").Dir)
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "there is no cuda:7; the driver shows cuda:0") {
+	if err := <-ended; err == nil ||
+		!strings.Contains(err.Error(), "there is no cuda:7; the driver shows cuda:0") {
 		t.Errorf("it ends with %v", err)
 	}
 }

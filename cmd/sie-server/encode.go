@@ -91,7 +91,9 @@ func (c *encodeCmd) Run() error {
 
 // start loads the model. It returns the model and a request without texts. The caller closes the
 // service.
-func (c *encodeCmd) start(ctx context.Context) (w *service.Service, m service.Model, req api.EncodeRequest, err error) {
+func (c *encodeCmd) start(
+	ctx context.Context,
+) (w *service.Service, m service.Model, req api.EncodeRequest, err error) {
 	if len(c.Models) == 0 && c.ModelsDir == "" && c.Bundle == "" {
 		c.Models = []string{c.Model}
 	}
@@ -102,8 +104,9 @@ func (c *encodeCmd) start(ctx context.Context) (w *service.Service, m service.Mo
 	}
 	log := obs.NewLogger(io.Discard, false, false)
 	bars := &downloadBars{}
-	w, err = newWorker(&c.sourceFlags, &c.computeFlags, &batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048,
-		MemoryPercent: 95, MaxLoRAs: 10}, cat, log, metrics.New(), admit.Options{}, bars.update)
+	w, err = newWorker(&c.sourceFlags, &c.computeFlags,
+		&batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048, MemoryPercent: 95, MaxLoRAs: 10},
+		cat, log, metrics.New(), admit.Options{}, bars.update)
 	if err != nil {
 		return nil, m, req, err
 	}
@@ -118,7 +121,9 @@ func (c *encodeCmd) start(ctx context.Context) (w *service.Service, m service.Mo
 		w.Close()
 		return nil, m, req, err
 	}
-	return w, m, api.EncodeRequest{OutputDType: c.DType, IsQuery: &c.Query, ForeignOptions: api.ForeignOptions{Dimensions: c.Dimensions}}, nil
+	return w, m, api.EncodeRequest{
+		OutputDType: c.DType, IsQuery: &c.Query, ForeignOptions: api.ForeignOptions{Dimensions: c.Dimensions},
+	}, nil
 }
 
 // texts prints the vectors of the texts on the command line.
@@ -141,7 +146,10 @@ func (c *encodeCmd) texts(ctx context.Context) error {
 	enc := json.NewEncoder(os.Stdout)
 	for i := range res.Items {
 		row := res.Items[i].Dense
-		v := map[string]any{"text": c.Text[i], "dims": row.Dims, "dtype": c.DType, "values": numbers(row.Values.Data, c.DType)}
+		v := map[string]any{
+			"text": c.Text[i], "dims": row.Dims, "dtype": c.DType,
+			"values": numbers(row.Values.Data, c.DType),
+		}
 		if err := enc.Encode(v); err != nil {
 			return err
 		}
@@ -151,7 +159,9 @@ func (c *encodeCmd) texts(ctx context.Context) error {
 
 // file encodes the lines of in and writes the vectors to a NumPy file, with a progress bar on a
 // terminal. size is in bytes, or -1 if unknown. It returns the number of texts and tokens.
-func (c *encodeCmd) file(ctx context.Context, in io.Reader, size int64, out *npyFile) (n, tokens int, err error) {
+func (c *encodeCmd) file(
+	ctx context.Context, in io.Reader, size int64, out *npyFile,
+) (n, tokens int, err error) {
 	w, m, req, err := c.start(ctx)
 	if err != nil {
 		return 0, 0, err

@@ -24,7 +24,8 @@ func TestTextLines(t *testing.T) {
 		"a\n" + strings.Repeat("x", maxLine+1):    "line 2: ",
 		strings.Repeat("y", maxLine) + "\n\xff\n": "line 1: ",
 	} {
-		if _, _, err := newTextLines(strings.NewReader(in)).next(nil, 10); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, _, err := newTextLines(strings.NewReader(in)).next(nil, 10); err == nil ||
+			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%.20q: %v, want %q", in, err, want)
 		}
 	}

@@ -46,8 +46,13 @@ type computeFlags struct {
 
 // cpu returns the options of a CPU device that the flags ask for.
 func (f *computeFlags) cpu() engine.Options {
-	return engine.Options{Threads: f.Threads, ISA: map[string]engine.ISA{"best": engine.BestISA, "avx2": engine.AVX2,
-		"avx512": engine.AVX512, "avx512-vnni": engine.AVX512VNNI, "amx": engine.AMX}[f.ISA]}
+	return engine.Options{Threads: f.Threads, ISA: map[string]engine.ISA{
+		"best":        engine.BestISA,
+		"avx2":        engine.AVX2,
+		"avx512":      engine.AVX512,
+		"avx512-vnni": engine.AVX512VNNI,
+		"amx":         engine.AMX,
+	}[f.ISA]}
 }
 
 // devices chooses the devices by the flags and by what this machine has.
@@ -102,8 +107,14 @@ type batchFlags struct {
 }
 
 func (f *batchFlags) options() batch.Options {
-	return batch.Options{MaxRequests: f.MaxBatchRequests, MaxWait: max(1, msec(f.MaxBatchWait)), IdleCoalesce: msec(f.IdleCoalesce),
-		MaxItems: f.MaxQueued, MaxBacklog: f.MaxQueueWait, Adaptive: batch.AdaptiveOptions{Disabled: !f.Adaptive, TargetP50: msec(f.TargetP50)}}
+	return batch.Options{
+		MaxRequests:  f.MaxBatchRequests,
+		MaxWait:      max(1, msec(f.MaxBatchWait)),
+		IdleCoalesce: msec(f.IdleCoalesce),
+		MaxItems:     f.MaxQueued,
+		MaxBacklog:   f.MaxQueueWait,
+		Adaptive:     batch.AdaptiveOptions{Disabled: !f.Adaptive, TargetP50: msec(f.TargetP50)},
+	}
 }
 
 func msec(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
@@ -127,8 +138,12 @@ func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.
 	if err != nil {
 		return nil, err
 	}
-	return service.New(service.Options{Admit: bounds, Options: model.Options{Catalog: c, Hub: h, Devices: dev.options, Precision: cmp.Precision, GPUType: cmp.GPUType,
-		LoadWait: bat.LoadWait, MaxBatchTokens: bat.MaxBatchTokens, Batch: bat.options(), MaxQueueItems: bat.MaxQueued,
-		Pinned: ids(bat.Pinned), MaxLoRAs: bat.MaxLoRAs, LoadTimeout: time.Duration(bat.LoadTimeout) * time.Second,
-		IdleEvict: time.Duration(bat.IdleEvict) * time.Second, MemoryBudget: bat.MemoryBudget, MemoryThreshold: bat.MemoryPercent / 100, Metrics: m, Log: log}})
+	return service.New(service.Options{Admit: bounds, Options: model.Options{
+		Catalog: c, Hub: h, Devices: dev.options, Precision: cmp.Precision, GPUType: cmp.GPUType,
+		LoadWait: bat.LoadWait, MaxBatchTokens: bat.MaxBatchTokens, Batch: bat.options(),
+		MaxQueueItems: bat.MaxQueued, Pinned: ids(bat.Pinned),
+		MaxLoRAs: bat.MaxLoRAs, LoadTimeout: time.Duration(bat.LoadTimeout) * time.Second,
+		IdleEvict: time.Duration(bat.IdleEvict) * time.Second, MemoryBudget: bat.MemoryBudget,
+		MemoryThreshold: bat.MemoryPercent / 100, Metrics: m, Log: log,
+	}})
 }

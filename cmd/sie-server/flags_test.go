@@ -69,7 +69,9 @@ func TestEveryFlagRefusesNonsense(t *testing.T) {
 					args := append([]string{command.Name, "--" + name + "=" + value}, besides...)
 					switch {
 					case command.Name == "encode" && (name == "file" || name == "out"):
-						other := map[string]string{"file": "--out=" + t.TempDir() + "/x", "out": "--file=" + texts}[name]
+						other := map[string]string{
+							"file": "--out=" + t.TempDir() + "/x", "out": "--file=" + texts,
+						}[name]
 						args = []string{command.Name, "--" + name + "=" + value, other}
 					case name == "device" || name == "pinned-models" || name == "default-model":
 						args = append(args, "--models="+tiny)
@@ -127,7 +129,8 @@ func TestEveryFlagRefusesNonsense(t *testing.T) {
 // reaches reports whether a command uses a flag that it shares with others. doctor, for example,
 // needs no models.
 func reaches(command *kong.Node, flag string) bool {
-	return command.Name != "doctor" || flag != "models-dir" && flag != "bundle" && flag != "models" && flag != "cluster-cache"
+	return command.Name != "doctor" ||
+		flag != "models-dir" && flag != "bundle" && flag != "models" && flag != "cluster-cache"
 }
 
 // runLine runs a command line as main does.

@@ -35,8 +35,14 @@ func (c *healthCmd) ask(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--url %s: %w", c.URL, err)
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: c.Insecure}}, //nolint:gosec // the flag --insecure asks for it
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			//nolint:gosec // the flag --insecure asks for it
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: c.Insecure},
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	answer, err := client.Do(request)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {

@@ -37,7 +37,8 @@ func TestHealth(t *testing.T) {
 		}
 		err := (&healthCmd{URL: c.url, Probe: c.probe, Timeout: limit}).Run()
 		switch {
-		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+		case c.want == "" && err != nil,
+			c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s %s: %v, want %q", c.url, c.probe, err, c.want)
 		}
 	}

@@ -43,10 +43,12 @@ func published(t *testing.T, of string) map[string][]byte {
 		}
 	}
 	read(filepath.Join(golden.Open(t, base).Dir, name), func(path string) bool {
-		return path != "golden.safetensors" && path != "MANIFEST.json" && path != "texts.json" && !strings.HasPrefix(path, "adapters")
+		return path != "golden.safetensors" && path != "MANIFEST.json" && path != "texts.json" &&
+			!strings.HasPrefix(path, "adapters")
 	})
 	if files["tokenizer.json"] == nil && files["config.json"] != nil {
-		read(golden.Open(t, "st-mean").Dir, func(path string) bool { return strings.HasPrefix(path, "tokenizer") })
+		read(golden.Open(t, "st-mean").Dir,
+			func(path string) bool { return strings.HasPrefix(path, "tokenizer") })
 	}
 	return files
 }
@@ -60,8 +62,14 @@ func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*servicete
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := newWorker(src, &computeFlags{Device: "cpu", Precision: "fp32", Threads: 2},
-		&batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048, MemoryPercent: 99, MaxLoRAs: 10, LoadWait: time.Minute}, cat, slog.New(slog.DiscardHandler), metrics.New(), admit.Options{}, nil)
+	w, err := newWorker(src, &computeFlags{Device: "cpu", Precision: "fp32", Threads: 2}, &batchFlags{
+		MaxBatchRequests: 64,
+		MaxBatchWait:     15,
+		MaxQueued:        2048,
+		MemoryPercent:    99,
+		MaxLoRAs:         10,
+		LoadWait:         time.Minute,
+	}, cat, slog.New(slog.DiscardHandler), metrics.New(), admit.Options{}, nil)
 	if errors.Is(err, engine.ErrNotBuilt) {
 		t.Skip("no native engine")
 	}
@@ -77,9 +85,11 @@ func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*servicete
 func TestHubIDsAreKept(t *testing.T) {
 	server := hubtest.New(t)
 	want := map[string][]string{
-		"st-mean": {"dense"}, "splade-bert": {"sparse"}, "colbert-dense": {"multivector", "score"}, "rerank-sigmoid": {"score"},
-		"classify-bert": {"json"}, "tag-bert": {"json"}, "bge-m3": {"dense", "sparse", "multivector", "score"}, "bert-erf-h128": {"dense"},
-		"saved-embedder/6.2.0": {"dense"}, "saved-sparse/6.2.0": {"sparse"}, "saved-router/6.2.0": {"sparse"}, "saved-reranker/6.2.0": {"score"},
+		"st-mean": {"dense"}, "splade-bert": {"sparse"}, "colbert-dense": {"multivector", "score"},
+		"rerank-sigmoid": {"score"}, "classify-bert": {"json"}, "tag-bert": {"json"},
+		"bge-m3": {"dense", "sparse", "multivector", "score"}, "bert-erf-h128": {"dense"},
+		"saved-embedder/6.2.0": {"dense"}, "saved-sparse/6.2.0": {"sparse"}, "saved-router/6.2.0": {"sparse"},
+		"saved-reranker/6.2.0": {"score"},
 	}
 	id := func(name string) string { return "acme/" + strings.ReplaceAll(name, "/", "-") }
 	var refs []string
@@ -100,26 +110,38 @@ func TestHubIDsAreKept(t *testing.T) {
 		}
 	}
 	texts := []string{"the cat sat on the mat"}
-	if res, err := w.Encode(t.Context(), &servicetest.Request{Model: "acme/splade-bert", Texts: texts, OutputTypes: []string{"sparse"}}); err != nil || len(res.Sparse) != 1 {
+	if res, err := w.Encode(t.Context(), &servicetest.Request{
+		Model: "acme/splade-bert", Texts: texts, OutputTypes: []string{"sparse"},
+	}); err != nil || len(res.Sparse) != 1 {
 		t.Error(err)
 	}
-	if res, err := w.Encode(t.Context(), &servicetest.Request{Model: "acme/st-mean", Texts: texts}); err != nil || res.Dims != 32 {
+	if res, err := w.Encode(t.Context(),
+		&servicetest.Request{Model: "acme/st-mean", Texts: texts}); err != nil || res.Dims != 32 {
 		t.Error(err)
 	}
-	if res, err := w.Score(t.Context(), &servicetest.ScoreRequest{Model: id("saved-reranker/6.2.0"), Query: "a", Texts: texts}); err != nil || len(res.Scores) != 1 {
+	if res, err := w.Score(t.Context(), &servicetest.ScoreRequest{
+		Model: id("saved-reranker/6.2.0"), Query: "a", Texts: texts,
+	}); err != nil || len(res.Scores) != 1 {
 		t.Error(err)
 	}
-	if res, err := w.Encode(t.Context(), &servicetest.Request{Model: id("saved-router/6.2.0"), Texts: texts, OutputTypes: []string{"sparse"}}); err != nil || len(res.Sparse) != 1 {
+	if res, err := w.Encode(t.Context(), &servicetest.Request{
+		Model: id("saved-router/6.2.0"), Texts: texts, OutputTypes: []string{"sparse"},
+	}); err != nil || len(res.Sparse) != 1 {
 		t.Error(err)
 	}
-	if res, err := w.Score(t.Context(), &servicetest.ScoreRequest{Model: "acme/rerank-sigmoid", Query: "a", Texts: texts}); err != nil || len(res.Scores) != 1 {
+	if res, err := w.Score(t.Context(), &servicetest.ScoreRequest{
+		Model: "acme/rerank-sigmoid", Query: "a", Texts: texts,
+	}); err != nil || len(res.Scores) != 1 {
 		t.Error(err)
 	}
-	if res, err := w.Score(t.Context(), &servicetest.ScoreRequest{Model: "acme/colbert-dense", Query: "a", Texts: texts}); err != nil || len(res.Scores) != 1 {
+	if res, err := w.Score(t.Context(), &servicetest.ScoreRequest{
+		Model: "acme/colbert-dense", Query: "a", Texts: texts,
+	}); err != nil || len(res.Scores) != 1 {
 		t.Error(err)
 	}
 	for _, id := range []string{"acme/classify-bert", "acme/tag-bert"} {
-		if res, err := w.Extract(t.Context(), &servicetest.ExtractRequest{Model: id, Texts: texts}); err != nil || len(res.Found) != 1 {
+		if res, err := w.Extract(t.Context(),
+			&servicetest.ExtractRequest{Model: id, Texts: texts}); err != nil || len(res.Found) != 1 {
 			t.Error(id, err)
 		}
 	}
@@ -141,11 +163,14 @@ func TestHubIDsThatAreNotSeen(t *testing.T) {
 	}
 	server.Fault(nil)
 	_, err := w.Encode(t.Context(), &servicetest.Request{Model: "acme/rerank", Texts: []string{"a"}})
-	if e := errs.As(err); e == nil || e.Status != 502 || !strings.Contains(e.Message, "made for the task classify and was taken for one of embed") {
+	if e := errs.As(err); e == nil || e.Status != 502 ||
+		!strings.Contains(e.Message, "made for the task classify and was taken for one of embed") {
 		t.Error(err)
 	}
 	src := &sourceFlags{Models: []string{"acme/lora"}, LocalCache: t.TempDir(), HFFallback: true}
-	if _, err := src.catalog(); err == nil || !strings.Contains(err.Error(), "this is a LoRA adapter and no model") || !strings.Contains(err.Error(), "acme/lora") {
+	if _, err := src.catalog(); err == nil ||
+		!strings.Contains(err.Error(), "this is a LoRA adapter and no model") ||
+		!strings.Contains(err.Error(), "acme/lora") {
 		t.Errorf("an adapter as a model: %v", err)
 	}
 }
@@ -176,8 +201,14 @@ profiles:
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := newWorker(src, &computeFlags{Device: "cpu", Precision: "fp32", Threads: 2},
-			&batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048, MemoryPercent: 99, MaxLoRAs: 10, LoadWait: time.Minute}, cat, slog.New(slog.DiscardHandler), metrics.New(), admit.Options{}, nil)
+		w, err := newWorker(src, &computeFlags{Device: "cpu", Precision: "fp32", Threads: 2}, &batchFlags{
+			MaxBatchRequests: 64,
+			MaxBatchWait:     15,
+			MaxQueued:        2048,
+			MemoryPercent:    99,
+			MaxLoRAs:         10,
+			LoadWait:         time.Minute,
+		}, cat, slog.New(slog.DiscardHandler), metrics.New(), admit.Options{}, nil)
 		if errors.Is(err, engine.ErrNotBuilt) {
 			t.Skip("no native engine")
 		}
@@ -188,9 +219,12 @@ profiles:
 		for i, c := range []struct {
 			model   string
 			options map[string]any
-		}{{"acme/rerank", nil}, {"acme/rerank", map[string]any{"lora_id": "acme/lora"}}, {"acme/rerank:tuned", nil}} {
+		}{{"acme/rerank", nil}, {"acme/rerank", map[string]any{"lora_id": "acme/lora"}},
+			{"acme/rerank:tuned", nil}} {
 			for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
-				res, err := (servicetest.Of(w)).Score(t.Context(), &servicetest.ScoreRequest{Model: c.model, Query: "the cat", Texts: []string{"sat on the mat"}, Options: c.options})
+				res, err := (servicetest.Of(w)).Score(t.Context(), &servicetest.ScoreRequest{
+					Model: c.model, Query: "the cat", Texts: []string{"sat on the mat"}, Options: c.options,
+				})
 				if err == nil {
 					scores[i] = res.Scores[0]
 					break

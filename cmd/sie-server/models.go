@@ -52,7 +52,8 @@ func (c *modelsCmd) Run() error {
 				where = "cached"
 			}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", m.ID, strings.Join(m.Outputs, ","), dims(m), orDash(m.MaxSequenceLength), where, note)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n",
+			m.ID, strings.Join(m.Outputs, ","), dims(m), orDash(m.MaxSequenceLength), where, note)
 	}
 	return t.Flush()
 }

@@ -56,7 +56,8 @@ func (n *npyFile) close(ok bool) error {
 		return n.out.discard()
 	}
 	t := npyTypes[n.descr]
-	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d, %d), }", t.descr, n.rows, n.width/t.size)
+	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d, %d), }",
+		t.descr, n.rows, n.width/t.size)
 	head := "\x93NUMPY\x01\x00" + string([]byte{npyHeader - 10, 0}) + dict
 	head += strings.Repeat(" ", npyHeader-len(head)-1) + "\n"
 	err := n.w.Flush()

@@ -67,7 +67,8 @@ func createOut(ctx context.Context, path string, in os.FileInfo) (*outFile, erro
 // that already exists may be anything.
 func part(path string, mode fs.FileMode) (*outFile, error) {
 	for {
-		f, err := os.OpenFile(fmt.Sprintf("%s.%08x.part", path, rand.Uint32()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+		f, err := os.OpenFile(fmt.Sprintf("%s.%08x.part", path, rand.Uint32()),
+			os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}

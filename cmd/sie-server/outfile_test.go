@@ -36,7 +36,8 @@ func put(t *testing.T, path, in string) error {
 }
 
 func isNPY(b []byte) bool {
-	return len(b) == npyHeader+4 && strings.HasPrefix(string(b), "\x93NUMPY\x01\x00\x76\x00{'descr': '|i1', 'fortran_order': False, 'shape': (2, 2), }") &&
+	return len(b) == npyHeader+4 && strings.HasPrefix(string(b),
+		"\x93NUMPY\x01\x00\x76\x00{'descr': '|i1', 'fortran_order': False, 'shape': (2, 2), }") &&
 		b[npyHeader-1] == '\n' && string(b[npyHeader:]) == "abcd"
 }
 
@@ -56,7 +57,8 @@ func only(t *testing.T, dir string, want ...string) {
 func TestOutNewOldAndLinked(t *testing.T) {
 	dir := t.TempDir()
 	old, link := dir+"/old", dir+"/link"
-	if err := errors.Join(os.WriteFile(old, []byte("something longer than an array of four bytes"+strings.Repeat(".", 200)), 0o600), os.Symlink("old", link)); err != nil {
+	if err := errors.Join(os.WriteFile(old, []byte("something longer than an array of four bytes"+
+		strings.Repeat(".", 200)), 0o600), os.Symlink("old", link)); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{dir + "/new", old, link} {
@@ -128,7 +130,8 @@ func TestOutToAPipe(t *testing.T) {
 	// Nobody reads the pipe: opening it ends with ctx.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := createOut(ctx, pipe, nil); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "nobody reads this pipe") {
+	if _, err := createOut(ctx, pipe, nil); !errors.Is(err, context.Canceled) ||
+		!strings.Contains(err.Error(), "nobody reads this pipe") {
 		t.Error(err)
 	}
 	only(t, dir, "pipe")
@@ -137,20 +140,25 @@ func TestOutToAPipe(t *testing.T) {
 func TestOutIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	in := dir + "/in"
-	err := errors.Join(os.WriteFile(in, []byte("text\n"), 0o644), os.Link(in, dir+"/hard"), os.Symlink("in", dir+"/soft"),
-		os.Symlink("gone", dir+"/dead"), os.Mkdir(dir+"/folder", 0o755), unix.Mkfifo(dir+"/pipe", 0o600))
+	err := errors.Join(os.WriteFile(in, []byte("text\n"), 0o644), os.Link(in, dir+"/hard"),
+		os.Symlink("in", dir+"/soft"), os.Symlink("gone", dir+"/dead"), os.Mkdir(dir+"/folder", 0o755),
+		unix.Mkfifo(dir+"/pipe", 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		in: "is the file that is read", dir + "/./in": "is the file that is read", dir + "/hard": "is the file that is read", dir + "/soft": "is the file that is read",
-		dir + "/dead": "is a link that leads nowhere", dir + "/folder": "is a directory", dir + "/none/x": "no such file",
+		in: "is the file that is read", dir + "/./in": "is the file that is read",
+		dir + "/hard": "is the file that is read", dir + "/soft": "is the file that is read",
+		dir + "/dead": "is a link that leads nowhere", dir + "/folder": "is a directory",
+		dir + "/none/x": "no such file",
 	} {
-		if err := put(t, path, in); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--out") {
+		if err := put(t, path, in); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "--out") {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}
 	}
-	if err := put(t, dir+"/pipe", dir+"/pipe"); err == nil || !strings.Contains(err.Error(), "is the file that is read") {
+	if err := put(t, dir+"/pipe", dir+"/pipe"); err == nil ||
+		!strings.Contains(err.Error(), "is the file that is read") {
 		t.Error(err)
 	}
 	if b, err := os.ReadFile(in); err != nil || string(b) != "text\n" {

@@ -41,8 +41,9 @@ func (c *raceCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	w, err := newWorker(&c.sourceFlags, &c.computeFlags, &batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048,
-		MemoryPercent: 95, MaxLoRAs: 10}, cat, obs.NewLogger(os.Stderr, false, false), metrics.New(), admit.Options{}, nil)
+	w, err := newWorker(&c.sourceFlags, &c.computeFlags,
+		&batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048, MemoryPercent: 95, MaxLoRAs: 10},
+		cat, obs.NewLogger(os.Stderr, false, false), metrics.New(), admit.Options{}, nil)
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,8 @@ func (c *raceCmd) pass(ctx context.Context, m service.Model, all []api.Item, out
 		if err != nil {
 			return err
 		}
-		return out.Encode(map[string]any{"seconds": time.Since(start).Seconds(), "tokens": res.Usage.InputTokens})
+		return out.Encode(
+			map[string]any{"seconds": time.Since(start).Seconds(), "tokens": res.Usage.InputTokens})
 	}
 	seconds := make([]float64, len(all))
 	for i := range seconds {

@@ -39,7 +39,8 @@ func TestEveryNumberHasARange(t *testing.T) {
 				b, err := sie.ParseBounds(tag, f.Target.Type())
 				if err != nil {
 					t.Errorf("%s --%s: add range:\"least..most\" to its tag: %v", command.Name, f.Name, err)
-				} else if b.Has(math.NaN()) || b.Has(math.Inf(1)) || b.Has(math.Inf(-1)) || b.Has(-1) && b.Min != -1 {
+				} else if b.Has(math.NaN()) || b.Has(math.Inf(1)) || b.Has(math.Inf(-1)) ||
+					b.Has(-1) && b.Min != -1 {
 					t.Errorf("%s --%s takes anything", command.Name, f.Name)
 				}
 			}
@@ -69,16 +70,20 @@ func TestBounds(t *testing.T) {
 		in, out []float64
 		text    string
 	}{
-		{"1..64", number, []float64{1, 2, 64}, []float64{0, -1, 65, 0.99, math.NaN(), math.Inf(1)}, "between 1 and 64"},
-		{"0|10..86400", number, []float64{0, 10, 86400}, []float64{-1, 1, 9, 86401}, "0 or between 10 and 86400"},
-		{"1ms..1h", duration, []float64{1e6, 3600e9}, []float64{0, 999_999, 3600e9 + 1e3, -1e6}, "between 1ms and 1h"},
+		{"1..64", number, []float64{1, 2, 64}, []float64{0, -1, 65, 0.99, math.NaN(), math.Inf(1)},
+			"between 1 and 64"},
+		{"0|10..86400", number, []float64{0, 10, 86400}, []float64{-1, 1, 9, 86401},
+			"0 or between 10 and 86400"},
+		{"1ms..1h", duration, []float64{1e6, 3600e9}, []float64{0, 999_999, 3600e9 + 1e3, -1e6},
+			"between 1ms and 1h"},
 		{"0s..24h", duration, []float64{0, 1}, []float64{-1}, "between 0s and 24h"},
 	} {
 		b, err := sie.ParseBounds(c.tag, c.of)
 		if err != nil || b.Text != c.text {
 			t.Errorf("%s: %+v, %v", c.tag, b, err)
 		}
-		if slices.ContainsFunc(c.in, func(x float64) bool { return !b.Has(x) }) || slices.ContainsFunc(c.out, b.Has) {
+		if slices.ContainsFunc(c.in, func(x float64) bool { return !b.Has(x) }) ||
+			slices.ContainsFunc(c.out, b.Has) {
 			t.Errorf("%s takes what it should not, or the other way round", c.tag)
 		}
 	}
@@ -111,9 +116,14 @@ func TestRangesAreChecked(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	got := checked(t, "serve", "--request-timeout=-1s", "--max-conns=-1", "--max-batch-wait-ms=NaN", "--max-head-bytes=9223372036854775807", "--port=70000")
-	for _, want := range []string{"--request-timeout must be between 1ms and 24h; got -1s", "--max-conns must be between 1 and 1048576; got -1",
-		"--max-batch-wait-ms must be between 0 and 10000; got NaN", "--max-head-bytes must be between 1024 and 1048576; got 9223372036854775807", "--port must be"} {
+	got := checked(t, "serve", "--request-timeout=-1s", "--max-conns=-1", "--max-batch-wait-ms=NaN",
+		"--max-head-bytes=9223372036854775807", "--port=70000")
+	for _, want := range []string{
+		"--request-timeout must be between 1ms and 24h; got -1s",
+		"--max-conns must be between 1 and 1048576; got -1",
+		"--max-batch-wait-ms must be between 0 and 10000; got NaN",
+		"--max-head-bytes must be between 1024 and 1048576; got 9223372036854775807", "--port must be",
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q lacks %q", got, want)
 		}
@@ -122,10 +132,12 @@ func TestRangesAreChecked(t *testing.T) {
 		t.Errorf("%d lines besides the first: %s", n, got)
 	}
 	t.Setenv("SIE_MAX_CONNS", "0")
-	if got := checked(t, "serve"); got != "--max-conns must be between 1 and 1048576; got 0 from SIE_MAX_CONNS" {
+	if got := checked(t,
+		"serve"); got != "--max-conns must be between 1 and 1048576; got 0 from SIE_MAX_CONNS" {
 		t.Error(got)
 	}
-	if got := checked(t, "serve", "--max-conns=0"); got != "--max-conns must be between 1 and 1048576; got 0" {
+	if got := checked(t, "serve",
+		"--max-conns=0"); got != "--max-conns must be between 1 and 1048576; got 0" {
 		t.Error(got)
 	}
 	if got := checked(t, "serve", "--max-conns=1"); got != "" {
@@ -135,12 +147,16 @@ func TestRangesAreChecked(t *testing.T) {
 
 // All problems of a command line are reported at once, whatever their kind.
 func TestAllProblemsAtOnce(t *testing.T) {
-	k, err := newParser(&cli{}).Parse([]string{"serve", "--port=-1", "--load-wait=-1s", "--tls-cert=none", "--cors-origin=a,b", "--api-key="})
+	k, err := newParser(&cli{}).Parse([]string{
+		"serve", "--port=-1", "--load-wait=-1s", "--tls-cert=none", "--cors-origin=a,b", "--api-key=",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = run(k)
-	for _, want := range []string{"--port", "--load-wait", "--tls-key", `"a" is no origin`, `"b" is no origin`, "API key 1"} {
+	for _, want := range []string{
+		"--port", "--load-wait", "--tls-key", `"a" is no origin`, `"b" is no origin`, "API key 1",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\nlacks %q", err, want)
 		}

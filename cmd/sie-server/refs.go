@@ -144,7 +144,8 @@ func (r *refs) put(flag, ref string, m *catalog.Model, err error) error {
 	case i < 0:
 		r.extra = append(r.extra, m)
 	case r.extra[i].WeightsPath != m.WeightsPath:
-		return fmt.Errorf("%s %s: the id %s is that of %s already; give one of them another by id=directory", flag, ref, m.ID, r.extra[i].WeightsPath)
+		return fmt.Errorf("%s %s: the id %s is that of %s already; give one of them another by id=directory",
+			flag, ref, m.ID, r.extra[i].WeightsPath)
 	}
 	return nil
 }
@@ -249,7 +250,9 @@ func (f *sourceFlags) adHocHub(ctx context.Context, id string) (*catalog.Model, 
 	defer cancel()
 	dir, remove, err := resolver.Preview(ctx, id, "", arch.DetectedBy...)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "sie-server: warning: what %s is cannot be seen now, so it is taken for an encoder of dense vectors: %v\n", id, err)
+		fmt.Fprintf(os.Stderr,
+			"sie-server: warning: what %s is cannot be seen now, so it is taken for an encoder of dense vectors: %v\n",
+			id, err)
 		return catalog.AdHoc(id, info)
 	}
 	defer remove()

@@ -18,8 +18,10 @@ func catalogDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, id := range []string{"a", "b"} {
-		text := fmt.Sprintf("sie_id: acme/%s\nhf_id: acme/%s\ntasks: {encode: {dense: {dim: 8}}}\nprofiles:\n"+
-			"  default: {adapter_path: \"sie_server.adapters.bert_flash:BertFlashAdapter\", max_batch_tokens: 1024}\n  fast: {extends: default, max_batch_tokens: 512}\n", id, id)
+		text := fmt.Sprintf(
+			"sie_id: acme/%s\nhf_id: acme/%s\ntasks: {encode: {dense: {dim: 8}}}\nprofiles:\n"+
+				"  default: {adapter_path: \"sie_server.adapters.bert_flash:BertFlashAdapter\", max_batch_tokens: 1024}\n  fast: {extends: default, max_batch_tokens: 512}\n",
+			id, id)
 		if err := os.WriteFile(filepath.Join(dir, id+".yaml"), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -53,32 +55,46 @@ func TestReferences(t *testing.T) {
 		loaded          string
 		err             string
 	}{
-		"nothing":                        {nil, nil, "", "acme/a acme/b", "", ""},
-		"an id":                          {[]string{"acme/a"}, nil, "", "acme/a", "", ""},
-		"an id to preload":               {nil, []string{"acme/a"}, "", "acme/a acme/b", "acme/a", ""},
-		"an id that is not served so":    {[]string{"acme/b"}, []string{"acme/a"}, "", "acme/a acme/b", "acme/a", ""},
-		"a profile":                      {[]string{"acme/b"}, []string{"acme/a:fast"}, "", "acme/a acme/b", "acme/a:fast", ""},
-		"a directory":                    {nil, []string{dir}, "", "acme/a acme/b st-mean", "st-mean", ""},
-		"a directory at home":            {nil, []string{"~/tiny"}, "", "acme/a acme/b tiny", "tiny", ""},
-		"a directory beside -m":          {[]string{"acme/b"}, []string{dir}, "", "acme/b st-mean", "st-mean", ""},
-		"the same directory twice":       {[]string{dir}, []string{dir + "/"}, "", "st-mean", "st-mean", ""},
-		"a directory by the id it got":   {[]string{"tiny=" + dir}, []string{"tiny"}, "", "tiny", "tiny", ""},
-		"a directory with an id":         {nil, []string{"x/y=" + dir, " ", ""}, "", "acme/a acme/b x/y", "x/y", ""},
-		"weights for an id":              {nil, []string{"acme/a=" + dir}, "", "acme/a acme/b", "acme/a", ""},
-		"a hub repository":               {nil, []string{"org/else"}, "", "acme/a acme/b org/else", "org/else", ""},
-		"a hub repository twice":         {[]string{"org/else"}, []string{"org/else"}, "", "org/else", "org/else", ""},
-		"beside a bundle":                {nil, []string{dir}, "default", "acme/a acme/b st-mean", "st-mean", ""},
-		"what a bundle leaves out":       {nil, []string{"acme/a"}, "candle", "acme/a", "acme/a", ""},
-		"no such id":                     {nil, []string{"acma"}, "", "", "", "--preload acma: not in the catalog"},
-		"no such id with -m":             {[]string{"acma"}, nil, "", "", "", "--models acma: not in the catalog"},
-		"no such profile":                {nil, []string{"acme/a:slow"}, "", "", "", "--preload acme/a:slow: not in the catalog"},
-		"no such profile of a directory": {[]string{"tiny=" + dir}, []string{"tiny:slow"}, "", "", "", `--preload tiny:slow: tiny has no profile "slow"`},
-		"no model there":                 {nil, []string{home + "/none"}, "", "", "", "not a model directory"},
-		"no model there, with an id":     {nil, []string{"x=" + home}, "", "", "", "--preload x=" + home + ": not a model directory"},
-		"two directories of one name":    {[]string{"st-mean=" + home + "/tiny"}, []string{dir}, "", "", "", "the id st-mean is that of"},
+		"nothing":          {nil, nil, "", "acme/a acme/b", "", ""},
+		"an id":            {[]string{"acme/a"}, nil, "", "acme/a", "", ""},
+		"an id to preload": {nil, []string{"acme/a"}, "", "acme/a acme/b", "acme/a", ""},
+		"an id that is not served so": {[]string{"acme/b"}, []string{"acme/a"}, "", "acme/a acme/b",
+			"acme/a", ""},
+		"a profile": {[]string{"acme/b"}, []string{"acme/a:fast"}, "", "acme/a acme/b",
+			"acme/a:fast", ""},
+		"a directory":              {nil, []string{dir}, "", "acme/a acme/b st-mean", "st-mean", ""},
+		"a directory at home":      {nil, []string{"~/tiny"}, "", "acme/a acme/b tiny", "tiny", ""},
+		"a directory beside -m":    {[]string{"acme/b"}, []string{dir}, "", "acme/b st-mean", "st-mean", ""},
+		"the same directory twice": {[]string{dir}, []string{dir + "/"}, "", "st-mean", "st-mean", ""},
+		"a directory by the id it got": {[]string{"tiny=" + dir}, []string{"tiny"}, "", "tiny",
+			"tiny", ""},
+		"a directory with an id": {nil, []string{"x/y=" + dir, " ", ""}, "", "acme/a acme/b x/y", "x/y", ""},
+		"weights for an id":      {nil, []string{"acme/a=" + dir}, "", "acme/a acme/b", "acme/a", ""},
+		"a hub repository":       {nil, []string{"org/else"}, "", "acme/a acme/b org/else", "org/else", ""},
+		"a hub repository twice": {[]string{"org/else"}, []string{"org/else"}, "", "org/else",
+			"org/else", ""},
+		"beside a bundle":          {nil, []string{dir}, "default", "acme/a acme/b st-mean", "st-mean", ""},
+		"what a bundle leaves out": {nil, []string{"acme/a"}, "candle", "acme/a", "acme/a", ""},
+		"no such id":               {nil, []string{"acma"}, "", "", "", "--preload acma: not in the catalog"},
+		"no such id with -m":       {[]string{"acma"}, nil, "", "", "", "--models acma: not in the catalog"},
+		"no such profile": {nil, []string{"acme/a:slow"}, "", "", "",
+			"--preload acme/a:slow: not in the catalog"},
+		"no such profile of a directory": {[]string{"tiny=" + dir}, []string{"tiny:slow"}, "", "", "",
+			`--preload tiny:slow: tiny has no profile "slow"`},
+		"no model there": {nil, []string{home + "/none"}, "", "", "", "not a model directory"},
+		"no model there, with an id": {nil, []string{"x=" + home}, "", "", "",
+			"--preload x=" + home + ": not a model directory"},
+		"two directories of one name": {[]string{"st-mean=" + home + "/tiny"}, []string{dir}, "", "", "",
+			"the id st-mean is that of"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := sourceFlags{ModelsDir: catalogDir(t), Models: c.models, Bundle: c.bundle, preload: c.preload, HFFallback: false}
+			f := sourceFlags{
+				ModelsDir:  catalogDir(t),
+				Models:     c.models,
+				Bundle:     c.bundle,
+				preload:    c.preload,
+				HFFallback: false,
+			}
 			all, err := f.files()
 			if err != nil {
 				t.Fatal(err)
@@ -158,7 +174,8 @@ func TestHubIsAskedOnce(t *testing.T) {
 			t.Errorf("%s, %v", id, err)
 		}
 	}
-	if _, err := r.add("--preload", "org/bad"); err == nil || err.Error() != "--preload org/bad: no such repository" {
+	if _, err := r.add("--preload", "org/bad"); err == nil ||
+		err.Error() != "--preload org/bad: no such repository" {
 		t.Error(err)
 	}
 	if !slices.Equal(asked, []string{"org/x", "org/bad"}) || len(r.extra) != 1 {

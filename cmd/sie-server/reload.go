@@ -67,11 +67,14 @@ type reading struct {
 
 // newReloader starts the reloader; close ends it. It cannot fail: without a directory to watch,
 // SIGHUP still works. all is the content of the files at the start.
-func newReloader(flags *sourceFlags, all *catalog.Catalog, to catalogSetter, hash hashSetter, log *slog.Logger) *reloader {
+func newReloader(
+	flags *sourceFlags, all *catalog.Catalog, to catalogSetter, hash hashSetter, log *slog.Logger,
+) *reloader {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &reloader{read: flags.readAgain, to: to, hash: hash, log: log, stop: stop}
 	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP) // before the first reading: no signal is missed, and none kills the process
+	// before the first reading: no signal is missed, and none kills the process
+	signal.Notify(hup, syscall.SIGHUP)
 	var changed <-chan struct{}
 	if dir := flags.ModelsDir; dir != "" && !bucket.IsURL(dir) {
 		changed = watchDirectory(ctx, kong.ExpandPath(dir), log)
@@ -91,7 +94,9 @@ func (r *reloader) close() {
 }
 
 // run decides when the files are read, until ctx ends. all is what they contained last.
-func (r *reloader) run(ctx context.Context, all *catalog.Catalog, hup <-chan os.Signal, changed <-chan struct{}) {
+func (r *reloader) run(
+	ctx context.Context, all *catalog.Catalog, hup <-chan os.Signal, changed <-chan struct{},
+) {
 	results := make(chan reading)
 	pause, late := time.NewTimer(reloadPause), time.NewTimer(giveUpTime)
 	defer pause.Stop()
@@ -99,11 +104,13 @@ func (r *reloader) run(ctx context.Context, all *catalog.Catalog, hup <-chan os.
 	pause.Stop()
 	late.Stop()
 	var (
-		since           time.Time // when the first change came that no reading has begun for; zero: there is none
-		begun, running  int       // begun counts readings; running is the number of the one that runs, 0: none
-		stuck           int       // readings given up that have not returned
-		wanted          bool      // a reading shall begin
-		asked, answered bool      // SIGHUP asked for a log line about the next reading; about the running one
+		// when the first change came that no reading has begun for; zero: there is none
+		since time.Time
+		// begun counts readings; running is the number of the one that runs, 0: none
+		begun, running  int
+		stuck           int  // readings given up that have not returned
+		wanted          bool // a reading shall begin
+		asked, answered bool // SIGHUP asked for a log line about the next reading; about the running one
 	)
 	for {
 		if wanted && running == 0 && stuck < maxStuck {
@@ -118,7 +125,9 @@ func (r *reloader) run(ctx context.Context, all *catalog.Catalog, hup <-chan os.
 		case <-hup:
 			wanted, asked = true, true
 			if running == 0 && stuck == maxStuck {
-				r.log.Error("the models are not read: earlier readings are stuck; see to the file system of the models directory", "stuck", stuck)
+				r.log.Error(
+					"the models are not read: earlier readings are stuck; see to the file system of the models directory",
+					"stuck", stuck)
 			}
 		case <-changed:
 			if since.IsZero() {
@@ -131,7 +140,8 @@ func (r *reloader) run(ctx context.Context, all *catalog.Catalog, hup <-chan os.
 			if got.number != running {
 				stuck--
 				wanted = true // what it read is out of date
-				r.log.Info("a reading of the models that was given up has ended; they are read again", "stuck", stuck)
+				r.log.Info("a reading of the models that was given up has ended; they are read again",
+					"stuck", stuck)
 				continue
 			}
 			running = 0
@@ -142,7 +152,8 @@ func (r *reloader) run(ctx context.Context, all *catalog.Catalog, hup <-chan os.
 		case <-late.C:
 			running = 0
 			stuck++
-			r.log.Error("the models were not read again: the file system of the models directory does not answer; those of before stay",
+			r.log.Error(
+				"the models were not read again: the file system of the models directory does not answer; those of before stay",
 				"waited", giveUpTime.String(), "stuck", stuck, "stuck_at_most", maxStuck)
 		}
 	}
@@ -181,7 +192,8 @@ func (r *reloader) apply(got reading, asked bool) bool {
 		r.hash.SetBundleHash(got.use.hash)
 	}
 	if asked || !did.None() {
-		r.log.Info("models read again", "added", did.Added, "changed", did.Changed, "removed", did.Removed, "models", got.use.catalog.Len())
+		r.log.Info("models read again", "added", did.Added, "changed", did.Changed, "removed", did.Removed,
+			"models", got.use.catalog.Len())
 	}
 	return true
 }

@@ -42,8 +42,16 @@ func runReloader(t *testing.T, test func(r *runRig)) {
 		r := &runRig{T: t, hup: make(chan os.Signal, 1), changed: make(chan struct{}, 1), log: &testrig.Log{}}
 		r.read = func(context.Context, *catalog.Catalog) reading { return succeed() }
 		ctx, stop := context.WithCancel(context.Background())
-		reload := &reloader{to: r, hash: r, log: slog.New(slog.NewTextHandler(r.log, nil)), stop: stop,
-			read: func(ctx context.Context, before *catalog.Catalog) reading { r.begun++; return r.read(ctx, before) }}
+		reload := &reloader{
+			to:   r,
+			hash: r,
+			log:  slog.New(slog.NewTextHandler(r.log, nil)),
+			stop: stop,
+			read: func(ctx context.Context, before *catalog.Catalog) reading {
+				r.begun++
+				return r.read(ctx, before)
+			},
+		}
 		reload.done.Go(func() { reload.run(ctx, &catalog.Catalog{}, r.hup, r.changed) })
 		test(r)
 		start := time.Now()
@@ -84,7 +92,8 @@ func (r *runRig) sleep(d time.Duration) {
 func (r *runRig) want(begun, given int) {
 	r.Helper()
 	if r.begun != begun || len(r.given) != given {
-		r.Errorf("%d readings began and %d catalogs were given, want %d and %d; log:\n%s", r.begun, len(r.given), begun, given, r.log)
+		r.Errorf("%d readings began and %d catalogs were given, want %d and %d; log:\n%s",
+			r.begun, len(r.given), begun, given, r.log)
 	}
 }
 

@@ -107,7 +107,8 @@ func TestHotReload(t *testing.T) {
 	r.want("acme/a 16, acme/b 8")
 
 	// A broken file is reported, its model stays, and other changes count.
-	if err := os.WriteFile(filepath.Join(dir, "whatever.yaml"), []byte("sie_id: acme/a\nnonsense: 1\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "whatever.yaml"), []byte("sie_id: acme/a\nnonsense: 1\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	r.write("c.yaml", "c", 8)
@@ -128,7 +129,8 @@ func TestHotReload(t *testing.T) {
 	}
 	r.want("acme/a 4, acme/c 8")
 	r.write("twice.yaml", "a", 2)
-	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(r.log.String(), "already defined"); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(r.log.String(),
+		"already defined"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("two files with one id are not reported")
 		}
@@ -182,7 +184,8 @@ func TestReloadOnHangUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	put := func(key, text string) {
-		if _, err := b.Put(t.Context(), key, strings.NewReader(text), int64(len(text)), bucket.Condition{}); err != nil {
+		if _, err := b.Put(t.Context(), key, strings.NewReader(text), int64(len(text)),
+			bucket.Condition{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -195,7 +198,8 @@ func TestReloadOnHangUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.want("acme/a 8, acme/b 8, acme/c 0") // c is an id of the hub; d is not among the wanted models
-	if !slices.Contains(strings.Fields(r.log.String()), "broken") && !strings.Contains(r.log.String(), "nonsense") {
+	if !slices.Contains(strings.Fields(r.log.String()), "broken") &&
+		!strings.Contains(r.log.String(), "nonsense") {
 		t.Errorf("the log says nothing of the broken file: %s", r.log.String())
 	}
 }

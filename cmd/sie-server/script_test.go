@@ -59,7 +59,8 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": cmdServe, "logged": cmdLogged, "signal": cmdSignal, "stop": cmdStop, "fifo": cmdFifo, "npy": cmdNPY, "same": cmdSame,
+			"serve": cmdServe, "logged": cmdLogged, "signal": cmdSignal, "stop": cmdStop, "fifo": cmdFifo,
+			"npy": cmdNPY, "same": cmdSame,
 		},
 	})
 }
@@ -96,10 +97,12 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("serve once in a script, without !")
 	}
 	ts.Setenv("SIE_LOG_FORMAT", "text")
-	p.cmd = exec.Command(lookPath(ts, "sie-server"), append([]string{"serve", "--host", "127.0.0.1", "--port", "0"}, args...)...)
+	p.cmd = exec.Command(lookPath(ts, "sie-server"),
+		append([]string{"serve", "--host", "127.0.0.1", "--port", "0"}, args...)...)
 	testrig.DieWithParent(p.cmd)
 	p.cmd.Dir = ts.Getenv("WORK")
-	for _, key := range []string{"PATH", "HOME", "HF_HOME", "HF_ENDPOINT", "GOLDEN", "SIE_DEVICE", "SIE_PRECISION", "SIE_THREADS", "TMPDIR", "SIE_PRELOAD_MODELS"} {
+	for _, key := range []string{"PATH", "HOME", "HF_HOME", "HF_ENDPOINT", "GOLDEN", "SIE_DEVICE",
+		"SIE_PRECISION", "SIE_THREADS", "TMPDIR", "SIE_PRELOAD_MODELS"} {
 		if v := ts.Getenv(key); v != "" {
 			p.cmd.Env = append(p.cmd.Env, key+"="+v)
 		}
@@ -148,7 +151,8 @@ func cmdLogged(ts *testscript.TestScript, neg bool, args []string) {
 
 // signal HUP|TERM: sends it to the server.
 func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
-	ts.Check(process(ts).cmd.Process.Signal(map[string]syscall.Signal{"HUP": syscall.SIGHUP, "TERM": syscall.SIGTERM}[args[0]]))
+	ts.Check(process(ts).cmd.Process.Signal(
+		map[string]syscall.Signal{"HUP": syscall.SIGHUP, "TERM": syscall.SIGTERM}[args[0]]))
 }
 
 // stop: ends the server with SIGTERM and waits for exit code 0.
@@ -173,7 +177,8 @@ func cmdFifo(ts *testscript.TestScript, _ bool, args []string) {
 // npy file rows columns descr: the file is a NumPy array of that shape and type.
 func cmdNPY(ts *testscript.TestScript, _ bool, args []string) {
 	b := []byte(ts.ReadFile(args[0]))
-	want := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s, %s), }", args[3], args[1], args[2])
+	want := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s, %s), }",
+		args[3], args[1], args[2])
 	if len(b) < npyHeader || !bytes.Contains(b[:npyHeader], []byte(want)) {
 		ts.Fatalf("%s: %.128q, want %s", args[0], b, want)
 	}

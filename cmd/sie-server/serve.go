@@ -82,8 +82,8 @@ func (c *serveCmd) Run() error {
 		l = tls.NewListener(l, secure.TLS)
 	}
 	log.Info("sie-server", "version", build.Version, "commit", build.Commit, "address", l.Addr().String(),
-		"device", s.models.DeviceName(), "precision", s.models.Precision(), "models", s.models.Catalog().Len(),
-		"api_keys", secure.Keys != nil, "tls", secure.TLS != nil)
+		"device", s.models.DeviceName(), "precision", s.models.Precision(),
+		"models", s.models.Catalog().Len(), "api_keys", secure.Keys != nil, "tls", secure.TLS != nil)
 	for _, d := range s.models.Devices() {
 		log.Info("device", aboutDevice(d)...)
 	}
@@ -119,7 +119,10 @@ func (c *serveCmd) open(log *slog.Logger, secure sie.Secured) (s *serving[*servi
 	if err != nil {
 		return nil, err
 	}
-	s = &serving[*service.Service]{log: log, preload: append(ids(c.Pinned), selected.preload...), drain: c.DrainTimeout, ready: func() {}}
+	s = &serving[*service.Service]{
+		log: log, preload: append(ids(c.Pinned), selected.preload...), drain: c.DrainTimeout,
+		ready: func() {},
+	}
 	opened := s // where an error is returned, s is nil
 	defer func() {
 		if err != nil {
@@ -127,16 +130,23 @@ func (c *serveCmd) open(log *slog.Logger, secure sie.Secured) (s *serving[*servi
 		}
 	}()
 	series := metrics.New()
-	w, err := newWorker(&c.sourceFlags, &c.computeFlags, &c.batchFlags, cat, log, series, c.Admission(), logProgress(log.Info))
+	w, err := newWorker(&c.sourceFlags, &c.computeFlags, &c.batchFlags, cat, log, series, c.Admission(),
+		logProgress(log.Info))
 	if err != nil {
 		return nil, err
 	}
 	s.models = w
 	s.closes("models", func(end time.Time) { closeBy(end, "models", log, w.Close) })
 
-	opt := server.Options{Options: c.Server(secure, &c.Log, log), Limits: c.Requests(),
-		DefaultModels: defaults, MachineProfile: cmp.Or(c.MachineProfile, c.GPUType, w.GPUType()), Name: server.WorkerName(),
-		Pool: c.Pool, Bundle: "default", MaxWatchers: c.MaxWatchers,
+	opt := server.Options{
+		Options:        c.Server(secure, &c.Log, log),
+		Limits:         c.Requests(),
+		DefaultModels:  defaults,
+		MachineProfile: cmp.Or(c.MachineProfile, c.GPUType, w.GPUType()),
+		Name:           server.WorkerName(),
+		Pool:           c.Pool,
+		Bundle:         "default",
+		MaxWatchers:    c.MaxWatchers,
 	}
 	telemetry, err := c.Telemetry(context.Background(), "sie-server", build.Version, series.Registry, log)
 	if err != nil {
@@ -162,8 +172,8 @@ func (c *serveCmd) open(log *slog.Logger, secure sie.Secured) (s *serving[*servi
 // aboutDevice returns what the log says about an open device.
 func aboutDevice(d engine.Info) []any {
 	if d.Kind == engine.CUDA {
-		return []any{"name", fmt.Sprintf("cuda:%d", d.Ordinal), "model", d.Name, "capability", d.Capability, "driver_cuda", d.Driver,
-			"memory_mib", d.MemoryTotal >> 20}
+		return []any{"name", fmt.Sprintf("cuda:%d", d.Ordinal), "model", d.Name, "capability", d.Capability,
+			"driver_cuda", d.Driver, "memory_mib", d.MemoryTotal >> 20}
 	}
 	return []any{"name", d.Kind.String(), "model", d.Name, "isa", d.ISA.String(), "threads", d.Threads}
 }

@@ -88,7 +88,8 @@ func (s *serving[M]) run(stop context.Context, l net.Listener) error {
 			_ = shutdown()
 			return errors.New("device lost")
 		case <-stop.Done():
-			s.log.Info("shutting down: finishing running requests; a second signal stops at once", "at_most", s.drain)
+			s.log.Info("shutting down: finishing running requests; a second signal stops at once",
+				"at_most", s.drain)
 			return shutdown()
 		}
 	}

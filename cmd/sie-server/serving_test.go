@@ -79,22 +79,34 @@ func TestTheOrderInWhichServingEnds(t *testing.T) {
 		errors  []string
 		events  []string
 	}{
-		"the listener fails while a model loads": {func(f *fakeProcess, _ func()) { f.fails <- broken }, 25 * time.Second, []string{"large"},
-			[]string{"accept: broken"}, []string{"loads large", "stops loading large", "drains", "drained", "closes b", "closes a"}},
-		"the listener fails, and a request does not end": {func(f *fakeProcess, _ func()) { f.fails <- broken }, time.Second, []string{"large"},
-			[]string{"accept: broken", "a request still ran"}, []string{"loads large", "stops loading large", "drains", "closes b", "closes a"}},
-		"the listener fails later": {func(f *fakeProcess, _ func()) { f.fails <- broken }, 25 * time.Second, []string{"small"},
-			[]string{"accept: broken"}, []string{"ready", "drains", "drained", "closes b", "closes a"}},
-		"a device is lost": {func(f *fakeProcess, _ func()) { close(f.lost) }, 25 * time.Second, []string{"large"},
-			[]string{"device lost"}, []string{"loads large", "stops loading large", "drains", "drained", "closes b", "closes a"}},
-		"a signal": {func(_ *fakeProcess, signal func()) { signal() }, 25 * time.Second, []string{"small", "large"},
-			nil, []string{"loads large", "stops loading large", "drains", "drained", "closes b", "closes a"}},
+		"the listener fails while a model loads": {func(f *fakeProcess, _ func()) { f.fails <- broken },
+			25 * time.Second, []string{"large"}, []string{"accept: broken"},
+			[]string{"loads large", "stops loading large", "drains", "drained", "closes b", "closes a"}},
+		"the listener fails, and a request does not end": {func(f *fakeProcess, _ func()) {
+			f.fails <- broken
+		}, time.Second, []string{"large"}, []string{"accept: broken", "a request still ran"},
+			[]string{"loads large", "stops loading large", "drains", "closes b", "closes a"}},
+		"the listener fails later": {func(f *fakeProcess, _ func()) { f.fails <- broken }, 25 * time.Second,
+			[]string{"small"}, []string{"accept: broken"},
+			[]string{"ready", "drains", "drained", "closes b", "closes a"}},
+		"a device is lost": {func(f *fakeProcess, _ func()) { close(f.lost) }, 25 * time.Second,
+			[]string{"large"}, []string{"device lost"},
+			[]string{"loads large", "stops loading large", "drains", "drained", "closes b", "closes a"}},
+		"a signal": {func(_ *fakeProcess, signal func()) { signal() }, 25 * time.Second,
+			[]string{"small", "large"}, nil,
+			[]string{"loads large", "stops loading large", "drains", "drained", "closes b", "closes a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &fakeProcess{t: t, fails: make(chan error, 2), lost: make(chan struct{})}
-				s := &serving[*fakeProcess]{log: slog.New(slog.NewTextHandler(&testrig.Log{}, nil)), server: f, models: f, preload: c.preload,
-					drain: c.drain, ready: func() {}}
+				s := &serving[*fakeProcess]{
+					log:     slog.New(slog.NewTextHandler(&testrig.Log{}, nil)),
+					server:  f,
+					models:  f,
+					preload: c.preload,
+					drain:   c.drain,
+					ready:   func() {},
+				}
 				start := time.Now()
 				for _, what := range []string{"a", "b"} {
 					s.closes(what, func(end time.Time) {
@@ -137,8 +149,14 @@ func TestServingIsReadyAfterAFailedPreload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeProcess{t: t, fails: make(chan error, 2), lost: make(chan struct{})}
 		log, told := &testrig.Log{}, 0
-		s := &serving[failing]{log: slog.New(slog.NewTextHandler(log, nil)), server: f, models: failing{f}, preload: []string{"gone"},
-			drain: time.Minute, ready: func() { told++ }}
+		s := &serving[failing]{
+			log:     slog.New(slog.NewTextHandler(log, nil)),
+			server:  f,
+			models:  failing{f},
+			preload: []string{"gone"},
+			drain:   time.Minute,
+			ready:   func() { told++ },
+		}
 		go func() { _ = s.run(t.Context(), nil) }()
 		synctest.Wait()
 		if f.mu.Lock(); told != 1 || !slices.Equal(f.events, []string{"ready"}) {
@@ -202,12 +220,21 @@ func TestListenerFailsWhileAModelLoads(t *testing.T) {
 	})
 	t.Setenv("HF_ENDPOINT", hub.URL)
 	log := &testrig.Log{}
-	c := &serveCmd{sourceFlags: sourceFlags{Models: []string{"acme/mean"}, LocalCache: t.TempDir(), HFFallback: true},
+	c := &serveCmd{
+		sourceFlags:  sourceFlags{Models: []string{"acme/mean"}, LocalCache: t.TempDir(), HFFallback: true},
 		computeFlags: computeFlags{Device: "cpu", Precision: "fp32", Threads: 2},
-		batchFlags:   batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048, MemoryPercent: 99, MaxLoRAs: 10, LoadWait: time.Hour},
-		Preload:      []string{"acme/mean"}}
+		batchFlags: batchFlags{
+			MaxBatchRequests: 64,
+			MaxBatchWait:     15,
+			MaxQueued:        2048,
+			MemoryPercent:    99,
+			MaxLoRAs:         10,
+			LoadWait:         time.Hour,
+		},
+		Preload: []string{"acme/mean"}}
 	c.DrainTimeout, c.RequestTimeout = 100*time.Millisecond, time.Hour
-	s, err := c.open(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), sie.Secured{})
+	s, err := c.open(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		sie.Secured{})
 	if errors.Is(err, engine.ErrNotBuilt) {
 		t.Skip("no native engine")
 	}
@@ -226,7 +253,8 @@ func TestListenerFailsWhileAModelLoads(t *testing.T) {
 	answered := make(chan string, 1)
 	client := &http.Client{Transport: &http.Transport{}}
 	go func() {
-		resp, err := client.Post("http://"+tcp.Addr().String()+"/v1/encode/acme/mean", "application/json", strings.NewReader(`{"items":[{"text":"a"}]}`))
+		resp, err := client.Post("http://"+tcp.Addr().String()+"/v1/encode/acme/mean", "application/json",
+			strings.NewReader(`{"items":[{"text":"a"}]}`))
 		if err != nil {
 			answered <- err.Error()
 			return
@@ -238,7 +266,8 @@ func TestListenerFailsWhileAModelLoads(t *testing.T) {
 	testrig.Until(t, "a request waits for the model", func() bool { return s.models.Gate().Running() == 1 })
 	close(l.broken)
 	err = <-done
-	if err == nil || !strings.Contains(err.Error(), "accept: broken") || !strings.Contains(err.Error(), "1 requests still ran") {
+	if err == nil || !strings.Contains(err.Error(), "accept: broken") ||
+		!strings.Contains(err.Error(), "1 requests still ran") {
 		t.Errorf("served with %v", err)
 	}
 	if got := <-answered; got != "503 true true" {
@@ -250,7 +279,8 @@ func TestListenerFailsWhileAModelLoads(t *testing.T) {
 		t.Errorf("%d requests run, %d bytes are held", n, held)
 	}
 	text := log.String()
-	if first, second := strings.Index(text, "msg=closed what=reloader"), strings.Index(text, "msg=closed what=models"); first < 0 || second < first {
+	if first, second := strings.Index(text, "msg=closed what=reloader"),
+		strings.Index(text, "msg=closed what=models"); first < 0 || second < first {
 		t.Errorf("the order is another:\n%s", text)
 	}
 	client.CloseIdleConnections()

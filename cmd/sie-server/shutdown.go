@@ -36,7 +36,8 @@ func closeBy(end time.Time, what string, log *slog.Logger, closer func()) {
 // closeTelemetry sends what waits for the collector, for at most telemetryTime. It stops at end, or
 // after closeGrace if that is later.
 func closeTelemetry(end time.Time, t *obs.Telemetry, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), min(telemetryTime, max(closeGrace, time.Until(end))))
+	ctx, cancel := context.WithTimeout(context.Background(),
+		min(telemetryTime, max(closeGrace, time.Until(end))))
 	defer cancel()
 	if err := t.Close(ctx); err != nil {
 		log.Warn("telemetry", "error", err)

@@ -27,8 +27,10 @@ func TestClosingIsBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := &testrig.Log{}
 				start := time.Now()
-				closeBy(start.Add(c.left), "models", slog.New(slog.NewTextHandler(log, nil)), func() { time.Sleep(c.takes) })
-				if got := time.Since(start); got != c.want || strings.Contains(log.String(), "open=models") != c.warns {
+				closeBy(start.Add(c.left), "models", slog.New(slog.NewTextHandler(log, nil)),
+					func() { time.Sleep(c.takes) })
+				if got := time.Since(start); got != c.want ||
+					strings.Contains(log.String(), "open=models") != c.warns {
 					t.Errorf("took %v, want %v; log %q", got, c.want, log.String())
 				}
 				time.Sleep(c.takes)
@@ -44,7 +46,8 @@ func (slowServer) Shutdown(ctx context.Context) error { <-ctx.Done(); return ctx
 func TestDrainIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		if err := drain(slowServer{}, start.Add(3*time.Second)); err == nil || time.Since(start) != 3*time.Second {
+		if err := drain(slowServer{}, start.Add(3*time.Second)); err == nil ||
+			time.Since(start) != 3*time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 	})

@@ -77,7 +77,11 @@ func (c *topCmd) dial(ctx context.Context) (*websocket.Conn, error) {
 	if c.APIKey != "" {
 		header.Set("Authorization", "Bearer "+c.APIKey)
 	}
-	d := websocket.Dialer{HandshakeTimeout: 5 * time.Second, TLSClientConfig: &tls.Config{InsecureSkipVerify: c.Insecure}} //nolint:gosec // the flag --insecure asks for it
+	d := websocket.Dialer{
+		HandshakeTimeout: 5 * time.Second,
+		//nolint:gosec // the flag --insecure asks for it
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: c.Insecure},
+	}
 	conn, answer, err := d.DialContext(ctx, url, header)
 	if err != nil {
 		if answer != nil && answer.StatusCode == http.StatusUnauthorized {

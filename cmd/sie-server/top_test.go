@@ -22,8 +22,9 @@ const firstFrame = `{"timestamp":100,"ready":true,"name":"w\u001b[2J1","server":
  "activity":{"requests":5,"failed":1,"tokens":100,"batches":2,"batch_items":4,"busy_seconds":1,"running":2,"memory_used_bytes":1073741824,"memory_total_bytes":4294967296}}`
 
 func secondFrame() string {
-	return strings.NewReplacer(`"timestamp":100`, `"timestamp":100.5`, `"requests":5`, `"requests":15`, `"tokens":100`, `"tokens":500`, `"batches":2`, `"batches":4`,
-		`"batch_items":4`, `"batch_items":10`, `"busy_seconds":1`, `"busy_seconds":1.25`).Replace(firstFrame)
+	return strings.NewReplacer(`"timestamp":100`, `"timestamp":100.5`, `"requests":5`, `"requests":15`,
+		`"tokens":100`, `"tokens":500`, `"batches":2`, `"batches":4`, `"batch_items":4`, `"batch_items":10`,
+		`"busy_seconds":1`, `"busy_seconds":1.25`).Replace(firstFrame)
 }
 
 func read(t *testing.T, s string) *api.Status {
@@ -43,8 +44,11 @@ func TestBoard(t *testing.T) {
 	b.add(read(t, firstFrame))
 	b.add(read(t, secondFrame()))
 	got := b.render(120, 24, false)
-	for _, want := range []string{"SIE 9.9  ready  w?[2J1  up 1 h 1 min", "memory 1.0 GiB of 4.0 GiB  running 2  failed 1", "device busy  50 %  items a batch 3.0",
-		"requests/s       20.0 █", "tokens/s        800.0 █", "queued            3.0 █"} {
+	for _, want := range []string{
+		"SIE 9.9  ready  w?[2J1  up 1 h 1 min", "memory 1.0 GiB of 4.0 GiB  running 2  failed 1",
+		"device busy  50 %  items a batch 3.0", "requests/s       20.0 █", "tokens/s        800.0 █",
+		"queued            3.0 █",
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the board lacks %q:\n%s", want, got)
 		}
@@ -52,7 +56,8 @@ func TestBoard(t *testing.T) {
 	if strings.Contains(got, "\x1b") {
 		t.Error("a server's name may move the cursor")
 	}
-	if loaded, idle := strings.Index(got, "org/model"), strings.Index(got, "idle/model"); loaded < 0 || idle < loaded {
+	if loaded, idle := strings.Index(got, "org/model"), strings.Index(got, "idle/model"); loaded < 0 ||
+		idle < loaded {
 		t.Errorf("loaded models come first:\n%s", got)
 	}
 	if !strings.Contains(got, "loaded        2.0 GiB       3       1.5       2.0") {
@@ -73,7 +78,8 @@ func TestBoard(t *testing.T) {
 				if utf8.RuneCountInString(plain) > w || strings.Contains(plain, "\x1b") {
 					t.Errorf("%d columns on %d: %q", utf8.RuneCountInString(plain), w, l)
 				}
-				if strings.Contains(l, "\x1b") && !strings.HasSuffix(strings.TrimRight(l, " "), "\x1b[0m") && strings.LastIndex(l, "\x1b[0m") < strings.LastIndex(l, "\x1b[3") {
+				if strings.Contains(l, "\x1b") && !strings.HasSuffix(strings.TrimRight(l, " "), "\x1b[0m") &&
+					strings.LastIndex(l, "\x1b[0m") < strings.LastIndex(l, "\x1b[3") {
 					t.Errorf("a colour runs on: %q", l)
 				}
 			}
@@ -101,7 +107,8 @@ func TestTop(t *testing.T) {
 	up := websocket.FastHTTPUpgrader{}
 	var s fasthttp.Server
 	s.Handler = func(ctx *fasthttp.RequestCtx) {
-		if string(ctx.Request.Header.Peek("Authorization")) != "Bearer k" || string(ctx.Path()) != "/ws/status" {
+		if string(ctx.Request.Header.Peek("Authorization")) != "Bearer k" ||
+			string(ctx.Path()) != "/ws/status" {
 			ctx.SetStatusCode(401)
 			return
 		}
@@ -109,7 +116,8 @@ func TestTop(t *testing.T) {
 			for _, f := range []string{firstFrame, secondFrame()} {
 				_ = c.WriteMessage(websocket.TextMessage, []byte(f))
 			}
-			_ = c.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseGoingAway, ""), time.Now().Add(time.Second))
+			_ = c.WriteControl(websocket.CloseMessage,
+				websocket.FormatCloseMessage(websocket.CloseGoingAway, ""), time.Now().Add(time.Second))
 		})
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -136,7 +144,8 @@ func TestTop(t *testing.T) {
 		t.Fatal(err)
 	}
 	drawn := 0
-	if err := c.follow(t.Context(), conn, func(*board) { drawn++ }); err == nil || !strings.Contains(err.Error(), "shut down") || drawn != 1 {
+	if err := c.follow(t.Context(), conn, func(*board) { drawn++ }); err == nil ||
+		!strings.Contains(err.Error(), "shut down") || drawn != 1 {
 		t.Errorf("a server that goes: %v, drawn %d times", err, drawn)
 	}
 	conn.Close()

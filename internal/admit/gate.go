@@ -174,7 +174,8 @@ func (g *Gate) Drain(ctx context.Context) error {
 		default:
 		}
 	}
-	late := fmt.Errorf("%d requests still ran when the time for draining was up; they were answered with a retryable 503: %w",
+	late := fmt.Errorf(
+		"%d requests still ran when the time for draining was up; they were answered with a retryable 503: %w",
 		g.Running(), ctx.Err())
 	g.abort(errs.ShuttingDown())
 	last := time.NewTimer(LastAnswers)

@@ -69,7 +69,8 @@ func TestDrainWaitsForAllEntrances(t *testing.T) {
 			go func() { done <- g.Drain(t.Context()) }()
 		}
 		synctest.Wait()
-		if _, err := g.Enter(Request{}); !refused(err) || !refused(g.Open()) || !g.Draining() || g.ShutAt() != time.Now() {
+		if _, err := g.Enter(Request{}); !refused(err) || !refused(g.Open()) || !g.Draining() ||
+			g.ShutAt() != time.Now() {
 			t.Errorf("a shut gate admits: %v, %v", err, g.Open())
 		}
 		first.End()
@@ -131,7 +132,8 @@ func TestDrainRunsOutOfTime(t *testing.T) {
 			if ends {
 				want = time.Minute + time.Second
 			}
-			if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 requests still ran") || took != want {
+			if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) ||
+				!strings.Contains(err.Error(), "1 requests still ran") || took != want {
 				t.Errorf("%s: %v after %v", name, err, took)
 			}
 			if cause := context.Cause(w.Context()); !refused(cause) {
@@ -148,12 +150,14 @@ func TestDrainRunsOutOfTime(t *testing.T) {
 func TestContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{Timeout: 3 * time.Second})
-		late, left, other := enter(t, g, Request{}), enter(t, g, Request{Began: time.Now().Add(-time.Hour)}), enter(t, g, Request{})
+		late, left, other := enter(t, g, Request{}), enter(t, g, Request{Began: time.Now().Add(-time.Hour)}),
+			enter(t, g, Request{})
 		if late.Began() != time.Now() || left.Began() != time.Now().Add(-time.Hour) {
 			t.Errorf("began %v and %v", late.Began(), left.Began())
 		}
 		left.Cancel(ErrClientGone)
-		if err := context.Cause(left.Context()); !errors.Is(err, ErrClientGone) || late.Context().Err() != nil {
+		if err := context.Cause(left.Context()); !errors.Is(err, ErrClientGone) ||
+			late.Context().Err() != nil {
 			t.Errorf("cancelled: %v, another %v", err, late.Context().Err())
 		}
 		left.End()
@@ -166,7 +170,8 @@ func TestContexts(t *testing.T) {
 			t.Error("the time was up too early")
 		}
 		<-late.Context().Done()
-		if e := errs.As(context.Cause(late.Context())); e.Status != 504 || !strings.Contains(e.Message, "3s") {
+		if e := errs.As(context.Cause(late.Context())); e.Status != 504 ||
+			!strings.Contains(e.Message, "3s") {
 			t.Errorf("late: %v", e)
 		}
 		late.End()
@@ -183,17 +188,20 @@ func TestHeldBytes(t *testing.T) {
 	if err := g.Reserve(30); err != nil {
 		t.Fatal(err)
 	}
-	if e := errs.As(g.Reserve(71)); e == nil || e.Code != errs.QueueFull || e.RetryAfter == 0 || !strings.Contains(e.Message, "30 bytes pending, cannot add 71 more (limit: 100)") || g.Held() != 30 {
+	if e := errs.As(g.Reserve(71)); e == nil || e.Code != errs.QueueFull || e.RetryAfter == 0 ||
+		!strings.Contains(e.Message, "30 bytes pending, cannot add 71 more (limit: 100)") || g.Held() != 30 {
 		t.Errorf("a request too many: %v; %d are held", e, g.Held())
 	}
 	w, other := enter(t, g, Request{Bytes: 30, Field: "texts"}), enter(t, g, Request{})
 	if err := w.Hold(40, 4); err != nil || w.Held() != 40 || g.Held() != 70 {
 		t.Errorf("%v; %d of %d", err, w.Held(), g.Held())
 	}
-	if e := errs.As(w.Hold(40, 8)); e == nil || e.Status != 400 || !strings.Contains(e.Message, "'texts'") || !strings.Contains(e.Message, "at most 7 such") || w.Held() != 40 || g.Held() != 70 {
+	if e := errs.As(w.Hold(40, 8)); e == nil || e.Status != 400 || !strings.Contains(e.Message, "'texts'") ||
+		!strings.Contains(e.Message, "at most 7 such") || w.Held() != 40 || g.Held() != 70 {
 		t.Errorf("results that never fit: %v; %d of %d", e, w.Held(), g.Held())
 	}
-	if e := errs.As(other.Hold(40, 4)); e == nil || e.Status != 503 || e.RetryAfter == 0 || !strings.Contains(e.Message, "3 of its items would fit now") || other.Held() != 0 {
+	if e := errs.As(other.Hold(40, 4)); e == nil || e.Status != 503 || e.RetryAfter == 0 ||
+		!strings.Contains(e.Message, "3 of its items would fit now") || other.Held() != 0 {
 		t.Errorf("results that do not fit now: %v; %d", e, other.Held())
 	}
 	if other.Take(31) || !other.Take(30) || g.Held() != 100 {
@@ -244,7 +252,8 @@ func TestFits(t *testing.T) {
 		items       int
 		bytes, room int64
 		want        int
-	}{{10, 1000, 100, 1}, {10, 1000, 99, 0}, {10, 1000, -5, 0}, {1 << 20, 1 << 32, 1 << 30, 1 << 18}, {3, 10, 9, 2}} {
+	}{{10, 1000, 100, 1}, {10, 1000, 99, 0}, {10, 1000, -5, 0}, {1 << 20, 1 << 32, 1 << 30, 1 << 18},
+		{3, 10, 9, 2}} {
 		if got := fits(c.items, c.bytes, c.room); got != c.want {
 			t.Errorf("%d of %d bytes in %d: %d, want %d", c.items, c.bytes, c.room, got, c.want)
 		}
@@ -252,7 +261,8 @@ func TestFits(t *testing.T) {
 }
 
 func TestOptionsAreValidated(t *testing.T) {
-	if err := (&Options{MaxHeldBytes: -1, Timeout: -1}).Validate(); err == nil || !strings.Contains(err.Error(), "MaxHeldBytes") || !strings.Contains(err.Error(), "Timeout") {
+	if err := (&Options{MaxHeldBytes: -1, Timeout: -1}).Validate(); err == nil ||
+		!strings.Contains(err.Error(), "MaxHeldBytes") || !strings.Contains(err.Error(), "Timeout") {
 		t.Errorf("%v", err)
 	}
 	if err := (&Options{}).Validate(); err != nil {

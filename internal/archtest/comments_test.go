@@ -20,7 +20,8 @@ func TestCommentsAreNarrow(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != top || d.Name() == "build" || d.Name() == "testdata") {
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != top || d.Name() == "build" ||
+			d.Name() == "testdata") {
 			return filepath.SkipDir
 		}
 		if !strings.HasSuffix(path, ".go") {
@@ -35,7 +36,8 @@ func TestCommentsAreNarrow(t *testing.T) {
 			line = strings.ReplaceAll(line, "\t", "    ")
 			words := strings.TrimSpace(line)
 			if strings.HasPrefix(words, "//") && !oneLine(words) && len([]rune(line)) > commentColumns {
-				t.Errorf("%s:%d: a comment of %d columns, more than %d: %s", path, n+1, len([]rune(line)), commentColumns, words)
+				t.Errorf("%s:%d: a comment of %d columns, more than %d: %s",
+					path, n+1, len([]rune(line)), commentColumns, words)
 			}
 		}
 		return nil

@@ -27,7 +27,8 @@ func TestDocumentedTestsExist(t *testing.T) {
 	for _, part := range []string{"catalog", "cmd", "internal", "runtime", "tools/test", "weights"} {
 		err := filepath.WalkDir(filepath.Join(root, part), func(path string, d fs.DirEntry, err error) error {
 			name := d.Name()
-			if err != nil || d.IsDir() || !strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "test_") {
+			if err != nil || d.IsDir() ||
+				!strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "test_") {
 				return err
 			}
 			source, err := os.ReadFile(path)

@@ -24,39 +24,65 @@ type rule struct {
 }
 
 var rules = []rule{
-	{From: "runtime/engine", Forbid: []string{""}, Allow: []string{"internal/lockorder"}, Why: "the C boundary imports nothing of the module"},
-	{From: "runtime/tokenizer", Forbid: []string{""}, Allow: []string{"internal/errs", "internal/files"}, Why: "tokenizers stand alone"},
-	{From: "runtime/batch", Forbid: []string{""}, Allow: []string{"internal/lockorder"}, Why: "the batcher sees ids and bytes, nothing else"},
-	{From: "runtime/registry", Forbid: []string{""}, Allow: []string{"internal/lockorder"}, Why: "the registry holds any model"},
-	{From: "runtime/fold", Forbid: []string{""}, Allow: []string{"internal/nprand"}, Why: "a table is numbers"},
-	{From: "runtime/lora", Forbid: []string{""}, Allow: []string{"weights", "internal/files"}, Why: "an adapter is numbers by names"},
-	{From: "runtime/arch", Forbid: []string{"runtime", "internal", "catalog", "cmd", "gateway", "sidecar", "configd"},
-		Allow: []string{"runtime/engine", "runtime/fold", "runtime/lora", "internal/files", "internal/golden", "internal/half", "internal/lockorder"}, Why: "an architecture is tensors and operations"},
-	{From: "runtime/metrics", Forbid: []string{"runtime", "catalog", "weights", "cmd"}, Why: "series are numbers"},
-	{From: "runtime/model", Forbid: []string{"runtime/task", "runtime/service", "runtime/server", "cmd", "internal/api", "internal/admit", "internal/dialect", "internal/compat", "internal/httpd"},
-		Why: "a loaded model knows no request"},
-	{From: "runtime/task", Forbid: []string{"runtime/service", "runtime/server", "cmd", "internal/dialect", "internal/compat", "internal/httpd"},
-		Why: "a task does not know how answers are written"},
-	{From: "runtime/service", Forbid: []string{"runtime/server", "cmd", "internal/dialect", "internal/httpd"}, Why: "the service does not know HTTP"},
-	{From: "runtime/server", Forbid: []string{"runtime", "catalog", "weights", "cmd"}, Allow: []string{"runtime/service"},
-		Why: "an entrance knows the service alone"},
-	{From: "internal/admit", Forbid: []string{""}, Allow: []string{"internal/errs"}, Why: "any entrance admits by it, and every layer may get its Work"},
-	{From: "weights", Forbid: []string{""}, Allow: []string{"weights", "internal/files", "internal/half", "internal/lockorder", "internal/testrig"}, Why: "file formats know no models"},
+	{From: "runtime/engine", Forbid: []string{""}, Allow: []string{"internal/lockorder"},
+		Why: "the C boundary imports nothing of the module"},
+	{From: "runtime/tokenizer", Forbid: []string{""}, Allow: []string{"internal/errs", "internal/files"},
+		Why: "tokenizers stand alone"},
+	{From: "runtime/batch", Forbid: []string{""}, Allow: []string{"internal/lockorder"},
+		Why: "the batcher sees ids and bytes, nothing else"},
+	{From: "runtime/registry", Forbid: []string{""}, Allow: []string{"internal/lockorder"},
+		Why: "the registry holds any model"},
+	{From: "runtime/fold", Forbid: []string{""}, Allow: []string{"internal/nprand"},
+		Why: "a table is numbers"},
+	{From: "runtime/lora", Forbid: []string{""}, Allow: []string{"weights", "internal/files"},
+		Why: "an adapter is numbers by names"},
+	{From: "runtime/arch",
+		Forbid: []string{"runtime", "internal", "catalog", "cmd", "gateway", "sidecar", "configd"},
+		Allow: []string{
+			"runtime/engine", "runtime/fold", "runtime/lora", "internal/files", "internal/golden",
+			"internal/half", "internal/lockorder",
+		}, Why: "an architecture is tensors and operations"},
+	{From: "runtime/metrics", Forbid: []string{"runtime", "catalog", "weights", "cmd"},
+		Why: "series are numbers"},
+	{From: "runtime/model", Forbid: []string{
+		"runtime/task", "runtime/service", "runtime/server", "cmd", "internal/api", "internal/admit",
+		"internal/dialect", "internal/compat", "internal/httpd",
+	}, Why: "a loaded model knows no request"},
+	{From: "runtime/task", Forbid: []string{
+		"runtime/service", "runtime/server", "cmd", "internal/dialect", "internal/compat", "internal/httpd",
+	}, Why: "a task does not know how answers are written"},
+	{From: "runtime/service", Forbid: []string{"runtime/server", "cmd", "internal/dialect", "internal/httpd"},
+		Why: "the service does not know HTTP"},
+	{From: "runtime/server", Forbid: []string{"runtime", "catalog", "weights", "cmd"},
+		Allow: []string{"runtime/service"}, Why: "an entrance knows the service alone"},
+	{From: "internal/admit", Forbid: []string{""}, Allow: []string{"internal/errs"},
+		Why: "any entrance admits by it, and every layer may get its Work"},
+	{From: "weights", Forbid: []string{""}, Allow: []string{
+		"weights", "internal/files", "internal/half", "internal/lockorder", "internal/testrig",
+	}, Why: "file formats know no models"},
 	{From: "catalog", Forbid: []string{""}, Allow: []string{"internal"}, Why: "configuration is data"},
-	{From: "internal", Forbid: []string{"catalog", "runtime", "gateway", "sidecar", "configd", "cmd", "weights"},
-		Why: "what components share depends on none of them"},
+	{From: "internal",
+		Forbid: []string{"catalog", "runtime", "gateway", "sidecar", "configd", "cmd", "weights"},
+		Why:    "what components share depends on none of them"},
 	{From: "internal/files", Forbid: []string{""}, Why: "whatever reads files may use it"},
-	{From: "internal/cgroup", Forbid: []string{""}, Allow: []string{"internal/files"}, Why: "it knows files of the kernel alone"},
+	{From: "internal/cgroup", Forbid: []string{""}, Allow: []string{"internal/files"},
+		Why: "it knows files of the kernel alone"},
 	{From: "internal/half", Forbid: []string{""}, Why: "whatever has numbers may use it"},
-	{From: "internal/httpd", Forbid: []string{""}, Allow: []string{"internal/admit", "internal/api", "internal/dialect", "internal/errs", "internal/files"},
-		Why: "the shell of a server knows no route"},
-	{From: "internal/cli", Forbid: []string{""}, Allow: []string{"internal/admit", "internal/api", "internal/httpd", "internal/obs"},
-		Why: "flags say what servers take"},
-	{From: "internal/compat", Forbid: []string{""}, Allow: []string{"internal/admit", "internal/api", "internal/build", "internal/dialect", "internal/errs"},
-		Why: "other APIs are translated, not served"},
-	{From: "gateway", Forbid: []string{"runtime", "sidecar", "configd", "cmd"}, Why: "components meet on the wire"},
-	{From: "sidecar", Forbid: []string{"runtime", "gateway", "configd", "cmd"}, Why: "components meet on the wire"},
-	{From: "configd", Forbid: []string{"runtime", "gateway", "sidecar", "cmd"}, Why: "components meet on the wire"},
+	{From: "internal/httpd", Forbid: []string{""}, Allow: []string{
+		"internal/admit", "internal/api", "internal/dialect", "internal/errs", "internal/files",
+	}, Why: "the shell of a server knows no route"},
+	{From: "internal/cli", Forbid: []string{""},
+		Allow: []string{"internal/admit", "internal/api", "internal/httpd", "internal/obs"},
+		Why:   "flags say what servers take"},
+	{From: "internal/compat", Forbid: []string{""}, Allow: []string{
+		"internal/admit", "internal/api", "internal/build", "internal/dialect", "internal/errs",
+	}, Why: "other APIs are translated, not served"},
+	{From: "gateway", Forbid: []string{"runtime", "sidecar", "configd", "cmd"},
+		Why: "components meet on the wire"},
+	{From: "sidecar", Forbid: []string{"runtime", "gateway", "configd", "cmd"},
+		Why: "components meet on the wire"},
+	{From: "configd", Forbid: []string{"runtime", "gateway", "sidecar", "cmd"},
+		Why: "components meet on the wire"},
 }
 
 // cgo may appear in these packages only.
@@ -76,7 +102,8 @@ type pkg struct {
 
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Name,Doc,Imports,CgoFiles,GoFiles", "-tags", "native", "./...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Name,Doc,Imports,CgoFiles,GoFiles", "-tags",
+		"native", "./...")
 	cmd.Dir = root(t)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
@@ -148,12 +175,18 @@ func TestImportDirection(t *testing.T) {
 // The rules must catch each planted import; otherwise they prove nothing.
 func TestRulesCatchPlantedImports(t *testing.T) {
 	planted := [][2]string{
-		{"gateway/http", "runtime/engine"}, {"internal/api", "runtime/batch"}, {"runtime/engine", "internal/errs"},
-		{"weights", "catalog"}, {"runtime/model", "runtime/task"}, {"runtime/task", "runtime/service"}, {"runtime/service", "runtime/server"},
-		{"runtime/server", "runtime/task"}, {"runtime/server", "runtime/metrics"}, {"runtime/server", "runtime/model"}, {"runtime/model", "internal/api"}, {"internal/admit", "internal/api"},
+		{"gateway/http", "runtime/engine"}, {"internal/api", "runtime/batch"},
+		{"runtime/engine", "internal/errs"},
+		{"weights", "catalog"}, {"runtime/model", "runtime/task"}, {"runtime/task", "runtime/service"},
+		{"runtime/service", "runtime/server"},
+		{"runtime/server", "runtime/task"}, {"runtime/server", "runtime/metrics"},
+		{"runtime/server", "runtime/model"}, {"runtime/model", "internal/api"},
+		{"internal/admit", "internal/api"},
 		{"runtime/arch", "runtime/batch"},
 		{"runtime/metrics", "runtime/model"}, {"internal/obs", "catalog"},
-		{"internal/httpd", "internal/obs"}, {"internal/httpd", "runtime/model"}, {"internal/compat", "catalog"}, {"internal/compat", "internal/httpd"}, {"internal/cli", "internal/compat"}, {"internal/httpd", "internal/cli"},
+		{"internal/httpd", "internal/obs"}, {"internal/httpd", "runtime/model"},
+		{"internal/compat", "catalog"}, {"internal/compat", "internal/httpd"},
+		{"internal/cli", "internal/compat"}, {"internal/httpd", "internal/cli"},
 		{"internal/files", "internal/errs"}, {"internal/half", "weights"},
 	}
 	for _, p := range planted {
@@ -185,7 +218,8 @@ func TestPackagesAreDocumented(t *testing.T) {
 		from, _ := rel(p.ImportPath)
 		docs := 0
 		for _, f := range append(slices.Clone(p.GoFiles), p.CgoFiles...) {
-			a, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil, parser.ParseComments|parser.PackageClauseOnly)
+			a, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil,
+				parser.ParseComments|parser.PackageClauseOnly)
 			if err != nil {
 				t.Fatal(err)
 			}

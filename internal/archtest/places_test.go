@@ -25,18 +25,20 @@ func words(t *testing.T) (all []word) {
 	t.Helper()
 	top := root(t)
 	for _, folder := range []string{"bench", "catalog", "cmd", "internal", "runtime", "tools", "weights"} {
-		err := filepath.WalkDir(filepath.Join(top, folder), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+		err := filepath.WalkDir(filepath.Join(top, folder),
+			func(path string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") ||
+					strings.HasSuffix(path, "_test.go") {
+					return err
+				}
+				text, err := os.ReadFile(path)
+				if err != nil {
+					return err
+				}
+				name, err := filepath.Rel(top, path)
+				all = append(all, wordsOf(filepath.ToSlash(name), text)...)
 				return err
-			}
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			name, err := filepath.Rel(top, path)
-			all = append(all, wordsOf(filepath.ToSlash(name), text)...)
-			return err
-		})
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +86,8 @@ func places(all []word, pkg, name string) (files []string) {
 	short := pkg[strings.LastIndexByte(pkg, '/')+1:]
 	for _, w := range all {
 		inside := w.file[:strings.LastIndexByte(w.file, '/')] == pkg
-		if w.kind == token.IDENT && w.text == name && (w.of == short || inside && w.of == "" && w.next != token.COLON) && !slices.Contains(files, w.file) {
+		if w.kind == token.IDENT && w.text == name && (w.of == short ||
+			inside && w.of == "" && w.next != token.COLON) && !slices.Contains(files, w.file) {
 			files = append(files, w.file)
 		}
 	}
@@ -107,7 +110,8 @@ func TestPlacesOfAFamily(t *testing.T) {
 	const table = "catalog/family.go"
 	all, served := words(t), 0
 	families := declared(all, func(w word) bool {
-		return w.file == table && w.kind == token.IDENT && strings.HasPrefix(w.text, "Family") && len(w.text) > len("Family")
+		return w.file == table && w.kind == token.IDENT && strings.HasPrefix(w.text, "Family") &&
+			len(w.text) > len("Family")
 	})
 	families = slices.DeleteFunc(families, func(name string) bool { return name == "FamilyNone" })
 	for _, name := range families {
@@ -117,10 +121,12 @@ func TestPlacesOfAFamily(t *testing.T) {
 		files := places(all, "catalog", name)
 		switch own := slices.DeleteFunc(slices.Clone(files), func(f string) bool { return f == table }); {
 		case len(own) == 0:
-		case len(own) == 1 && strings.HasPrefix(own[0], "runtime/task/") && own[0] != "runtime/task/families.go":
+		case len(own) == 1 && strings.HasPrefix(own[0], "runtime/task/") &&
+			own[0] != "runtime/task/families.go":
 			served++
 		default:
-			t.Errorf("%s is named in %v: its row in %s and its own file in runtime/task are enough", name, files, table)
+			t.Errorf("%s is named in %v: its row in %s and its own file in runtime/task are enough",
+				name, files, table)
 		}
 	}
 	if len(families) < 20 || served < 8 {
@@ -135,20 +141,24 @@ func TestPlacesOfAHead(t *testing.T) {
 	all := words(t)
 	var heads []string // of the declarations X = Task{…}
 	for i, w := range all[1:] {
-		if x := all[i]; w.text == "Task" && w.next == token.LBRACE && x.next == token.ASSIGN && x.file == w.file &&
-			strings.HasPrefix(w.file, "runtime/arch/") && token.IsExported(x.text) {
+		if x := all[i]; w.text == "Task" && w.next == token.LBRACE && x.next == token.ASSIGN &&
+			x.file == w.file && strings.HasPrefix(w.file, "runtime/arch/") && token.IsExported(x.text) {
 			heads = append(heads, x.text)
 		}
 	}
 	for _, name := range heads {
 		files := places(all, "runtime/arch", name)
-		here := slices.DeleteFunc(slices.Clone(files), func(f string) bool { return strings.HasPrefix(f, "runtime/task/") })
+		here := slices.DeleteFunc(slices.Clone(files),
+			func(f string) bool { return strings.HasPrefix(f, "runtime/task/") })
 		if len(here) != 2 || !slices.Contains(here, table) {
-			t.Errorf("%s is named in %v: its own file, the table in %s and its families in runtime/task are enough", name, files, table)
+			t.Errorf(
+				"%s is named in %v: its own file, the table in %s and its families in runtime/task are enough",
+				name, files, table)
 		}
 		for _, f := range files {
 			if strings.HasPrefix(f, "runtime/task/") && !slices.ContainsFunc(all, func(w word) bool {
-				return w.file == f && w.of == "catalog" && strings.HasPrefix(w.text, "Family") && w.text != "Family"
+				return w.file == f && w.of == "catalog" && strings.HasPrefix(w.text, "Family") &&
+					w.text != "Family"
 			}) {
 				t.Errorf("%s is named in %s, which is no family's file", name, f)
 			}
@@ -163,7 +173,8 @@ func TestPlacesOfAHead(t *testing.T) {
 func TestPlacesOfAnArchitecture(t *testing.T) {
 	const table = "runtime/arch/model.go"
 	all := words(t)
-	types := declared(all, func(w word) bool { return w.file == table && w.kind == token.STRING && w.next == token.COLON })
+	types := declared(all,
+		func(w word) bool { return w.file == table && w.kind == token.STRING && w.next == token.COLON })
 	for _, name := range types {
 		n := 0
 		for _, w := range all {

@@ -42,22 +42,66 @@ type Route struct {
 func Routes() []*Route { return routes }
 
 var (
-	embed       = &Route{Path: "/embed", Kind: dialect.RouteTEI, Span: "tei_embed", Endpoint: "embed", Field: "inputs", outputs: []string{"dense"}, tei: true, serve: (*call).teiEmbed}
-	embedSparse = &Route{Path: "/embed_sparse", Kind: dialect.RouteTEI, Span: "tei_embed_sparse", Endpoint: "embed_sparse", Field: "inputs", outputs: []string{"sparse"}, tei: true, serve: (*call).teiSparse}
-	teiRerank   = &Route{Path: "/rerank", Kind: dialect.RouteTEI, Span: "tei_rerank", Endpoint: "rerank", Field: "texts", outputs: []string{"score"}, tei: true, serve: (*call).teiRerank}
-	predict     = &Route{Path: "/predict", Kind: dialect.RouteTEI, Span: "tei_predict", Endpoint: "predict", Field: "inputs", outputs: []string{"json", "score"}, tei: true, serve: (*call).teiPredict}
+	embed = &Route{
+		Path:     "/embed",
+		Kind:     dialect.RouteTEI,
+		Span:     "tei_embed",
+		Endpoint: "embed",
+		Field:    "inputs",
+		outputs:  []string{"dense"},
+		tei:      true,
+		serve:    (*call).teiEmbed,
+	}
+	embedSparse = &Route{
+		Path:     "/embed_sparse",
+		Kind:     dialect.RouteTEI,
+		Span:     "tei_embed_sparse",
+		Endpoint: "embed_sparse",
+		Field:    "inputs",
+		outputs:  []string{"sparse"},
+		tei:      true,
+		serve:    (*call).teiSparse,
+	}
+	teiRerank = &Route{
+		Path:     "/rerank",
+		Kind:     dialect.RouteTEI,
+		Span:     "tei_rerank",
+		Endpoint: "rerank",
+		Field:    "texts",
+		outputs:  []string{"score"},
+		tei:      true,
+		serve:    (*call).teiRerank,
+	}
+	predict = &Route{
+		Path:     "/predict",
+		Kind:     dialect.RouteTEI,
+		Span:     "tei_predict",
+		Endpoint: "predict",
+		Field:    "inputs",
+		outputs:  []string{"json", "score"},
+		tei:      true,
+		serve:    (*call).teiPredict,
+	}
 
 	routes = []*Route{
-		{Path: "/v1/embeddings", Kind: dialect.RouteOpenAI, Span: "openai_embeddings", Endpoint: "embeddings", Field: "input", serve: (*call).embeddings},
-		{Path: "/embeddings", Kind: dialect.RouteOpenAI, Span: "openai_embeddings", Endpoint: "embeddings", Field: "input", serve: (*call).embeddings},
-		{Path: "/v1/rerank", Kind: dialect.RouteRerank, Span: "rerank", Endpoint: "rerank", Field: "documents", serve: (*call).rerankV1},
-		{Path: "/v2/rerank", Kind: dialect.RouteCohere, Span: "rerank", Endpoint: "rerank", Field: "documents", serve: (*call).rerankV2},
+		{Path: "/v1/embeddings", Kind: dialect.RouteOpenAI, Span: "openai_embeddings", Endpoint: "embeddings",
+			Field: "input", serve: (*call).embeddings},
+		{Path: "/embeddings", Kind: dialect.RouteOpenAI, Span: "openai_embeddings", Endpoint: "embeddings",
+			Field: "input", serve: (*call).embeddings},
+		{Path: "/v1/rerank", Kind: dialect.RouteRerank, Span: "rerank", Endpoint: "rerank",
+			Field: "documents", serve: (*call).rerankV1},
+		{Path: "/v2/rerank", Kind: dialect.RouteCohere, Span: "rerank", Endpoint: "rerank",
+			Field: "documents", serve: (*call).rerankV2},
 		embed, embedSparse,
-		{Path: "/embed_all", Kind: dialect.RouteTEI, Span: "tei_embed_all", Endpoint: "embed_all", Field: "inputs", outputs: []string{"multivector"}, tei: true, serve: (*call).teiAll},
+		{Path: "/embed_all", Kind: dialect.RouteTEI, Span: "tei_embed_all", Endpoint: "embed_all",
+			Field: "inputs", outputs: []string{"multivector"}, tei: true, serve: (*call).teiAll},
 		teiRerank, predict,
-		{Path: "/similarity", Kind: dialect.RouteTEI, Span: "tei_similarity", Endpoint: "similarity", Field: "inputs", outputs: []string{"dense"}, tei: true, serve: (*call).teiSimilarity},
-		{Path: "/tokenize", Kind: dialect.RouteTEI, Span: "tei_tokenize", Endpoint: "tokenize", Field: "inputs", tei: true, serve: (*call).teiTokenize},
-		{Path: "/decode", Kind: dialect.RouteTEI, Span: "tei_decode", Endpoint: "decode", Field: "ids", tei: true, serve: (*call).teiDecode},
+		{Path: "/similarity", Kind: dialect.RouteTEI, Span: "tei_similarity", Endpoint: "similarity",
+			Field: "inputs", outputs: []string{"dense"}, tei: true, serve: (*call).teiSimilarity},
+		{Path: "/tokenize", Kind: dialect.RouteTEI, Span: "tei_tokenize", Endpoint: "tokenize",
+			Field: "inputs", tei: true, serve: (*call).teiTokenize},
+		{Path: "/decode", Kind: dialect.RouteTEI, Span: "tei_decode", Endpoint: "decode", Field: "ids",
+			tei: true, serve: (*call).teiDecode},
 	}
 )
 

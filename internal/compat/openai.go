@@ -15,8 +15,12 @@ func (c *call) embeddings() error {
 	c.reply.ModelID = m.ID
 	foreign := c.foreignOptions(false)
 	foreign.Dimensions = req.Dimensions
-	res, err := c.Backend.Encode(c.work, m, &api.EncodeRequest{Items: items(req.Texts, req.Tokens), OutputTypes: []string{"dense"},
-		OutputDType: "float32", ForeignOptions: foreign})
+	res, err := c.Backend.Encode(c.work, m, &api.EncodeRequest{
+		Items:          items(req.Texts, req.Tokens),
+		OutputTypes:    []string{"dense"},
+		OutputDType:    "float32",
+		ForeignOptions: foreign,
+	})
 	if err != nil {
 		return err
 	}

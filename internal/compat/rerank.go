@@ -34,8 +34,12 @@ func (c *call) rerank(version int) error {
 			return err
 		}
 	}
-	res, err := c.Backend.Score(c.work, m, &api.ScoreRequest{Query: api.Item{Text: req.Query, HasText: true}, Items: items(texts, nil),
-		Options: req.Options, ForeignOptions: c.foreignOptions(false)})
+	res, err := c.Backend.Score(c.work, m, &api.ScoreRequest{
+		Query:          api.Item{Text: req.Query, HasText: true},
+		Items:          items(texts, nil),
+		Options:        req.Options,
+		ForeignOptions: c.foreignOptions(false),
+	})
 	if err != nil {
 		return err
 	}
@@ -44,7 +48,13 @@ func (c *call) rerank(version int) error {
 		best = best[:req.TopN]
 	}
 	tokens := res.Usage.InputTokens
-	out := api.RerankResponse{ID: api.NewID(), Model: id, APIVersion: version, Tokens: tokens, Results: make([]api.RerankResult, len(best))}
+	out := api.RerankResponse{
+		ID:         api.NewID(),
+		Model:      id,
+		APIVersion: version,
+		Tokens:     tokens,
+		Results:    make([]api.RerankResult, len(best)),
+	}
 	for rank, s := range best {
 		out.Results[rank] = api.RerankResult{Index: s.Index, Score: s.Score}
 		if req.ReturnDocuments {
@@ -52,7 +62,8 @@ func (c *call) rerank(version int) error {
 		}
 	}
 	c.reply.Ignored = res.Ignored
-	return c.done(len(res.Scores), tokens, res.Timings, func(dst []byte, to *api.Sink) []byte { return api.AppendRerankJSON(dst, to, &out) })
+	return c.done(len(res.Scores), tokens, res.Timings,
+		func(dst []byte, to *api.Sink) []byte { return api.AppendRerankJSON(dst, to, &out) })
 }
 
 // scorer returns the model that a request names, or the default one, and what the request calls it.

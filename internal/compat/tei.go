@@ -31,7 +31,9 @@ func teiOptions(o *api.TEIOptions) (api.Options, error) {
 	case "document", "passage":
 		options["is_query"] = false
 	default:
-		return nil, errs.UnsupportedField("prompt_name", "`prompt_name` must be query, document or passage, got "+errs.Quote(o.PromptName[:min(len(o.PromptName), 100)]))
+		return nil, errs.UnsupportedField("prompt_name",
+			"`prompt_name` must be query, document or passage, got "+
+				errs.Quote(o.PromptName[:min(len(o.PromptName), 100)]))
 	}
 	return options, nil
 }
@@ -42,8 +44,11 @@ func (c *call) teiEmbed() error {
 	if err != nil {
 		return err
 	}
-	q := api.EncodeRequest{Items: items(req.Texts, req.Tokens), Options: api.Options{"normalize": req.Normalize},
-		ForeignOptions: api.ForeignOptions{Dimensions: req.Dimensions}}
+	q := api.EncodeRequest{
+		Items:          items(req.Texts, req.Tokens),
+		Options:        api.Options{"normalize": req.Normalize},
+		ForeignOptions: api.ForeignOptions{Dimensions: req.Dimensions},
+	}
 	return c.teiEncode("dense", &q, &req.TEIOptions, func(res *api.EncodeResponse) api.Answer {
 		rows := vectors(res)
 		return func(dst []byte, to *api.Sink) []byte { return api.AppendTEIEmbeddings(dst, to, rows) }
@@ -94,7 +99,8 @@ func (c *call) teiTokenize() error {
 		return err
 	}
 	if req.PromptName != "" {
-		return errs.UnsupportedField("prompt_name", "`prompt_name` is not supported by /tokenize: put the prompt in front of the text")
+		return errs.UnsupportedField("prompt_name",
+			"`prompt_name` is not supported by /tokenize: put the prompt in front of the text")
 	}
 	out, err := c.Backend.Tokenize(c.work, c.model, req.Texts, req.AddSpecial)
 	if err != nil {
@@ -128,7 +134,8 @@ func (c *call) teiDone(characters, items, tokens int, t api.Timings, body api.An
 	ms := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 	total := ms(c.reply.Timings.Total)
 	c.reply.Headers = []dialect.Header{
-		{Name: "x-compute-type", Value: kind}, {Name: "x-compute-characters", Value: strconv.Itoa(characters)},
+		{Name: "x-compute-type", Value: kind},
+		{Name: "x-compute-characters", Value: strconv.Itoa(characters)},
 		{Name: "x-compute-tokens", Value: strconv.Itoa(tokens)}, {Name: "x-compute-time", Value: total},
 		{Name: "x-total-time", Value: total}, {Name: "x-tokenization-time", Value: ms(t.Tokenize)},
 		{Name: "x-queue-time", Value: ms(t.BatchWait)}, {Name: "x-inference-time", Value: ms(t.Inference)},

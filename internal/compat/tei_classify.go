@@ -37,7 +37,8 @@ func (c *call) teiRerank() error {
 		}
 	}
 	characters := chars(req.Texts...) + len(req.Texts)*chars(req.Query)
-	return c.teiDone(characters, len(ranks), tokens, took, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIRanks(dst, to, ranks) })
+	return c.teiDone(characters, len(ranks), tokens, took,
+		func(dst []byte, to *api.Sink) []byte { return api.AppendTEIRanks(dst, to, ranks) })
 }
 
 // noReranker returns TEI's error for a model that does not rerank.
@@ -48,10 +49,16 @@ func noReranker(model string) error {
 }
 
 // teiScores returns one score for each text, best first.
-func (c *call) teiScores(req *api.TEIRerankRequest, options api.Options) (scores []api.Score, tokens int, t api.Timings, err error) {
+func (c *call) teiScores(
+	req *api.TEIRerankRequest, options api.Options,
+) (scores []api.Score, tokens int, t api.Timings, err error) {
 	if !c.model.CrossEncoder {
-		res, err := c.Backend.Score(c.work, c.model, &api.ScoreRequest{Query: api.Item{Text: req.Query, HasText: true}, Items: items(req.Texts, nil),
-			Options: options, ForeignOptions: c.foreignOptions(req.Left)})
+		res, err := c.Backend.Score(c.work, c.model, &api.ScoreRequest{
+			Query:          api.Item{Text: req.Query, HasText: true},
+			Items:          items(req.Texts, nil),
+			Options:        options,
+			ForeignOptions: c.foreignOptions(req.Left),
+		})
 		if err != nil {
 			return nil, 0, t, err
 		}
@@ -61,8 +68,12 @@ func (c *call) teiScores(req *api.TEIRerankRequest, options api.Options) (scores
 	for i, text := range req.Texts {
 		pairs[i] = pair{req.Query, text}
 	}
-	res, err := c.Backend.Classify(c.work, c.model, &api.ClassifyRequest{Items: paired(pairs), RawScores: req.RawScores, Options: options,
-		ForeignOptions: c.foreignOptions(req.Left)})
+	res, err := c.Backend.Classify(c.work, c.model, &api.ClassifyRequest{
+		Items:          paired(pairs),
+		RawScores:      req.RawScores,
+		Options:        options,
+		ForeignOptions: c.foreignOptions(req.Left),
+	})
 	if err != nil {
 		return nil, 0, t, err
 	}
@@ -119,17 +130,21 @@ func (c *call) teiPredict() error {
 			return err
 		}
 		tokens += n
-		sum.Tokenize, sum.BatchWait, sum.Inference = sum.Tokenize+t.Tokenize, sum.BatchWait+t.BatchWait, sum.Inference+t.Inference
+		sum.Tokenize, sum.BatchWait, sum.Inference = sum.Tokenize+t.Tokenize, sum.BatchWait+
+			t.BatchWait, sum.Inference+t.Inference
 	}
 	for _, q := range req.Inputs {
 		characters += chars(q.Text, q.Second)
 	}
 	batch := req.Batch
-	return c.teiDone(characters, len(req.Inputs), tokens, sum, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIPredictions(dst, to, batch, out) })
+	return c.teiDone(characters, len(req.Inputs), tokens, sum,
+		func(dst []byte, to *api.Sink) []byte { return api.AppendTEIPredictions(dst, to, batch, out) })
 }
 
 // predictSome fills out for the inputs that are pairs, or for those that are not.
-func (c *call) predictSome(req *api.TEIPredictRequest, options api.Options, isPair bool, out [][]api.TEIPrediction) (tokens int, t api.Timings, err error) {
+func (c *call) predictSome(
+	req *api.TEIPredictRequest, options api.Options, isPair bool, out [][]api.TEIPrediction,
+) (tokens int, t api.Timings, err error) {
 	var texts []string
 	var pairs []pair
 	var at []int
@@ -151,7 +166,9 @@ func (c *call) predictSome(req *api.TEIPredictRequest, options api.Options, isPa
 	if isPair {
 		list = paired(pairs)
 	}
-	res, err := c.Backend.Classify(c.work, c.model, &api.ClassifyRequest{Items: list, RawScores: req.RawScores, Options: options, ForeignOptions: c.foreignOptions(req.Left)})
+	res, err := c.Backend.Classify(c.work, c.model, &api.ClassifyRequest{
+		Items: list, RawScores: req.RawScores, Options: options, ForeignOptions: c.foreignOptions(req.Left),
+	})
 	if err != nil {
 		return 0, t, c.placed(err, func(i int) string { return fmt.Sprintf("inputs[%d]", at[i]) })
 	}

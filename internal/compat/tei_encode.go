@@ -35,18 +35,23 @@ func (c *call) teiOutput(output string, write func(*api.EncodeResponse) api.Answ
 	if err != nil {
 		return err
 	}
-	return c.teiEncode(output, &api.EncodeRequest{Items: items(req.Texts, req.Tokens)}, &req.TEIOptions, write)
+	return c.teiEncode(output, &api.EncodeRequest{Items: items(req.Texts, req.Tokens)},
+		&req.TEIOptions, write)
 }
 
 // teiEncode runs q, to which it adds the output, the options of o and the route's wishes. write
 // turns the result into the answer.
-func (c *call) teiEncode(output string, q *api.EncodeRequest, o *api.TEIOptions, write func(*api.EncodeResponse) api.Answer) error {
+func (c *call) teiEncode(
+	output string, q *api.EncodeRequest, o *api.TEIOptions, write func(*api.EncodeResponse) api.Answer,
+) error {
 	options, err := teiOptions(o)
 	if err != nil {
 		return err
 	}
 	maps.Copy(options, q.Options)
-	q.Options, q.OutputTypes, q.OutputDType, q.Field, q.TruncateLeft = options, []string{output}, "float32", c.route.Field, o.Left
+	q.Options, q.OutputTypes, q.OutputDType, q.Field, q.TruncateLeft = options, []string{
+		output,
+	}, "float32", c.route.Field, o.Left
 	res, err := c.Backend.Encode(c.work, c.model, q)
 	if err != nil {
 		return err

@@ -15,9 +15,18 @@ func (a *API) TEIInfo() (*api.TEIInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	info := &api.TEIInfo{ModelID: cmp.Or(m.HFID, m.ID), ServedModelName: m.ID, ModelDType: dtypeName(a.Precision), ModelType: teiType(&m),
-		MaxConcurrentRequests: a.MaxQueued, MaxBatchTokens: m.MaxBatchTokens,
-		MaxClientBatchSize: a.Limits.MaxItems, AutoTruncate: true, TokenizationWorkers: runtime.GOMAXPROCS(0), Version: build.Version}
+	info := &api.TEIInfo{
+		ModelID:               cmp.Or(m.HFID, m.ID),
+		ServedModelName:       m.ID,
+		ModelDType:            dtypeName(a.Precision),
+		ModelType:             teiType(&m),
+		MaxConcurrentRequests: a.MaxQueued,
+		MaxBatchTokens:        m.MaxBatchTokens,
+		MaxClientBatchSize:    a.Limits.MaxItems,
+		AutoTruncate:          true,
+		TokenizationWorkers:   runtime.GOMAXPROCS(0),
+		Version:               build.Version,
+	}
 	if listed, err := a.Backend.Info(m.ID); err == nil && listed.MaxSequenceLength != nil {
 		info.MaxInputLength = *listed.MaxSequenceLength
 	}
@@ -42,14 +51,20 @@ func teiType(m *Model) api.TEIModelType {
 	case m.has("dense") || m.has("multivector"):
 		return api.TEIModelType{Embedding: &api.TEIEmbedding{Pooling: cmp.Or(m.Pooling, "mean")}}
 	case m.has("score"):
-		return api.TEIModelType{Reranker: &api.TEIClassifier{ID2Label: map[string]string{"0": "LABEL_0"}, Label2ID: map[string]int{"LABEL_0": 0}}}
+		return api.TEIModelType{Reranker: &api.TEIClassifier{
+			ID2Label: map[string]string{"0": "LABEL_0"}, Label2ID: map[string]int{"LABEL_0": 0},
+		}}
 	}
-	return api.TEIModelType{Classifier: &api.TEIClassifier{ID2Label: map[string]string{}, Label2ID: map[string]int{}}}
+	return api.TEIModelType{
+		Classifier: &api.TEIClassifier{ID2Label: map[string]string{}, Label2ID: map[string]int{}},
+	}
 }
 
 // dtypeName returns TEI's name for a precision.
 func dtypeName(precision string) string {
-	if name, ok := map[string]string{"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}[precision]; ok {
+	if name, ok := map[string]string{
+		"fp32": "float32", "fp16": "float16", "bf16": "bfloat16",
+	}[precision]; ok {
 		return name
 	}
 	return precision

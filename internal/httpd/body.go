@@ -109,10 +109,12 @@ func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int
 			h.reserved += more
 		}
 		switch {
-		case errors.Is(err, io.EOF) && int64(len(data)) >= declared: // fasthttp reports EOF for a truncated body too
+		case errors.Is(err, io.EOF) && int64(len(data)) >= declared:
+			// fasthttp reports EOF for a truncated body too
 			return nil, false
 		case isTimeout(err):
-			return errs.Invalidf("body", "the request body arrived too slowly: no more than %v between two pieces and %v in all are allowed",
+			return errs.Invalidf("body",
+				"the request body arrived too slowly: no more than %v between two pieces and %v in all are allowed",
 				b.stall, b.whole), true
 		case err != nil:
 			return errs.Invalid("body", "the request body ended early or its chunks are malformed"), true

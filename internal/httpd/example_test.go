@@ -25,16 +25,19 @@ func Example() {
 	count := func(r *httpd.Request, _ string) {
 		err := r.Do("words", func(_ *admit.Work, body []byte) {
 			words := len(strings.Fields(string(body)))
-			r.Reply(api.JSON, func(dst []byte, _ *api.Sink) []byte { return fmt.Appendf(dst, `{"words":%d}`, words) })
+			r.Reply(api.JSON,
+				func(dst []byte, _ *api.Sink) []byte { return fmt.Appendf(dst, `{"words":%d}`, words) })
 		})
 		if err != nil {
 			r.Fail(dialect.RouteNative, errs.As(err))
 		}
 	}
-	s, err := httpd.New(httpd.Options{Keys: keys, MaxBodyBytes: 1 << 10, Log: slog.New(slog.DiscardHandler)}, []httpd.Route{
-		{Method: "GET", Path: "/healthz", Open: true, Serve: func(r *httpd.Request, _ string) { r.Plain(200, "ok") }},
-		{Method: "POST", Path: "/count", Serve: count},
-	})
+	s, err := httpd.New(httpd.Options{Keys: keys, MaxBodyBytes: 1 << 10, Log: slog.New(slog.DiscardHandler)},
+		[]httpd.Route{
+			{Method: "GET", Path: "/healthz", Open: true,
+				Serve: func(r *httpd.Request, _ string) { r.Plain(200, "ok") }},
+			{Method: "POST", Path: "/count", Serve: count},
+		})
 	if err != nil {
 		panic(err)
 	}

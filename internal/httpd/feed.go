@@ -51,7 +51,8 @@ type frame struct {
 
 // NewFeed returns a feed of the server, which Shutdown ends. Call it before Serve.
 func (s *Server) NewFeed(opt FeedOptions) *Feed {
-	opt.Interval, opt.WriteTimeout = cmp.Or(opt.Interval, 200*time.Millisecond), cmp.Or(opt.WriteTimeout, 5*time.Second)
+	opt.Interval, opt.WriteTimeout = cmp.Or(opt.Interval, 200*time.Millisecond),
+		cmp.Or(opt.WriteTimeout, 5*time.Second)
 	opt.MaxWatchers = cmp.Or(opt.MaxWatchers, 256)
 	f := &Feed{server: s, opt: opt, quit: make(chan struct{})}
 	s.mu.Lock()
@@ -111,12 +112,14 @@ func (f *Feed) Serve(r *Request, _ string) {
 		return
 	}
 	if r.Foreign() {
-		r.Plain(fasthttp.StatusForbidden, "pages of this origin may not read the status; --cors-origin allows one")
+		r.Plain(fasthttp.StatusForbidden,
+			"pages of this origin may not read the status; --cors-origin allows one")
 		return
 	}
 	if !f.enter() {
 		r.Response.Header.Set("Retry-After", "5")
-		r.Plain(fasthttp.StatusServiceUnavailable, "too many status sockets are open, or the server is shutting down")
+		r.Plain(fasthttp.StatusServiceUnavailable,
+			"too many status sockets are open, or the server is shutting down")
 		return
 	}
 	// The upgrader writes its own answer when it refuses.
@@ -166,7 +169,8 @@ func (f *Feed) stream(c *websocket.Conn) {
 		case <-f.quit:
 			if f.send(c, true) == nil { // the last frame shows the server's state now
 				_ = c.WriteControl(websocket.CloseMessage,
-					websocket.FormatCloseMessage(websocket.CloseGoingAway, "shutting down"), time.Now().Add(time.Second))
+					websocket.FormatCloseMessage(websocket.CloseGoingAway, "shutting down"),
+					time.Now().Add(time.Second))
 			}
 			return
 		}

@@ -66,7 +66,8 @@ func TestFeedEndsWithTheServer(t *testing.T) {
 	r, f := watching(t, FeedOptions{Interval: time.Hour, MaxWatchers: 1})
 	c := r.watch()
 	read(t, c)
-	if _, resp, err := websocket.DefaultDialer.Dial("ws://"+r.addr+"/feed", nil); err == nil || resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+	if _, resp, err := websocket.DefaultDialer.Dial("ws://"+r.addr+"/feed", nil); err == nil ||
+		resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("a watcher too many: %v", err)
 	}
 	if a := r.do("GET", "/feed", ""); a.status != 426 {
@@ -88,7 +89,8 @@ func TestFeedEndsWithTheServer(t *testing.T) {
 
 // A watcher that leaves makes room for the next.
 func TestWatchersLeave(t *testing.T) {
-	r, f := watching(t, FeedOptions{Interval: time.Millisecond, WriteTimeout: 100 * time.Millisecond, MaxWatchers: 1})
+	r, f := watching(t,
+		FeedOptions{Interval: time.Millisecond, WriteTimeout: 100 * time.Millisecond, MaxWatchers: 1})
 	for range 3 {
 		c := r.watch()
 		read(t, c)

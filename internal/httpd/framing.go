@@ -63,7 +63,8 @@ func (r *Request) CheckEncoding() *errs.Error {
 		switch strings.ToLower(string(value)) {
 		case "", "identity", "utf-8", "utf8":
 		default:
-			e := errs.Invalid("Content-Encoding", "request bodies must not be compressed or otherwise encoded: send no Content-Encoding")
+			e := errs.Invalid("Content-Encoding",
+				"request bodies must not be compressed or otherwise encoded: send no Content-Encoding")
 			e.Status = fasthttp.StatusUnsupportedMediaType
 			return e
 		}

@@ -17,11 +17,12 @@ import (
 // Route describes one entry of a server's table of routes.
 type Route struct {
 	Method string
-	Path   string // a path that ends in "/", except "/" itself, takes the rest of the request's path as a name
-	Serve  func(r *Request, rest string)
-	Kind   dialect.RouteKind // selects the format of errors before the handler runs
-	Span   string            // name of its trace span; "": none
-	Open   bool              // it needs no API key
+	// a path that ends in "/", except "/" itself, takes the rest of the request's path as a name
+	Path  string
+	Serve func(r *Request, rest string)
+	Kind  dialect.RouteKind // selects the format of errors before the handler runs
+	Span  string            // name of its trace span; "": none
+	Open  bool              // it needs no API key
 }
 
 func (r *Route) match(path string) (rest string, ok bool) {
@@ -165,7 +166,8 @@ func (s *Server) badHead(ctx *fasthttp.RequestCtx, err error) {
 	case errors.As(err, &ne) && ne.Timeout() && s.gate.Draining():
 		e = errs.ShuttingDown()
 	case errors.As(err, &ne) && ne.Timeout():
-		e = errs.Invalidf("headers", "the request's head did not arrive within %v, or the first byte of its body within %v of it",
+		e = errs.Invalidf("headers",
+			"the request's head did not arrive within %v, or the first byte of its body within %v of it",
 			s.http.ReadTimeout, s.bodies.stall)
 		e.Status = fasthttp.StatusRequestTimeout
 	}

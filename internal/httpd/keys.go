@@ -59,7 +59,8 @@ func NewKeys(given []string, file string) (*Keys, error) {
 			return nil, fmt.Errorf("API keys in %s: %w", file, err)
 		}
 		if len(k.hashes) == before {
-			return nil, fmt.Errorf("API keys: %s holds no key; write one a line, or start without it to serve everybody", file)
+			return nil, fmt.Errorf(
+				"API keys: %s holds no key; write one a line, or start without it to serve everybody", file)
 		}
 	}
 	if len(k.hashes) == 0 {
@@ -112,7 +113,8 @@ const keyProtocol = "sie.key."
 // admit returns the number of the key that a request carries, or the 401.
 func (k *Keys) admit(h *fasthttp.RequestHeader) (int, *errs.Error) {
 	key := string(h.Peek("X-API-Key"))
-	if scheme, rest, ok := strings.Cut(string(h.Peek("Authorization")), " "); ok && strings.EqualFold(scheme, "Bearer") {
+	if scheme, rest, ok := strings.Cut(string(h.Peek("Authorization")), " "); ok &&
+		strings.EqualFold(scheme, "Bearer") {
 		key = strings.TrimSpace(rest)
 	}
 	if key == "" {

@@ -50,10 +50,12 @@ func refuseConn(c net.Conn, limit int) {
 	e := errs.FullQueue(limit, 1, limit)
 	e.Message = fmt.Sprintf("The server has %d open connections, its limit; close idle ones or retry", limit)
 	status, headers, body := dialect.Render(e, dialect.Caller{}, dialect.RouteNative)
-	answer := fmt.Appendf(nil, "HTTP/1.1 %d Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n",
+	answer := fmt.Appendf(nil,
+		"HTTP/1.1 %d Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n",
 		status, len(body))
 	id := api.NewID()
-	for _, h := range append(headers, dialect.Header{Name: "X-Request-ID", Value: id}, dialect.Header{Name: "X-SIE-Request-ID", Value: id}) {
+	for _, h := range append(headers, dialect.Header{Name: "X-Request-ID", Value: id},
+		dialect.Header{Name: "X-SIE-Request-ID", Value: id}) {
 		answer = fmt.Appendf(answer, "%s: %s\r\n", h.Name, h.Value)
 	}
 	answer = append(append(answer, "\r\n"...), body...)

@@ -52,7 +52,8 @@ const maxRequestID = 256
 func (s *Server) newRequest(ctx *fasthttp.RequestCtx) *Request {
 	r := &Request{RequestCtx: ctx, server: s, start: time.Now()}
 	for _, name := range []string{"X-Request-ID", "X-SIE-Request-ID"} {
-		if id := ctx.Request.Header.Peek(name); r.ID == "" && len(id) > 0 && len(id) <= maxRequestID && visible(string(id)) {
+		if id := ctx.Request.Header.Peek(name); r.ID == "" && len(id) > 0 && len(id) <= maxRequestID &&
+			visible(string(id)) {
 			r.ID = string(id)
 		}
 	}
@@ -119,10 +120,13 @@ func (r *Request) finish() {
 	if !s.opt.AccessLog {
 		return
 	}
-	line := []any{"id", r.ID, "method", string(r.Method()), "path", string(r.URI().PathOriginal()),
-		"status", r.Response.StatusCode(), "error", failure, "model", r.Note.Model, "items", r.Note.Items, "tokens", r.Note.Tokens,
-		"ms", api.Milliseconds(time.Since(r.start)), "bytes_in", max(r.Request.Header.ContentLength(), 0),
-		"client", r.RemoteIP().String(), "sdk", r.Caller().Version(), "key", r.key, "bytes_out"}
+	line := []any{
+		"id", r.ID, "method", string(r.Method()), "path", string(r.URI().PathOriginal()), "status",
+		r.Response.StatusCode(), "error", failure, "model", r.Note.Model, "items", r.Note.Items, "tokens",
+		r.Note.Tokens, "ms", api.Milliseconds(time.Since(r.start)), "bytes_in",
+		max(r.Request.Header.ContentLength(), 0), "client", r.RemoteIP().String(), "sdk",
+		r.Caller().Version(), "key", r.key, "bytes_out",
+	}
 	if r.writing != nil { // the line is written when the answer is sent
 		r.writing.done = func(bytes int64) { s.opt.Log.Info("request", append(line, bytes)...) }
 		return
@@ -142,9 +146,11 @@ func (r *Request) begin(name string) {
 // describe sets the reference's attributes on a span (server.md 1.14), never a text.
 func (r *Request) describe(status int, failure string) {
 	n, t := &r.Note, r.Note.Timings
-	attrs := append([]attribute.KeyValue{attribute.String("model", n.Model), attribute.Int("batch_size", n.Items),
-		attribute.String("output_types", strings.Join(n.Outputs, ",")), attribute.Int("http.response.status_code", status),
-		attribute.String("request_id", r.ID)}, r.server.opt.SpanAttributes...)
+	attrs := append([]attribute.KeyValue{
+		attribute.String("model", n.Model), attribute.Int("batch_size", n.Items),
+		attribute.String("output_types", strings.Join(n.Outputs, ",")),
+		attribute.Int("http.response.status_code", status), attribute.String("request_id", r.ID),
+	}, r.server.opt.SpanAttributes...)
 	if failure != "" {
 		attrs = append(attrs, attribute.String("error", failure))
 	} else {

@@ -40,9 +40,10 @@ type Options struct {
 	// entrances of the process may use the same one [a new one with defaults].
 	Gate *admit.Gate
 
-	MaxBodyBytes int64         // of a request's body [34 MiB]; negative: no limit
-	MaxConns     int           // open connections [4,096]; one more gets a 503 and is closed
-	MaxHeadBytes int           // of a request's head [16 KiB]; a buffer of this size lives with every open connection
+	MaxBodyBytes int64 // of a request's body [34 MiB]; negative: no limit
+	MaxConns     int   // open connections [4,096]; one more gets a 503 and is closed
+	// of a request's head [16 KiB]; a buffer of this size lives with every open connection
+	MaxHeadBytes int
 	HeadTimeout  time.Duration // for a request's head [30 s]
 	BodyTimeout  time.Duration // for a whole body [5 min]
 	BodyStall    time.Duration // between two pieces of a body [20 s]
@@ -77,7 +78,8 @@ func (o *Options) setDefaults() {
 	o.HeadTimeout, o.KeepAlive = cmp.Or(o.HeadTimeout, 30*time.Second), cmp.Or(o.KeepAlive, 120*time.Second)
 	o.BodyTimeout, o.BodyStall = cmp.Or(o.BodyTimeout, 5*time.Minute), cmp.Or(o.BodyStall, 20*time.Second)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 2*time.Minute)
-	o.UnwantedTime, o.BriefTime = cmp.Or(o.UnwantedTime, 30*time.Second), cmp.Or(o.BriefTime, 500*time.Millisecond)
+	o.UnwantedTime, o.BriefTime = cmp.Or(o.UnwantedTime, 30*time.Second),
+		cmp.Or(o.BriefTime, 500*time.Millisecond)
 	o.IdleGrace, o.LastBytes = cmp.Or(o.IdleGrace, time.Second), cmp.Or(o.LastBytes, 2*time.Second)
 }
 
@@ -88,16 +90,21 @@ func (o *Options) Validate() error {
 	for _, x := range []struct {
 		name  string
 		value int64
-	}{{"MaxConns", int64(o.MaxConns)}, {"MaxHeadBytes", int64(o.MaxHeadBytes)},
-		{"HeadTimeout", int64(o.HeadTimeout)}, {"BodyTimeout", int64(o.BodyTimeout)}, {"BodyStall", int64(o.BodyStall)}, {"WriteTimeout", int64(o.WriteTimeout)}, {"KeepAlive", int64(o.KeepAlive)},
-		{"UnwantedTime", int64(o.UnwantedTime)}, {"BriefTime", int64(o.BriefTime)}, {"IdleGrace", int64(o.IdleGrace)},
-		{"LastBytes", int64(o.LastBytes)}, {"WorkerIdle", int64(o.WorkerIdle)}} {
+	}{
+		{"MaxConns", int64(o.MaxConns)}, {"MaxHeadBytes", int64(o.MaxHeadBytes)},
+		{"HeadTimeout", int64(o.HeadTimeout)}, {"BodyTimeout", int64(o.BodyTimeout)},
+		{"BodyStall", int64(o.BodyStall)}, {"WriteTimeout", int64(o.WriteTimeout)},
+		{"KeepAlive", int64(o.KeepAlive)}, {"UnwantedTime", int64(o.UnwantedTime)},
+		{"BriefTime", int64(o.BriefTime)}, {"IdleGrace", int64(o.IdleGrace)},
+		{"LastBytes", int64(o.LastBytes)}, {"WorkerIdle", int64(o.WorkerIdle)},
+	} {
 		if x.value < 0 {
 			all = append(all, fmt.Errorf("%s must not be negative; got %d", x.name, x.value))
 		}
 	}
 	if o.MaxHeadBytes > 0 && o.MaxHeadBytes < minHeadBytes {
-		all = append(all, fmt.Errorf("MaxHeadBytes must be at least %d; got %d", minHeadBytes, o.MaxHeadBytes))
+		all = append(all,
+			fmt.Errorf("MaxHeadBytes must be at least %d; got %d", minHeadBytes, o.MaxHeadBytes))
 	}
 	return errors.Join(all...)
 }
@@ -182,7 +189,12 @@ type Load struct {
 
 // Load returns the server's current load.
 func (s *Server) Load() Load {
-	return Load{Running: s.gate.Running(), HeldBytes: s.gate.Held(), Conns: s.conns.count(), Watches: s.hangups.count()}
+	return Load{
+		Running:   s.gate.Running(),
+		HeldBytes: s.gate.Held(),
+		Conns:     s.conns.count(),
+		Watches:   s.hangups.count(),
+	}
 }
 
 // Draining reports whether the Gate is shut, so that new work is refused.
@@ -245,7 +257,8 @@ func (s *Server) closeConns(ctx context.Context) error {
 	now := time.Now()
 	s.conns.drain(ctx, s.gate.ShutAt().Add(s.opt.IdleGrace), now.Add(s.opt.LastBytes))
 	if n := s.conns.cut(); n > 0 {
-		s.opt.Log.Warn("connections closed whose clients did not take their answers in time", "connections", n)
+		s.opt.Log.Warn("connections closed whose clients did not take their answers in time",
+			"connections", n)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), admit.LastAnswers)
 	defer cancel()

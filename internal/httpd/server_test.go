@@ -45,16 +45,25 @@ func start(t *testing.T, opt Options) *rig {
 	t.Helper()
 	_ = new(fasthttp.ResponseHeader).Header() // starts fasthttp's clock, a goroutine that stays
 	leftOver := testrig.Goroutines(t)
-	r := &rig{t: t, log: &testrig.Log{}, client: &http.Client{Transport: &http.Transport{}},
-		working: make(chan struct{}, 1), release: make(chan struct{}), ended: make(chan error, 1), done: make(chan error, 4)}
+	r := &rig{
+		t:       t,
+		log:     &testrig.Log{},
+		client:  &http.Client{Transport: &http.Transport{}},
+		working: make(chan struct{}, 1),
+		release: make(chan struct{}),
+		ended:   make(chan error, 1),
+		done:    make(chan error, 4),
+	}
 	opt.Log = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	opt.WorkerIdle = 100 * time.Millisecond
 	s, err := New(opt, []Route{
-		{Method: "GET", Path: "/open", Open: true, Serve: func(r *Request, _ string) { r.Plain(200, "open") }},
+		{Method: "GET", Path: "/open", Open: true,
+			Serve: func(r *Request, _ string) { r.Plain(200, "open") }},
 		{Method: "GET", Path: "/", Serve: func(r *Request, _ string) { r.Plain(200, "root") }},
 		{Method: "GET", Path: "/item/", Serve: func(r *Request, rest string) { r.Plain(200, rest) }},
 		{Method: "GET", Path: "/panic", Serve: func(*Request, string) { panic("boom") }},
-		{Method: "POST", Path: "/panic", Serve: func(r *Request, _ string) { _ = r.Do("", func(*admit.Work, []byte) { panic("boom") }) }},
+		{Method: "POST", Path: "/panic",
+			Serve: func(r *Request, _ string) { _ = r.Do("", func(*admit.Work, []byte) { panic("boom") }) }},
 		{Method: "POST", Path: "/work/", Serve: r.work, Kind: dialect.RouteEncode, Span: "work"},
 	})
 	if err != nil {
@@ -104,7 +113,13 @@ func (r *rig) work(q *Request, what string) {
 	}
 	err := q.Do("things", func(w *admit.Work, body []byte) {
 		ctx := w.Context()
-		q.Note = Note{Model: "m", Items: 1, Tokens: len(body), Outputs: []string{"x", "y"}, Timings: api.Timings{Total: 2 * time.Millisecond}}
+		q.Note = Note{
+			Model:   "m",
+			Items:   1,
+			Tokens:  len(body),
+			Outputs: []string{"x", "y"},
+			Timings: api.Timings{Total: 2 * time.Millisecond},
+		}
 		n := 0
 		switch _, err := fmt.Sscan(what, &n); {
 		case what == "wait":
@@ -139,7 +154,8 @@ type answer struct {
 
 func (r *rig) do(method, path, body string, headers ...string) answer {
 	r.t.Helper()
-	q, err := http.NewRequestWithContext(r.t.Context(), method, "http://"+r.addr+path, strings.NewReader(body))
+	q, err := http.NewRequestWithContext(r.t.Context(), method, "http://"+r.addr+path,
+		strings.NewReader(body))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -190,21 +206,29 @@ func TestRouting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, Options{Product: "test/1", Keys: keys, AccessLog: true, Unrouted: func(path string) (dialect.RouteKind, *errs.Error) {
-		if path == "/elsewhere" {
-			return dialect.RouteOpenAI, errs.OutOfScope(path)
-		}
-		return dialect.RouteNative, nil
-	}})
+	r := start(t, Options{
+		Product:   "test/1",
+		Keys:      keys,
+		AccessLog: true,
+		Unrouted: func(path string) (dialect.RouteKind, *errs.Error) {
+			if path == "/elsewhere" {
+				return dialect.RouteOpenAI, errs.OutOfScope(path)
+			}
+			return dialect.RouteNative, nil
+		}})
 	for _, c := range []struct {
 		method, path, key string
 		status            int
 		text              string
 	}{
-		{"GET", "/open", "", 200, "open"}, {"HEAD", "/open", "", 200, ""}, {"GET", "/", "", 401, "API key"}, {"GET", "/", "third", 401, "API key"},
-		{"GET", "/", "second", 200, "root"}, {"GET", "/item/a%2Fb//..", "first", 200, "a/b//.."}, {"GET", "/item/", "first", 404, "Not Found"},
-		{"GET", "/nothing", "first", 404, "Not Found"}, {"GET", "/nothing", "", 401, "API key"}, {"POST", "/item/x", "first", 405, ""},
-		{"GET", "/elsewhere", "first", 501, "not_implemented"}, {"GET", "/elsewhere", "", 401, "API key"}, {"GET", "/%zz", "", 400, "percent-encoding"},
+		{"GET", "/open", "", 200, "open"}, {"HEAD", "/open", "", 200, ""}, {"GET", "/", "", 401, "API key"},
+		{"GET", "/", "third", 401, "API key"},
+		{"GET", "/", "second", 200, "root"}, {"GET", "/item/a%2Fb//..", "first", 200, "a/b//.."},
+		{"GET", "/item/", "first", 404, "Not Found"},
+		{"GET", "/nothing", "first", 404, "Not Found"}, {"GET", "/nothing", "", 401, "API key"},
+		{"POST", "/item/x", "first", 405, ""},
+		{"GET", "/elsewhere", "first", 501, "not_implemented"}, {"GET", "/elsewhere", "", 401, "API key"},
+		{"GET", "/%zz", "", 400, "percent-encoding"},
 		{"POST", "/work/echo", "", 401, "API key"}, {"POST", "/work/echo", "first", 200, "hello"},
 	} {
 		path := c.path
@@ -217,7 +241,9 @@ func TestRouting(t *testing.T) {
 			continue
 		}
 		a := r.do(c.method, path, "hello", "X-API-Key", c.key, "X-Request-ID", "id-1")
-		if a.status != c.status || !strings.Contains(a.body, c.text) || a.header.Get("X-Request-ID") != "id-1" || a.header.Get("X-SIE-Request-ID") != "id-1" || a.header.Get("Server") != "test/1" {
+		if a.status != c.status || !strings.Contains(a.body, c.text) ||
+			a.header.Get("X-Request-ID") != "id-1" || a.header.Get("X-SIE-Request-ID") != "id-1" ||
+			a.header.Get("Server") != "test/1" {
 			t.Errorf("%s %s with %q: %d %v %s", c.method, c.path, c.key, a.status, a.header, a.body)
 		}
 	}
@@ -225,7 +251,8 @@ func TestRouting(t *testing.T) {
 		t.Errorf("405 with %v", a.header)
 	}
 	log := r.log.String()
-	for _, want := range []string{"path=/work/echo status=200 error=\"\" model=m items=1 tokens=5", "key=2", "bytes_out=5", "id=id-1", "error=UNAUTHORIZED"} {
+	for _, want := range []string{"path=/work/echo status=200 error=\"\" model=m items=1 tokens=5", "key=2",
+		"bytes_out=5", "id=id-1", "error=UNAUTHORIZED"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the access log lacks %s:\n%s", want, log)
 		}
@@ -239,11 +266,14 @@ func TestPanics(t *testing.T) {
 	r := start(t, Options{CORSOrigins: []string{"https://a.example"}})
 	for _, method := range []string{"GET", "POST"} {
 		a := r.do(method, "/panic", strings.Repeat("x", 20_000), "Origin", "https://a.example")
-		if a.status != 500 || !strings.Contains(a.body, "INTERNAL_ERROR") || strings.Contains(a.body, "boom") || a.header.Get("Access-Control-Allow-Origin") != "https://a.example" {
+		if a.status != 500 || !strings.Contains(a.body, "INTERNAL_ERROR") ||
+			strings.Contains(a.body, "boom") ||
+			a.header.Get("Access-Control-Allow-Origin") != "https://a.example" {
 			t.Errorf("%s: %d %v %s", method, a.status, a.header, a.body)
 		}
 	}
-	if log := r.log.String(); strings.Count(log, "panic=boom") != 2 || !strings.Contains(log, "server_test.go") {
+	if log := r.log.String(); strings.Count(log, "panic=boom") != 2 ||
+		!strings.Contains(log, "server_test.go") {
 		t.Errorf("the log does not say where the panic was: %s", log)
 	}
 	if l := r.Load(); l.HeldBytes != 0 || l.Running != 0 || l.Watches != 0 {
@@ -252,16 +282,21 @@ func TestPanics(t *testing.T) {
 }
 
 func TestBoundsOnWork(t *testing.T) {
-	r := start(t, Options{MaxBodyBytes: 10_000, Gate: admit.New(admit.Options{MaxHeldBytes: 100_000, Timeout: 50 * time.Millisecond})})
+	r := start(t, Options{
+		MaxBodyBytes: 10_000,
+		Gate:         admit.New(admit.Options{MaxHeldBytes: 100_000, Timeout: 50 * time.Millisecond}),
+	})
 	for _, c := range []struct {
 		path, body string
 		headers    []string
 		status     int
 		text       string
 	}{
-		{"/work/echo", strings.Repeat("x", 10_000), nil, 200, "xxx"}, {"/work/echo", strings.Repeat("x", 10_001), nil, 413, "10000"},
+		{"/work/echo", strings.Repeat("x", 10_000), nil, 200, "xxx"},
+		{"/work/echo", strings.Repeat("x", 10_001), nil, 413, "10000"},
 		{"/work/echo", "x", []string{"Content-Encoding", "gzip"}, 415, "compressed"},
-		{"/work/50000", "x", nil, 200, "xxx"}, {"/work/200000", "x", nil, 400, "Field 'things': the results take"},
+		{"/work/50000", "x", nil, 200, "xxx"},
+		{"/work/200000", "x", nil, 400, "Field 'things': the results take"},
 		{"/work/wait", "x", nil, 504, "50ms"},
 	} {
 		a := r.do("POST", c.path, c.body, c.headers...)
@@ -280,7 +315,8 @@ func TestHeldBytesAreShared(t *testing.T) {
 	c, _ := r.dial()
 	fmt.Fprintf(c, "POST /work/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\nabc")
 	testrig.Until(t, "its body's room is taken", func() bool { return r.Load().HeldBytes == 90_000 })
-	if a := r.do("POST", "/work/echo", strings.Repeat("x", 20_000)); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "90000 bytes pending") {
+	if a := r.do("POST", "/work/echo", strings.Repeat("x", 20_000)); a.status != 503 ||
+		a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "90000 bytes pending") {
 		t.Errorf("a body: %d %v %s", a.status, a.header, a.body)
 	}
 	if a := r.do("POST", "/work/20000", "x"); a.status != 503 || a.header.Get("Retry-After") == "" {
@@ -302,7 +338,8 @@ func TestAnswersGiveTheirBytesBack(t *testing.T) {
 		if a := r.do("POST", path, "x"); a.status != 200 || len(a.body) != size {
 			t.Fatalf("%s: %d with %d bytes", path, a.status, len(a.body))
 		}
-		testrig.Until(t, "an answer that was read is not held", func() bool { return r.Load().HeldBytes == 0 })
+		testrig.Until(t, "an answer that was read is not held",
+			func() bool { return r.Load().HeldBytes == 0 })
 	}
 	c, _ := r.dial()
 	_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
@@ -314,13 +351,16 @@ func TestAnswersGiveTheirBytesBack(t *testing.T) {
 		t.Errorf("%d bytes are held while the answer is written", n)
 	}
 	c.Close()
-	testrig.Until(t, "an answer that nobody reads is not held", func() bool { return r.Load().HeldBytes == 0 })
+	testrig.Until(t, "an answer that nobody reads is not held",
+		func() bool { return r.Load().HeldBytes == 0 })
 }
 
 // A client that leaves ends its request's context.
 func TestHangUpEndsTheWork(t *testing.T) {
 	r := start(t, Options{})
-	for _, leave := range []func(net.Conn){func(c net.Conn) { c.Close() }, func(c net.Conn) { _ = c.(*net.TCPConn).CloseWrite() }} {
+	for _, leave := range []func(net.Conn){
+		func(c net.Conn) { c.Close() }, func(c net.Conn) { _ = c.(*net.TCPConn).CloseWrite() },
+	} {
 		c, _ := r.dial()
 		fmt.Fprintf(c, "POST /work/wait HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx")
 		<-r.working
@@ -374,7 +414,8 @@ func TestDrainRunsOutOfTime(t *testing.T) {
 	<-r.working
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.Shutdown(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 requests still ran") {
+	if err := r.Shutdown(ctx); !errors.Is(err, context.Canceled) ||
+		!strings.Contains(err.Error(), "1 requests still ran") {
 		t.Errorf("%v", err)
 	}
 	if a := receive(t, answers); a.status != 503 || a.header.Get("Retry-After") == "" {
@@ -393,7 +434,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 		receive(t, br)
 	}
 	_, br := r.dial()
-	if a := receive(t, br); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "2 open connections") {
+	if a := receive(t, br); a.status != 503 || a.header.Get("Retry-After") == "" ||
+		!strings.Contains(a.body, "2 open connections") {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
 	}
 }
@@ -413,7 +455,8 @@ func TestHeadsAreChecked(t *testing.T) {
 		}
 	}
 	c, br := r.dial()
-	fmt.Fprintf(c, "POST /work/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\nExpect: 100-continue\r\n\r\n")
+	fmt.Fprintf(c,
+		"POST /work/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\nExpect: 100-continue\r\n\r\n")
 	if a := receive(t, br); a.status != 413 {
 		t.Errorf("a body that would be refused: %d %s", a.status, a.body)
 	}
@@ -421,12 +464,15 @@ func TestHeadsAreChecked(t *testing.T) {
 
 func TestCORS(t *testing.T) {
 	r := start(t, Options{CORSOrigins: []string{"https://a.example"}})
-	a := r.do("OPTIONS", "/work/echo", "", "Origin", "https://a.example", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "x-a")
-	if a.status != 204 || a.header.Get("Access-Control-Allow-Headers") != "x-a" || a.header.Get("Access-Control-Allow-Origin") != "https://a.example" {
+	a := r.do("OPTIONS", "/work/echo", "", "Origin", "https://a.example", "Access-Control-Request-Method",
+		"POST", "Access-Control-Request-Headers", "x-a")
+	if a.status != 204 || a.header.Get("Access-Control-Allow-Headers") != "x-a" ||
+		a.header.Get("Access-Control-Allow-Origin") != "https://a.example" {
 		t.Errorf("preflight: %d %v", a.status, a.header)
 	}
 	a = r.do("POST", "/work/echo", "x", "Origin", "https://b.example")
-	if a.status != 200 || a.header.Get("Access-Control-Allow-Origin") != "" || a.header.Get("Vary") != "Origin" {
+	if a.status != 200 || a.header.Get("Access-Control-Allow-Origin") != "" ||
+		a.header.Get("Vary") != "Origin" {
 		t.Errorf("another origin: %d %v", a.status, a.header)
 	}
 	for _, name := range []string{"X-SIE-Warning", "X-Request-ID", "Retry-After", "X-SIE-Error-Code"} {
@@ -439,17 +485,27 @@ func TestCORS(t *testing.T) {
 func TestSpans(t *testing.T) {
 	memory := tracetest.NewInMemoryExporter()
 	tracer := trace.NewTracerProvider(trace.WithSyncer(memory)).Tracer("t")
-	r := start(t, Options{Tracer: tracer, SpanAttributes: []attribute.KeyValue{attribute.String("who", "me")}})
-	a := r.do("POST", "/work/echo", "x", "X-Request-ID", "id-2", "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	r := start(t,
+		Options{Tracer: tracer, SpanAttributes: []attribute.KeyValue{attribute.String("who", "me")}})
+	a := r.do("POST", "/work/echo", "x", "X-Request-ID", "id-2", "traceparent",
+		"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	spans := memory.GetSpans()
-	if len(spans) != 1 || spans[0].Name != "work" || a.header.Get("X-Trace-ID") != "4bf92f3577b34da6a3ce929d0e0e4736" {
+	if len(spans) != 1 || spans[0].Name != "work" ||
+		a.header.Get("X-Trace-ID") != "4bf92f3577b34da6a3ce929d0e0e4736" {
 		t.Fatalf("%v %v", spans, a.header)
 	}
 	got := map[string]string{}
 	for _, kv := range spans[0].Attributes {
 		got[string(kv.Key)] = kv.Value.Emit()
 	}
-	for k, want := range map[string]string{"who": "me", "model": "m", "batch_size": "1", "output_types": "x,y", "request_id": "id-2", "timing.total_ms": "2"} {
+	for k, want := range map[string]string{
+		"who":             "me",
+		"model":           "m",
+		"batch_size":      "1",
+		"output_types":    "x,y",
+		"request_id":      "id-2",
+		"timing.total_ms": "2",
+	} {
 		if got[k] != want {
 			t.Errorf("%s is %q, want %q", k, got[k], want)
 		}
@@ -463,7 +519,9 @@ func TestSpans(t *testing.T) {
 // All wrong options are reported together.
 func TestOptionsAreValidated(t *testing.T) {
 	_, err := New(Options{MaxConns: -1, HeadTimeout: -time.Second, MaxHeadBytes: 100}, nil)
-	if err == nil || !strings.Contains(err.Error(), "MaxConns") || !strings.Contains(err.Error(), "HeadTimeout") || !strings.Contains(err.Error(), "MaxHeadBytes must be at least 1024") {
+	if err == nil || !strings.Contains(err.Error(), "MaxConns") ||
+		!strings.Contains(err.Error(), "HeadTimeout") ||
+		!strings.Contains(err.Error(), "MaxHeadBytes must be at least 1024") {
 		t.Errorf("%v", err)
 	}
 	if err := (&Options{}).Validate(); err != nil {

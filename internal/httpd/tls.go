@@ -59,8 +59,15 @@ func NewTLS(cert, key, clientCA string, log *slog.Logger) (*tls.Config, error) {
 }
 
 func newCertificates(cert, key, clientCA string, log *slog.Logger) *certificates {
-	return &certificates{cert: cert, key: key, clientCA: clientCA, log: log, every: time.Second, start: time.Now(),
-		read: func(path string) ([]byte, error) { return files.Read(path, maxPEMBytes) }}
+	return &certificates{
+		cert:     cert,
+		key:      key,
+		clientCA: clientCA,
+		log:      log,
+		every:    time.Second,
+		start:    time.Now(),
+		read:     func(path string) ([]byte, error) { return files.Read(path, maxPEMBytes) },
+	}
 }
 
 func (c *certificates) config() *tls.Config {
@@ -105,7 +112,9 @@ func (c *certificates) load() error {
 	if err != nil {
 		return fmt.Errorf("TLS certificate %s with key %s: %w", c.cert, c.key, err)
 	}
-	next := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{pair}}
+	next := &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{pair},
+	}
 	if c.clientCA != "" {
 		pem, err := c.read(c.clientCA)
 		if err != nil {

@@ -39,8 +39,14 @@ func newAuthority(t *testing.T) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	tmpl := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "authority"},
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -55,14 +61,20 @@ func (a *authority) issue(serial int64) (cert, key []byte) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	tmpl := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "leaf"}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(serial),
+		Subject:      pkix.Name{CommonName: "leaf"},
+		NotAfter:     time.Now().Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, &k.PublicKey, a.key)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	kb, _ := x509.MarshalPKCS8PrivateKey(k)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: kb})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(
+		&pem.Block{Type: "PRIVATE KEY", Bytes: kb})
 }
 
 func write2(t *testing.T, dir string, cert, key []byte) {
@@ -81,7 +93,8 @@ func TestTLS(t *testing.T) {
 	cert, key := ca.issue(10)
 	write2(t, dir, cert, key)
 	r := start(t, Options{})
-	files := newCertificates(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), "", slog.New(slog.NewTextHandler(r.log, nil)))
+	files := newCertificates(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), "",
+		slog.New(slog.NewTextHandler(r.log, nil)))
 	files.every = 0
 	if err := files.load(); err != nil {
 		t.Fatal(err)
@@ -89,7 +102,9 @@ func TestTLS(t *testing.T) {
 	addr := r.listen(func(l net.Listener) net.Listener { return tls.NewListener(l, files.config()) })
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	client := &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool}},
+	}
 	serial := func() int64 {
 		t.Helper()
 		resp, err := client.Post("https://"+addr+"/work/echo", "text/plain", strings.NewReader("abc"))
@@ -136,14 +151,17 @@ func TestTLSClientAuthority(t *testing.T) {
 	cert, key := ca.issue(1)
 	write2(t, dir, cert, key)
 	caFile := filepath.Join(dir, "ca.pem")
-	if err := os.WriteFile(caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw}), 0o600); err != nil {
+	if err := os.WriteFile(caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	config, err := NewTLS(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), caFile, slog.Default())
+	config, err := NewTLS(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), caFile,
+		slog.Default())
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := start(t, Options{}).listen(func(l net.Listener) net.Listener { return tls.NewListener(l, config) })
+	addr := start(t, Options{}).listen(
+		func(l net.Listener) net.Listener { return tls.NewListener(l, config) })
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	for name, from := range map[string]*authority{"none": nil, "ours": ca, "another's": other} {
@@ -151,9 +169,13 @@ func TestTLSClientAuthority(t *testing.T) {
 		if from != nil {
 			cert, key := from.issue(2)
 			pair, _ := tls.X509KeyPair(cert, key)
-			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				return &pair, nil
+			}
 		}
-		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c}}).Get("https://" + addr + "/open")
+		resp, err := (&http.Client{
+			Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c},
+		}).Get("https://" + addr + "/open")
 		if (err == nil) != (name == "ours") {
 			t.Errorf("a certificate of %s: %v", name, err)
 		}
@@ -161,7 +183,8 @@ func TestTLSClientAuthority(t *testing.T) {
 			resp.Body.Close()
 		}
 	}
-	if _, err := NewTLS(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "key.pem"), slog.Default()); err == nil {
+	if _, err := NewTLS(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"),
+		filepath.Join(dir, "key.pem"), slog.Default()); err == nil {
 		t.Error("a key is no authority")
 	}
 }
@@ -231,7 +254,8 @@ func TestTLSFilesHoldUpNobody(t *testing.T) {
 		if n := strings.Count(log.String(), "is a named pipe, not a regular file"); n != 1 {
 			t.Errorf("said %d times: %s", n, log)
 		}
-		if err := errors.Join(os.Remove(path), os.WriteFile(path, make([]byte, maxPEMBytes+1), 0o600)); err != nil {
+		if err := errors.Join(os.Remove(path),
+			os.WriteFile(path, make([]byte, maxPEMBytes+1), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(c.every)

@@ -13,7 +13,8 @@ func (r *Request) Do(field string, work func(w *admit.Work, body []byte)) error 
 	s := r.server
 	body, err := s.bodies.read(r)
 	if err != nil {
-		if shut := s.gate.Open(); shut != nil { // the cause may be that the draining server did not wait for the rest
+		// the cause may be that the draining server did not wait for the rest
+		if shut := s.gate.Open(); shut != nil {
 			return shut
 		}
 		return err

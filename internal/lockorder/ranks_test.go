@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-var ranks = []Rank{Swap{}, Uploader{}, Registry{}, Adapters{}, Model{}, Usage{}, Folds{}, Scheduler{}, Group{},
-	Reservation{}, InProcess{}, Engine{}}
+var ranks = []Rank{Swap{}, Uploader{}, Registry{}, Adapters{}, Model{}, Usage{}, Folds{}, Scheduler{},
+	Group{}, Reservation{}, InProcess{}, Engine{}}
 
 // ARCHITECTURE.md names every rank, in order.
 func TestTheOrderIsDocumented(t *testing.T) {
@@ -38,7 +38,8 @@ func TestPlainMutexesCostNothing(t *testing.T) {
 		t.Errorf("a Mutex has %d bytes", unsafe.Sizeof(Mutex[Scheduler]{}))
 	}
 	var m Mutex[Scheduler]
-	if n := testing.AllocsPerRun(100, func() { m.Lock(); m.Unlock(); AssertNoneHeld("nothing") }); !Checked && n != 0 {
+	if n := testing.AllocsPerRun(100, func() { m.Lock(); m.Unlock(); AssertNoneHeld("nothing") }); !Checked &&
+		n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

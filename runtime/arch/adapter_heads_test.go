@@ -18,8 +18,9 @@ var adaptedHeads = map[string]struct {
 	task  Task
 	plain string
 }{
-	"rerank-sigmoid": {Classify, "logits"}, "classify-bert": {Classify, "logits"}, "classify-xlmr": {Classify, "logits"},
-	"classify-distilbert": {Classify, "logits"}, "tag-bert": {Tag, "token_logits"}, "splade-bert": {Splade, "splade"},
+	"rerank-sigmoid": {Classify, "logits"}, "classify-bert": {Classify, "logits"},
+	"classify-xlmr": {Classify, "logits"}, "classify-distilbert": {Classify, "logits"},
+	"tag-bert": {Tag, "token_logits"}, "splade-bert": {Splade, "splade"},
 }
 
 // Scores, labels, tags and sparse weights with PEFT's adapters, which change the encoder alone or
@@ -41,7 +42,8 @@ func checkAdaptedHeads(t *testing.T, dev *engine.Device, compute engine.Compute)
 		for _, name := range []string{"attention", "all"} {
 			a, err := m.LoadAdapter(filepath.Join(adapted.Dir, base, name))
 			if name == "all" && c.task == Classify && info.Kind == engine.CUDA {
-				if err == nil || !strings.Contains(err.Error(), "cannot be adapted: the head is computed in float32") {
+				if err == nil ||
+					!strings.Contains(err.Error(), "cannot be adapted: the head is computed in float32") {
 					t.Errorf("%s: an adapter of the head on a card: %v", base, err)
 				}
 				continue
@@ -85,7 +87,8 @@ func denseRows(t *testing.T, r *engine.Runner, run engine.Batch, b packed, vocab
 	run.IDs, run.TypeIDs, run.CuSeqlens = b.ids, b.types, b.cu
 	size, n := engine.SparseBytes(vocab, engine.F32), len(b.cu)-1
 	for i := range n {
-		run.Items[0] = append(run.Items[0], engine.OutItem{Offset: int64(i) * size, DType: engine.F32, Dims: vocab})
+		run.Items[0] = append(run.Items[0],
+			engine.OutItem{Offset: int64(i) * size, DType: engine.F32, Dims: vocab})
 	}
 	run.OutBytes[0] = int64(n) * size
 	if err := r.Run(t.Context(), &run); err != nil {
@@ -111,7 +114,8 @@ func TestAdaptersOfHeadsRefused(t *testing.T) {
 		if c.task != Splade {
 			var e *lora.Error
 			_, err := m.LoadAdapter(filepath.Join(adapted, base, "saved"))
-			if !errors.As(err, &e) || e.Field != "modules_to_save" || !strings.Contains(e.Reason, "classifier") {
+			if !errors.As(err, &e) || e.Field != "modules_to_save" ||
+				!strings.Contains(e.Reason, "classifier") {
 				t.Errorf("%s: %v", base, err)
 			}
 		}

@@ -80,7 +80,9 @@ func checkAdapters(t *testing.T, dev *engine.Device, c *golden.Case, compute eng
 	}
 	maxAbs, cosine := hiddenBounds(compute)
 	if compute == engine.ComputeF32 {
-		maxAbs = 2e-5 // the states of rank13 are up to 9 times a plain model's; PEFT's own float32 is off by half of this
+		// the states of rank13 are up to 9 times a plain model's; PEFT's own float32 is off by half
+		// of this
+		maxAbs = 2e-5
 	}
 	// State 2 of lora-bert with "patterns": its linears' inputs have wider outliers.
 	switch compute {
@@ -109,14 +111,23 @@ func checkAdapters(t *testing.T, dev *engine.Device, c *golden.Case, compute eng
 }
 
 // alone runs one adapter's sequences without the others. The bits must be the same.
-func alone(t *testing.T, m *Model, r *engine.Runner, adapters []*Adapter, all *engine.Batch, which []int32, seqs int, cu []int32) {
+func alone(
+	t *testing.T, m *Model, r *engine.Runner, adapters []*Adapter, all *engine.Batch, which []int32, seqs int,
+	cu []int32,
+) {
 	program, err := m.RecordHiddenStates(0, adapters[1])
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(program.Close)
 	n := int(cu[seqs])
-	run := engine.Batch{Program: program, IDs: all.IDs[:n], TypeIDs: all.TypeIDs[:n], CuSeqlens: cu, Adapter: make([]int32, seqs)}
+	run := engine.Batch{
+		Program:   program,
+		IDs:       all.IDs[:n],
+		TypeIDs:   all.TypeIDs[:n],
+		CuSeqlens: cu,
+		Adapter:   make([]int32, seqs),
+	}
 	last := len(program.Outputs()) - 1
 	run.OutBytes[last] = int64(4 * n * m.HiddenSize())
 	for i := range last {
@@ -159,7 +170,8 @@ func TestFillingIsNotAttendedTo(t *testing.T) {
 		if !bytes.Equal(masked[:len(plain)], plain) {
 			t.Errorf("%s %s: the filling changes the words", o.Kind, o.ISA)
 		}
-		if bytes.Equal(attended[:len(plain)], plain) || bytes.Equal(masked[len(plain):], attended[len(plain):]) {
+		if bytes.Equal(attended[:len(plain)], plain) ||
+			bytes.Equal(masked[len(plain):], attended[len(plain):]) {
 			t.Errorf("%s %s: hiding the filling changes nothing", o.Kind, o.ISA)
 		}
 		for i, x := range floats(masked[len(plain):]) {
@@ -176,7 +188,8 @@ func TestEncodedAdapters(t *testing.T) {
 	for dtype, want := range map[engine.DType][]byte{
 		engine.BF16: {0x80, 0x3f, 0x80, 0x3f, 0x82, 0x3f, 0x81, 0xbf, 0xcd, 0x3d},
 		engine.F16:  {0x00, 0x3c, 0x04, 0x3c, 0x0c, 0x3c, 0x06, 0xbc, 0x66, 0x2e},
-		engine.F32:  {0, 0, 0x80, 0x3f, 0, 0x80, 0x80, 0x3f, 0, 0x80, 0x81, 0x3f, 0, 0xc0, 0x80, 0xbf, 0xcd, 0xcc, 0xcc, 0x3d},
+		engine.F32: {0, 0, 0x80, 0x3f, 0, 0x80, 0x80, 0x3f, 0, 0x80, 0x81, 0x3f, 0, 0xc0, 0x80, 0xbf, 0xcd,
+			0xcc, 0xcc, 0x3d},
 	} {
 		if got := encoded(values, dtype); !bytes.Equal(got, want) {
 			t.Errorf("%v: % x, want % x", dtype, got, want)

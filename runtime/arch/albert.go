@@ -21,14 +21,38 @@ type albert struct {
 var albertNames = &bertFamily{
 	prefixes: []string{"", "albert.", "model.", "0.auto_model."},
 	block:    "encoder.albert_layer_groups.%d.albert_layers.%d.",
-	names: bertTensors{query: "attention.query", key: "attention.key", value: "attention.value", out: "attention.dense",
-		attentionNorm: "attention.LayerNorm", up: "ffn", down: "ffn_output", blockNorm: "full_layer_layer_norm"},
+	names: bertTensors{
+		query:         "attention.query",
+		key:           "attention.key",
+		value:         "attention.value",
+		out:           "attention.dense",
+		attentionNorm: "attention.LayerNorm",
+		up:            "ffn",
+		down:          "ffn_output",
+		blockNorm:     "full_layer_layer_norm",
+	},
 	project:       "encoder.embedding_hidden_mapping_in",
 	projectAlways: true,
-	heads: headNames{pooler: "pooler", poolerInEncoder: true, poolerAct: engine.Tanh, logits: "classifier", tag: "classifier",
-		masked: maskedNames{transform: "predictions.dense", norm: "predictions.LayerNorm",
-			decoder: "predictions.decoder", biases: []string{"predictions.decoder.bias", "predictions.bias"}}},
-	defaults: bertConfig{EmbeddingSize: 128, HiddenAct: "gelu_new", LayerNormEps: 1e-12, TypeVocabSize: 2, PositionEmbeddingType: "absolute"},
+	heads: headNames{
+		pooler:          "pooler",
+		poolerInEncoder: true,
+		poolerAct:       engine.Tanh,
+		logits:          "classifier",
+		tag:             "classifier",
+		masked: maskedNames{
+			transform: "predictions.dense",
+			norm:      "predictions.LayerNorm",
+			decoder:   "predictions.decoder",
+			biases:    []string{"predictions.decoder.bias", "predictions.bias"},
+		},
+	},
+	defaults: bertConfig{
+		EmbeddingSize:         128,
+		HiddenAct:             "gelu_new",
+		LayerNormEps:          1e-12,
+		TypeVocabSize:         2,
+		PositionEmbeddingType: "absolute",
+	},
 }
 
 // albertGroups holds the keys of config.json that say which blocks a pass runs.
@@ -46,10 +70,12 @@ func readAlbertGroups(dir fs.FS, layers int64) (albertGroups, error) {
 		return g, err
 	}
 	if g.Groups < 1 || g.Groups > layers {
-		return g, refuse(configFile, "num_hidden_groups", "is %d; 1 to %d, the number of layers, is possible", g.Groups, layers)
+		return g, refuse(configFile, "num_hidden_groups", "is %d; 1 to %d, the number of layers, is possible",
+			g.Groups, layers)
 	}
 	if g.Inner < 1 || g.Inner > maxSteps/layers {
-		return g, refuse(configFile, "inner_group_num", "is %d; 1 to %d is possible with %d layers", g.Inner, maxSteps/layers, layers)
+		return g, refuse(configFile, "inner_group_num", "is %d; 1 to %d is possible with %d layers",
+			g.Inner, maxSteps/layers, layers)
 	}
 	return g, nil
 }
@@ -58,7 +84,8 @@ func readAlbertGroups(dir fs.FS, layers int64) (albertGroups, error) {
 func (g albertGroups) steps(layers int64) []int {
 	var out []int
 	for layer := range layers {
-		group := int64(float64(layer) / (float64(layers) / float64(g.Groups))) // rounded as transformers rounds it
+		// rounded as transformers rounds it
+		group := int64(float64(layer) / (float64(layers) / float64(g.Groups)))
 		for inner := range g.Inner {
 			out = append(out, int(group*g.Inner+inner))
 		}
@@ -85,7 +112,8 @@ func loadAlbert(dir fs.FS, p *packer) (encoder, error) {
 	for group := range groups.Groups {
 		for inner := range groups.Inner {
 			at := fmt.Sprintf(albertNames.block, group, inner)
-			a.blocks = append(a.blocks, loadBlock(p, albertNames.names, at, config.HiddenSize, config.IntermediateSize))
+			a.blocks = append(a.blocks,
+				loadBlock(p, albertNames.names, at, config.HiddenSize, config.IntermediateSize))
 			a.names = append(a.names, at)
 			if p.err != nil {
 				return nil, p.err
@@ -109,7 +137,8 @@ func (a *albert) forward(r *engine.Recorder, p pass) engine.Value {
 func (a *albert) linears() []linear {
 	all := a.projection()
 	for i, l := range a.blocks {
-		all = append(all, l.linears(albertNames.names, a.names[i], a.config.HiddenSize, a.config.IntermediateSize)...)
+		all = append(all,
+			l.linears(albertNames.names, a.names[i], a.config.HiddenSize, a.config.IntermediateSize)...)
 	}
 	return all
 }

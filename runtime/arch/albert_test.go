@@ -14,15 +14,18 @@ func TestSharedBlocksArePackedOnce(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	dir := golden.Open(t, "albert-h64").Dir
 	few, _ := load(t, dev, dir, Options{Task: Embed, Compute: engine.ComputeF32})
-	many, _ := load(t, dev, edit(t, dir, configFile, map[string]any{"num_hidden_layers": 100}), Options{Task: Embed, Compute: engine.ComputeF32})
+	many, _ := load(t, dev, edit(t, dir, configFile, map[string]any{"num_hidden_layers": 100}),
+		Options{Task: Embed, Compute: engine.ComputeF32})
 	if few.Bytes() != many.Bytes() || few.Layers != 4 || many.Layers != 100 {
 		t.Errorf("%d layers take %d bytes, %d take %d", few.Layers, few.Bytes(), many.Layers, many.Bytes())
 	}
 	fewTokens, fewPairs := few.Work()
 	if manyTokens, manyPairs := many.Work(); manyTokens != 25*fewTokens || manyPairs != 25*fewPairs {
-		t.Errorf("4 layers are work of %g and %g, 100 of %g and %g", fewTokens, fewPairs, manyTokens, manyPairs)
+		t.Errorf("4 layers are work of %g and %g, 100 of %g and %g",
+			fewTokens, fewPairs, manyTokens, manyPairs)
 	}
-	inner, _ := load(t, dev, golden.Open(t, "albert-groups").Dir, Options{Task: Embed}) // 4 layers of 2 blocks, in heads of the same width
+	// 4 layers of 2 blocks, in heads of the same width
+	inner, _ := load(t, dev, golden.Open(t, "albert-groups").Dir, Options{Task: Embed})
 	if perToken, _ := inner.Work(); inner.Layers != 8 || perToken != 8*2*64*(4*64+2*70) {
 		t.Errorf("%d steps are work of %g a token", inner.Layers, perToken)
 	}

@@ -63,7 +63,9 @@ func embed(t testing.TB, m *Model, r *engine.Runner, b packed, normalize bool) [
 	t.Helper()
 	run := engine.Batch{Program: m.Program(), IDs: b.ids, TypeIDs: b.types, CuSeqlens: b.cu}
 	for i := range b.seqs() {
-		run.Items[0] = append(run.Items[0], engine.OutItem{DType: engine.F32, Dims: m.Dim, Normalize: normalize, Offset: int64(i * m.Dim * 4)})
+		run.Items[0] = append(run.Items[0], engine.OutItem{
+			DType: engine.F32, Dims: m.Dim, Normalize: normalize, Offset: int64(i * m.Dim * 4),
+		})
 	}
 	run.OutBytes[0] = int64(b.seqs() * m.Dim * 4)
 	if err := r.Run(context.Background(), &run); err != nil {
@@ -102,7 +104,8 @@ func sameBits(got, want []float32) error {
 	}
 	for i := range got {
 		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
-			return fmt.Errorf("value %d is %v (%08x), expected %v (%08x)", i, got[i], math.Float32bits(got[i]), want[i], math.Float32bits(want[i]))
+			return fmt.Errorf("value %d is %v (%08x), expected %v (%08x)",
+				i, got[i], math.Float32bits(got[i]), want[i], math.Float32bits(want[i]))
 		}
 	}
 	return nil
@@ -116,7 +119,9 @@ func computes(t testing.TB, dev *engine.Device) []engine.Compute {
 		t.Fatal(err)
 	}
 	var out []engine.Compute
-	for _, c := range []engine.Compute{engine.ComputeF32, engine.ComputeBF16, engine.ComputeINT8, engine.ComputeF16, engine.ComputeFP8} {
+	for _, c := range []engine.Compute{
+		engine.ComputeF32, engine.ComputeBF16, engine.ComputeINT8, engine.ComputeF16, engine.ComputeFP8,
+	} {
 		if info.Supports(c) {
 			out = append(out, c)
 		}

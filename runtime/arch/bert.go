@@ -15,8 +15,9 @@ import (
 
 // bertConfig holds the keys of config.json that the computation depends on, by BERT's names.
 type bertConfig struct {
-	HiddenSize            int64   `json:"hidden_size"`
-	EmbeddingSize         int64   `json:"embedding_size"` // of families with factorised embeddings; hidden_size in others
+	HiddenSize int64 `json:"hidden_size"`
+	// of families with factorised embeddings; hidden_size in others
+	EmbeddingSize         int64   `json:"embedding_size"`
 	Heads                 int64   `json:"num_attention_heads"`
 	Layers                int64   `json:"num_hidden_layers"`
 	IntermediateSize      int64   `json:"intermediate_size"`
@@ -64,23 +65,29 @@ func (c *bertConfig) check(family *bertFamily) error {
 		{"vocab_size", c.VocabSize, 1, 1 << 22},
 	} {
 		if size.value < size.from || size.value > size.to {
-			return refuse(configFile, family.key(size.key), "is %d or missing; %d to %d is possible", size.value, size.from, size.to)
+			return refuse(configFile, family.key(size.key), "is %d or missing; %d to %d is possible",
+				size.value, size.from, size.to)
 		}
 	}
 	if c.HiddenSize%c.Heads != 0 {
-		return refuse(configFile, family.key("num_attention_heads"), "is %d, which does not divide %s %d", c.Heads, family.key("hidden_size"), c.HiddenSize)
+		return refuse(configFile, family.key("num_attention_heads"), "is %d, which does not divide %s %d",
+			c.Heads, family.key("hidden_size"), c.HiddenSize)
 	}
 	if !(c.LayerNormEps > 0 && c.LayerNormEps < 1) {
 		return refuse(configFile, "layer_norm_eps", "is %g; it must be above 0 and below 1", c.LayerNormEps)
 	}
 	if _, ok := activations[c.HiddenAct]; !ok {
-		return refuse(configFile, family.key("hidden_act"), "is %q; supported are gelu, gelu_new, gelu_pytorch_tanh, relu, silu and tanh", c.HiddenAct)
+		return refuse(configFile, family.key("hidden_act"),
+			"is %q; supported are gelu, gelu_new, gelu_pytorch_tanh, relu, silu and tanh", c.HiddenAct)
 	}
 	if family.positionsAfterPad && (c.PadTokenID < 0 || c.PadTokenID >= c.MaxPositionEmbeddings-1) {
-		return refuse(configFile, "pad_token_id", "is %d, which leaves no position of %d: positions begin behind it", c.PadTokenID, c.MaxPositionEmbeddings)
+		return refuse(configFile, "pad_token_id",
+			"is %d, which leaves no position of %d: positions begin behind it",
+			c.PadTokenID, c.MaxPositionEmbeddings)
 	}
 	if c.PositionEmbeddingType != "absolute" {
-		return refuse(configFile, "position_embedding_type", "is %q; only absolute positions are supported", c.PositionEmbeddingType)
+		return refuse(configFile, "position_embedding_type", "is %q; only absolute positions are supported",
+			c.PositionEmbeddingType)
 	}
 	if c.IsDecoder || c.AddCrossAttention {
 		return refuse(configFile, "is_decoder", "decoders and cross-attention are not supported")
@@ -93,8 +100,9 @@ func (c *bertConfig) headDim() int64 { return c.HiddenSize / c.Heads }
 // activations maps the names of transformers. gelu_fast and gelu_new are the tanh form with its
 // constants written differently.
 var activations = map[string]engine.Act{
-	"gelu": engine.GELU, "gelu_new": engine.GELUTanh, "gelu_fast": engine.GELUTanh, "gelu_pytorch_tanh": engine.GELUTanh,
-	"relu": engine.ReLU, "silu": engine.SiLU, "swish": engine.SiLU, "tanh": engine.Tanh,
+	"gelu": engine.GELU, "gelu_new": engine.GELUTanh, "gelu_fast": engine.GELUTanh,
+	"gelu_pytorch_tanh": engine.GELUTanh, "relu": engine.ReLU, "silu": engine.SiLU, "swish": engine.SiLU,
+	"tanh": engine.Tanh,
 }
 
 // bert holds the packed weights. C = hidden_size, E = embedding_size, F = intermediate_size.
@@ -136,7 +144,8 @@ func (family *bertFamily) load(dir fs.FS, p *packer) (encoder, error) {
 	p.findPrefix(wordTable, family.prefixes)
 	b.loadEmbeddings(p)
 	for i := range config.Layers {
-		b.blocks = append(b.blocks, loadBlock(p, family.names, fmt.Sprintf(family.block, i), config.HiddenSize, config.IntermediateSize))
+		b.blocks = append(b.blocks, loadBlock(p, family.names, fmt.Sprintf(family.block, i),
+			config.HiddenSize, config.IntermediateSize))
 		if p.err != nil {
 			break
 		}
@@ -222,7 +231,8 @@ func (b *bert) block(r *engine.Recorder, p pass, x engine.Value, l bertBlock, la
 func (b *bert) linears() []linear {
 	all := b.projection()
 	for i, l := range b.blocks {
-		all = append(all, l.linears(b.family.names, fmt.Sprintf(b.family.block, i), b.config.HiddenSize, b.config.IntermediateSize)...)
+		all = append(all, l.linears(b.family.names, fmt.Sprintf(b.family.block, i), b.config.HiddenSize,
+			b.config.IntermediateSize)...)
 	}
 	return all
 }
@@ -232,19 +242,30 @@ func (b *bert) projection() []linear {
 	if b.project.weight == nil {
 		return nil
 	}
-	return []linear{{b.project.weight, []string{b.family.project}, b.config.HiddenSize, b.config.EmbeddingSize}}
+	return []linear{
+		{b.project.weight, []string{b.family.project}, b.config.HiddenSize, b.config.EmbeddingSize},
+	}
 }
 
 // linears returns the block's linears, whose names begin with at.
 func (l *bertBlock) linears(n bertTensors, at string, c, f int64) []linear {
-	return []linear{{l.qkv, []string{at + n.query, at + n.key, at + n.value}, c, c}, {l.out, []string{at + n.out}, c, c},
-		{l.up, []string{at + n.up}, f, c}, {l.down, []string{at + n.down}, c, f}}
+	return []linear{
+		{l.qkv, []string{at + n.query, at + n.key, at + n.value}, c, c}, {l.out, []string{at + n.out}, c, c},
+		{l.up, []string{at + n.up}, f, c}, {l.down, []string{at + n.down}, c, f},
+	}
 }
 
 func (b *bert) shape() encoderShape {
-	return encoderShape{columns: b.config.HiddenSize, words: b.config.EmbeddingSize, blocks: int(b.config.Layers),
-		positions: b.config.MaxPositionEmbeddings - int64(b.firstPosition), vocab: b.config.VocabSize, types: b.config.TypeVocabSize,
-		perToken: b.config.perToken(), perPair: b.config.perPair()}
+	return encoderShape{
+		columns:   b.config.HiddenSize,
+		words:     b.config.EmbeddingSize,
+		blocks:    int(b.config.Layers),
+		positions: b.config.MaxPositionEmbeddings - int64(b.firstPosition),
+		vocab:     b.config.VocabSize,
+		types:     b.config.TypeVocabSize,
+		perToken:  b.config.perToken(),
+		perPair:   b.config.perPair(),
+	}
 }
 
 // perToken returns the floating-point operations of the blocks' linears for one token. Each weight

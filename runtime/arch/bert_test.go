@@ -75,7 +75,8 @@ func TestBertHiddenStates(t *testing.T) {
 					if o.Kind == engine.Ref && compute != engine.ComputeF32 {
 						continue // the reference kernels compute every class alike
 					}
-					t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) { checkHiddenStates(t, dev, c, compute) })
+					t.Run(fmt.Sprintf("%s/%s", name, compute),
+						func(t *testing.T) { checkHiddenStates(t, dev, c, compute) })
 				}
 			}
 		})
@@ -134,11 +135,13 @@ func checkPruning(t *testing.T, dev *engine.Device) {
 			for _, pooling := range []engine.Pooling{engine.PoolCLS, engine.PoolLast} {
 				t.Run(fmt.Sprintf("%s/%s/%s", name, compute, pooling), func(t *testing.T) {
 					pruned, r := load(t, dev, c.Dir, Options{Task: Embed, Compute: compute, Pooling: pooling})
-					whole, _ := load(t, dev, c.Dir, Options{Task: Embed, Compute: compute, Pooling: pooling, NoPruning: true})
+					whole, _ := load(t, dev, c.Dir,
+						Options{Task: Embed, Compute: compute, Pooling: pooling, NoPruning: true})
 					if pruned.Program().Describe() == whole.Program().Describe() {
 						t.Fatal("the two programs are the same: nothing was pruned")
 					}
-					if err := sameBits(embed(t, pruned, r, b, true), embed(t, whole, r, b, true)); err != nil {
+					if err := sameBits(embed(t, pruned, r, b, true),
+						embed(t, whole, r, b, true)); err != nil {
 						t.Error(err)
 					}
 				})
@@ -175,7 +178,9 @@ func checkAllInvariance(t *testing.T, many, one *engine.Device) {
 }
 
 // checkInvariance compares the vectors of the sequences of b, each run alone and in random batches.
-func checkInvariance(t *testing.T, b packed, m *Model, r *engine.Runner, m1 *Model, r1 *engine.Runner, rounds int) {
+func checkInvariance(
+	t *testing.T, b packed, m *Model, r *engine.Runner, m1 *Model, r1 *engine.Runner, rounds int,
+) {
 	t.Helper()
 	alone := make([][]float32, b.seqs())
 	for i := range alone {
@@ -191,10 +196,13 @@ func checkInvariance(t *testing.T, b packed, m *Model, r *engine.Runner, m1 *Mod
 			order = append(order, order[rng.IntN(len(order))])
 		}
 		company := b.pick(order...)
-		for threads, got := range map[string][]float32{"many": embed(t, m, r, company, true), "one": embed(t, m1, r1, company, true)} {
+		for threads, got := range map[string][]float32{
+			"many": embed(t, m, r, company, true), "one": embed(t, m1, r1, company, true),
+		} {
 			for at, i := range order {
 				if err := sameBits(got[at*m.Dim:(at+1)*m.Dim], alone[i]); err != nil {
-					t.Fatalf("round %d, %s threads: sequence %d at place %d of %d: %v", round, threads, i, at, len(order), err)
+					t.Fatalf("round %d, %s threads: sequence %d at place %d of %d: %v",
+						round, threads, i, at, len(order), err)
 				}
 			}
 		}

@@ -57,10 +57,22 @@ var bertNames = &bertFamily{
 	prefixes: []string{"", "bert.", "model.", "0.auto_model."},
 	block:    encoderLayer,
 	names:    encoderTensors,
-	heads: headNames{pooler: "pooler.dense", poolerInEncoder: true, poolerAct: engine.Tanh, logits: "classifier", tag: "classifier",
-		masked: maskedNames{transform: "cls.predictions.transform.dense", norm: "cls.predictions.transform.LayerNorm",
-			decoder: "cls.predictions.decoder", biases: []string{"cls.predictions.decoder.bias", "cls.predictions.bias"}}},
-	defaults: bertConfig{HiddenAct: "gelu", LayerNormEps: 1e-12, TypeVocabSize: 2, PositionEmbeddingType: "absolute"},
+	heads: headNames{
+		pooler:          "pooler.dense",
+		poolerInEncoder: true,
+		poolerAct:       engine.Tanh,
+		logits:          "classifier",
+		tag:             "classifier",
+		masked: maskedNames{
+			transform: "cls.predictions.transform.dense",
+			norm:      "cls.predictions.transform.LayerNorm",
+			decoder:   "cls.predictions.decoder",
+			biases:    []string{"cls.predictions.decoder.bias", "cls.predictions.bias"},
+		},
+	},
+	defaults: bertConfig{
+		HiddenAct: "gelu", LayerNormEps: 1e-12, TypeVocabSize: 2, PositionEmbeddingType: "absolute",
+	},
 }
 
 // RoBERTa (Liu 2019, arXiv:1907.11692), XLM-R (Conneau 2019, arXiv:1911.02116) and CamemBERT differ
@@ -69,9 +81,19 @@ var robertaNames = &bertFamily{
 	prefixes: []string{"", "roberta.", "model.", "0.auto_model."},
 	block:    encoderLayer,
 	names:    encoderTensors,
-	heads: headNames{pooler: "classifier.dense", poolerAct: engine.Tanh, logits: "classifier.out_proj", tag: "classifier",
-		masked: maskedNames{transform: "lm_head.dense", act: engine.GELU, norm: "lm_head.layer_norm",
-			decoder: "lm_head.decoder", biases: []string{"lm_head.decoder.bias", "lm_head.bias"}}},
+	heads: headNames{
+		pooler:    "classifier.dense",
+		poolerAct: engine.Tanh,
+		logits:    "classifier.out_proj",
+		tag:       "classifier",
+		masked: maskedNames{
+			transform: "lm_head.dense",
+			act:       engine.GELU,
+			norm:      "lm_head.layer_norm",
+			decoder:   "lm_head.decoder",
+			biases:    []string{"lm_head.decoder.bias", "lm_head.bias"},
+		},
+	},
 	defaults: bertConfig{HiddenAct: "gelu", LayerNormEps: 1e-12, TypeVocabSize: 2, PadTokenID: 1,
 		PositionEmbeddingType: "absolute"},
 	positionsAfterPad: true,
@@ -81,14 +103,36 @@ var robertaNames = &bertFamily{
 var distilbertNames = &bertFamily{
 	prefixes: []string{"", "distilbert.", "model.", "0.auto_model."},
 	block:    "transformer.layer.%d.",
-	names: bertTensors{query: "attention.q_lin", key: "attention.k_lin", value: "attention.v_lin",
-		out: "attention.out_lin", attentionNorm: "sa_layer_norm", up: "ffn.lin1", down: "ffn.lin2", blockNorm: "output_layer_norm"},
-	heads: headNames{pooler: "pre_classifier", poolerAct: engine.ReLU, logits: "classifier", tag: "classifier",
-		masked: maskedNames{transform: "vocab_transform", norm: "vocab_layer_norm", decoder: "vocab_projector",
-			biases: []string{"vocab_projector.bias"}}},
+	names: bertTensors{
+		query:         "attention.q_lin",
+		key:           "attention.k_lin",
+		value:         "attention.v_lin",
+		out:           "attention.out_lin",
+		attentionNorm: "sa_layer_norm",
+		up:            "ffn.lin1",
+		down:          "ffn.lin2",
+		blockNorm:     "output_layer_norm",
+	},
+	heads: headNames{
+		pooler:    "pre_classifier",
+		poolerAct: engine.ReLU,
+		logits:    "classifier",
+		tag:       "classifier",
+		masked: maskedNames{
+			transform: "vocab_transform",
+			norm:      "vocab_layer_norm",
+			decoder:   "vocab_projector",
+			biases:    []string{"vocab_projector.bias"},
+		},
+	},
 	convert: readDistilbertConfig,
-	keys: map[string]string{"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers",
-		"intermediate_size": "hidden_dim", "hidden_act": "activation"},
+	keys: map[string]string{
+		"hidden_size":         "dim",
+		"num_attention_heads": "n_heads",
+		"num_hidden_layers":   "n_layers",
+		"intermediate_size":   "hidden_dim",
+		"hidden_act":          "activation",
+	},
 }
 
 func readDistilbertConfig(dir fs.FS) (bertConfig, error) {
@@ -106,6 +150,9 @@ func readDistilbertConfig(dir fs.FS) (bertConfig, error) {
 	}
 	// The epsilon is a constant in the model's code. Sinusoidal positions are in the checkpoint
 	// like learned ones.
-	return bertConfig{HiddenSize: c.Dim, Heads: c.Heads, Layers: c.Layers, IntermediateSize: c.HiddenDim, HiddenAct: c.Activation,
-		LayerNormEps: 1e-12, MaxPositionEmbeddings: c.Positions, VocabSize: c.VocabSize, PositionEmbeddingType: "absolute"}, nil
+	return bertConfig{
+		HiddenSize: c.Dim, Heads: c.Heads, Layers: c.Layers, IntermediateSize: c.HiddenDim,
+		HiddenAct: c.Activation, LayerNormEps: 1e-12, MaxPositionEmbeddings: c.Positions,
+		VocabSize: c.VocabSize, PositionEmbeddingType: "absolute",
+	}, nil
 }

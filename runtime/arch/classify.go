@@ -18,7 +18,8 @@ var Classify = Task{&head{
 	name:    "classify",
 	outputs: []Output{OutLogits},
 	made: func(s *saved) bool {
-		return s.modelType == "CrossEncoder" || s.task == taskClassify || strings.HasSuffix(s.class, "ForSequenceClassification")
+		return s.modelType == "CrossEncoder" || s.task == taskClassify ||
+			strings.HasSuffix(s.class, "ForSequenceClassification")
 	},
 	labels: func(s *saved) ([]string, error) {
 		l, err := readLabels(s.tree, s.encoderDir)
@@ -26,7 +27,9 @@ var Classify = Task{&head{
 	},
 	read: readClassified(loadClassifier),
 	linears: func(n headNames) []string {
-		return []string{n.pooler, n.logits, "pooler.dense", "classifier.dense", "classifier.out_proj", "classifier"}
+		return []string{
+			n.pooler, n.logits, "pooler.dense", "classifier.dense", "classifier.out_proj", "classifier",
+		}
 	},
 }}
 
@@ -55,7 +58,8 @@ func loadClassifier(l *loading) error {
 	if h.poolerInEncoder {
 		pooler = inside
 	}
-	layers := []layer{pooler.layer(columns, columns, h.pooler, h.poolerAct), outside.layer(labels, columns, h.logits, engine.NoAct)}
+	layers := []layer{pooler.layer(columns, columns, h.pooler, h.poolerAct),
+		outside.layer(labels, columns, h.logits, engine.NoAct)}
 	l.p.join(inside)
 	l.p.join(outside)
 	if l.card {
@@ -158,12 +162,16 @@ func readLabels(dir fs.FS, folder string) (labelConfig, error) {
 	for i := range len(names) {
 		label, ok := names[i]
 		if !ok {
-			return l, refuse(name, key, "has %d labels, but none for logit %d; they must be numbered from 0 without a gap", len(names), i)
+			return l, refuse(name, key,
+				"has %d labels, but none for logit %d; they must be numbered from 0 without a gap",
+				len(names), i)
 		}
 		l.labels = append(l.labels, label)
 	}
 	l.multiLabel = c.ProblemType == "multi_label_classification"
-	for _, declared := range []struct{ file, activation string }{{promptsFile, beside.Activation}, {name, c.Sentence.Activation}, {name, c.OldActivation}} {
+	for _, declared := range []struct{ file, activation string }{
+		{promptsFile, beside.Activation}, {name, c.Sentence.Activation}, {name, c.OldActivation},
+	} {
 		switch class := declared.activation[strings.LastIndexByte(declared.activation, '.')+1:]; {
 		case class == "Sigmoid":
 			l.activation = Sigmoid
@@ -171,7 +179,8 @@ func readLabels(dir fs.FS, folder string) (labelConfig, error) {
 		case class == "Identity":
 			return l, nil
 		case class != "":
-			return l, refuse(declared.file, "activation_fn", "%.80q is not supported; Sigmoid and Identity of torch.nn are", declared.activation)
+			return l, refuse(declared.file, "activation_fn",
+				"%.80q is not supported; Sigmoid and Identity of torch.nn are", declared.activation)
 		}
 	}
 	if len(l.labels) == 1 {

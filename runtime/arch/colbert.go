@@ -22,7 +22,8 @@ var ColBERT = Task{&head{
 	name:    "colbert",
 	outputs: []Output{OutMulti},
 	made: func(s *saved) bool {
-		return s.modelType == "MultiVectorEncoder" || s.has("Dense") && !s.has("Pooling") || strings.HasSuffix(s.class, "ColBERT")
+		return s.modelType == "MultiVectorEncoder" || s.has("Dense") && !s.has("Pooling") ||
+			strings.HasSuffix(s.class, "ColBERT")
 	},
 	read: func(dir fs.FS) (chain, loader, error) {
 		c := encoderAlone(taskFeatures)
@@ -44,8 +45,11 @@ type tokenVectors struct{ layers []layer }
 func (l *loading) givesVectors(layers []layer, width int64) {
 	v := &tokenVectors{layers}
 	l.m.TokenDim = int(width)
-	l.gives(OutMulti, given{rows: engine.PoolMean, record: func(r *recording) { r.OutputTokenRows(v.record(r)) }})
-	l.gives(OutMaxSim, given{rows: engine.PoolMean, queries: true, record: func(r *recording) { r.OutputValues(r.MaxSim(v.record(r), true)) }})
+	l.gives(OutMulti,
+		given{rows: engine.PoolMean, record: func(r *recording) { r.OutputTokenRows(v.record(r)) }})
+	l.gives(OutMaxSim, given{rows: engine.PoolMean, queries: true, record: func(r *recording) {
+		r.OutputValues(r.MaxSim(v.record(r), true))
+	}})
 	l.gives(OutMuvera, given{rows: engine.PoolMean, record: func(r *recording) { r.foldDense(v.record(r)) }})
 	l.gives(OutSMVE, given{rows: engine.PoolMean, record: func(r *recording) { r.foldSparse(v.record(r)) }})
 }
@@ -72,7 +76,8 @@ func readTokenChain(dir fs.FS) (encoderDir string, _ []denseConfig, _ error) {
 	for i, m := range modules {
 		switch {
 		case (m.kind == "Transformer") != (i == 0):
-			return "", nil, refuse(modulesFile, "type", "module %d is a %s; the chain must begin with its only Transformer", i, m.kind)
+			return "", nil, refuse(modulesFile, "type",
+				"module %d is a %s; the chain must begin with its only Transformer", i, m.kind)
 		case i == 0:
 			encoderDir = m.path
 		case m.kind == "Dense":
@@ -82,7 +87,8 @@ func readTokenChain(dir fs.FS) (encoderDir string, _ []denseConfig, _ error) {
 			}
 			dense = append(dense, d)
 		case m.kind != "Pooling" && m.kind != "Normalize" && m.kind != "Dropout":
-			return "", nil, refuse(modulesFile, "type", "%q is not supported; Transformer and Dense are", m.class)
+			return "", nil, refuse(modulesFile, "type",
+				"%q is not supported; Transformer and Dense are", m.class)
 		}
 	}
 	return encoderDir, dense, nil
@@ -101,7 +107,8 @@ func loadProjection(dir string, modules []denseConfig, columns int64, p *packer)
 	var pending *affine
 	for _, c := range modules {
 		if c.in != columns {
-			return nil, 0, refuse(path.Join(c.module, configFile), "in_features", "is %d; the module before gives %d", c.in, columns)
+			return nil, 0, refuse(path.Join(c.module, configFile), "in_features",
+				"is %d; the module before gives %d", c.in, columns)
 		}
 		a, err := readAffine(dir, c)
 		if err != nil {

@@ -36,12 +36,14 @@ func (s *saved) has(kind string) bool { return strings.Contains(s.kinds, kind) }
 func Detect(dir string) (task Task, labels []string, err error) {
 	tree := files.Dir(dir)
 	for _, t := range heads {
-		if t.files != nil && !slices.ContainsFunc(t.files, func(name string) bool { return !has(tree, name) }) {
+		if t.files != nil &&
+			!slices.ContainsFunc(t.files, func(name string) bool { return !has(tree, name) }) {
 			return t, nil, nil
 		}
 	}
 	if !has(tree, configFile) && has(tree, adapterFile) {
-		return likely, nil, refuse(adapterFile, "", "this is a LoRA adapter and no model: serve the model it was made for, and name the adapter in the option lora_id")
+		return likely, nil, refuse(adapterFile, "",
+			"this is a LoRA adapter and no model: serve the model it was made for, and name the adapter in the option lora_id")
 	}
 	s, err := readSaved(tree)
 	if err != nil {

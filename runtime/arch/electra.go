@@ -11,8 +11,24 @@ var electraNames = &bertFamily{
 	block:    encoderLayer,
 	names:    encoderTensors,
 	project:  "embeddings_project",
-	heads: headNames{pooler: "classifier.dense", poolerAct: engine.GELU, logits: "classifier.out_proj", tag: "classifier",
-		masked: maskedNames{transform: "generator_predictions.dense", act: engine.GELU, norm: "generator_predictions.LayerNorm",
-			decoder: "generator_lm_head", biases: []string{"generator_lm_head.bias"}}},
-	defaults: bertConfig{EmbeddingSize: 128, HiddenAct: "gelu", LayerNormEps: 1e-12, TypeVocabSize: 2, PositionEmbeddingType: "absolute"},
+	heads: headNames{
+		pooler:    "classifier.dense",
+		poolerAct: engine.GELU,
+		logits:    "classifier.out_proj",
+		tag:       "classifier",
+		masked: maskedNames{
+			transform: "generator_predictions.dense",
+			act:       engine.GELU,
+			norm:      "generator_predictions.LayerNorm",
+			decoder:   "generator_lm_head",
+			biases:    []string{"generator_lm_head.bias"},
+		},
+	},
+	defaults: bertConfig{
+		EmbeddingSize:         128,
+		HiddenAct:             "gelu",
+		LayerNormEps:          1e-12,
+		TypeVocabSize:         2,
+		PositionEmbeddingType: "absolute",
+	},
 }

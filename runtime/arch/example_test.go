@@ -21,7 +21,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer device.Close()
-	model, err := arch.Load("../../testdata/golden/st-mean", device, arch.Options{Task: arch.Embed, Compute: engine.ComputeF32})
+	model, err := arch.Load("../../testdata/golden/st-mean", device,
+		arch.Options{Task: arch.Embed, Compute: engine.ComputeF32})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -41,7 +41,9 @@ var ends = Task{&head{
 }}
 
 func loadEnds(l *loading) error {
-	l.gives(outEnds, given{rows: engine.PoolLast, record: func(r *recording) { r.OutputRows(r.Pool(r.x, engine.PoolLast)) }})
+	l.gives(outEnds, given{
+		rows: engine.PoolLast, record: func(r *recording) { r.OutputRows(r.Pool(r.x, engine.PoolLast)) },
+	})
 	return nil
 }
 
@@ -63,20 +65,26 @@ func TestAnArchitectureAndAHeadMore(t *testing.T) {
 	})
 	dev := open(t, engine.Options{})
 	from := golden.Open(t, "bert-erf-h128")
-	dir := edit(t, from.Dir, configFile, map[string]any{"model_type": "bag", "architectures": []string{"BagOfEnds"}})
+	dir := edit(t, from.Dir, configFile,
+		map[string]any{"model_type": "bag", "architectures": []string{"BagOfEnds"}})
 	task, labels, err := Detect(dir)
-	if task != ends || labels != nil || err != nil || task.String() != "ends" || !task.Gives(outEnds) || task.Gives(OutDense) {
+	if task != ends || labels != nil || err != nil || task.String() != "ends" || !task.Gives(outEnds) ||
+		task.Gives(OutDense) {
 		t.Fatalf("the directory was made for %v, %v, %v", task, labels, err)
 	}
 	o := Options{Task: task, Compute: engine.ComputeF32}
 	m, r := load(t, dev, dir, o)
-	if m.Arch != "bag" || m.Layers != 0 || m.Own() != (Want{Give: Give(outEnds)}) || m.All() != m.Own() || !m.Gives(outEnds) || m.Gives(OutDense) {
+	if m.Arch != "bag" || m.Layers != 0 || m.Own() != (Want{Give: Give(outEnds)}) || m.All() != m.Own() ||
+		!m.Gives(outEnds) || m.Gives(OutDense) {
 		t.Errorf("architecture %s with %d blocks gives %+v", m.Arch, m.Layers, m.Own())
 	}
-	if says := []engine.Output{{Name: "ends", Form: engine.FormRows, Columns: m.Dim}}; !slices.Equal(m.Program().Outputs(), says) {
+	if says := []engine.Output{
+		{Name: "ends", Form: engine.FormRows, Columns: m.Dim},
+	}; !slices.Equal(m.Program().Outputs(), says) {
 		t.Errorf("the program says %+v, want %+v", m.Program().Outputs(), says)
 	}
-	if size, err := SizeOf(dir, dev, o); err != nil || size.Packed < m.Bytes()*9/10 || size.Packed > m.Bytes()*11/10 {
+	if size, err := SizeOf(dir, dev, o); err != nil || size.Packed < m.Bytes()*9/10 ||
+		size.Packed > m.Bytes()*11/10 {
 		t.Errorf("estimate of %+v, %v: %d bytes were packed", size, err, m.Bytes())
 	}
 	b := goldenBatch(from)
@@ -88,7 +96,8 @@ func TestAnArchitectureAndAHeadMore(t *testing.T) {
 	if d := golden.Compare(embed(t, m, r, b, false), want); d.MaxAbs > 1e-5 {
 		t.Errorf("the last rows of the embeddings: %v", d)
 	}
-	if other, _ := load(t, dev, from.Dir, Options{Task: Embed}); !slices.Contains(other.unused(), "ends.dense") || slices.Contains(m.unused(), "ends.dense") {
+	if other, _ := load(t, dev, from.Dir, Options{Task: Embed}); !slices.Contains(other.unused(),
+		"ends.dense") || slices.Contains(m.unused(), "ends.dense") {
 		t.Errorf("unused linears are %v, and of the head itself %v", other.unused(), m.unused())
 	}
 	if err := os.Remove(dir + "/config.json"); err != nil {

@@ -15,8 +15,9 @@ import (
 type folds struct {
 	bytes atomic.Int64 // of all tables
 
-	mu     lockorder.Mutex[lockorder.Folds] // guards the field below
-	tables map[any]*foldTables              // by configuration, fold.Muvera or fold.SMVE; nil before the first
+	mu lockorder.Mutex[lockorder.Folds] // guards the field below
+	// by configuration, fold.Muvera or fold.SMVE; nil before the first
+	tables map[any]*foldTables
 }
 
 // foldTables holds one configuration's tables, which may still be in the making.
@@ -110,8 +111,15 @@ func (m *Model) makeMuvera(to *foldTables, f fold.Muvera) {
 		return
 	}
 	out := &to.muvera
-	*out = engine.Muvera{Repetitions: int32(f.Repetitions), SimHashBits: int32(f.Bits), Projected: int32(tables.Projected),
-		FinalDims: int32(tables.Final), FillEmpty: f.FillEmpty, CenterTokens: f.CenterTokens, Normalize: true}
+	*out = engine.Muvera{
+		Repetitions:  int32(f.Repetitions),
+		SimHashBits:  int32(f.Bits),
+		Projected:    int32(tables.Projected),
+		FinalDims:    int32(tables.Final),
+		FillEmpty:    f.FillEmpty,
+		CenterTokens: f.CenterTokens,
+		Normalize:    true,
+	}
 	out.SimHash = to.packer.data(int64(f.Bits), engine.F32, littleEndian(tables.Simhash))
 	if tables.AMS != nil {
 		out.AMS = to.packer.data(int64(m.TokenDim), engine.I32, littleEndian(tables.AMS))
@@ -131,7 +139,8 @@ func (m *Model) makeSketch(to *packer, out *engine.Muvera, sketch []int32) error
 		out.Sketch = to.data(1, engine.I32, littleEndian(sketch))
 		return nil
 	}
-	first, source, err := engine.GroupSketch(sketch, int(out.Repetitions), len(sketch)/int(out.Repetitions), int(out.FinalDims))
+	first, source, err := engine.GroupSketch(sketch, int(out.Repetitions), len(sketch)/int(out.Repetitions),
+		int(out.FinalDims))
 	if err != nil {
 		return err
 	}
@@ -148,8 +157,14 @@ func (m *Model) makeSMVE(to *foldTables, f fold.SMVE) {
 		to.err = fmt.Errorf("token vectors of %d columns: %w", m.TokenDim, err)
 		return
 	}
-	to.smve = engine.SMVE{Repetitions: int32(f.Repetitions), Width: int32(f.Width), Top: int32(f.Top), MaxNonzeros: int32(f.MaxNonzeros),
-		Normalize: true, Anchors: to.packer.data(int64(m.TokenDim), engine.F32, littleEndian(tables.Anchors))}
+	to.smve = engine.SMVE{
+		Repetitions: int32(f.Repetitions),
+		Width:       int32(f.Width),
+		Top:         int32(f.Top),
+		MaxNonzeros: int32(f.MaxNonzeros),
+		Normalize:   true,
+		Anchors:     to.packer.data(int64(m.TokenDim), engine.F32, littleEndian(tables.Anchors)),
+	}
 }
 
 // data packs a table of k columns without changing its values or type.
@@ -157,8 +172,13 @@ func (p *packer) data(k int64, dtype engine.DType, bytes []byte) *engine.Weight 
 	if p.err != nil {
 		return nil
 	}
-	w, err := p.create(engine.WeightSpec{Kind: engine.DataWeight, Compute: engine.ComputeF32, DType: dtype, K: k,
-		Parts: []engine.Part{{Data: bytes, Rows: int64(len(bytes)) / dtype.RowBytes(k)}}})
+	w, err := p.create(engine.WeightSpec{
+		Kind:    engine.DataWeight,
+		Compute: engine.ComputeF32,
+		DType:   dtype,
+		K:       k,
+		Parts:   []engine.Part{{Data: bytes, Rows: int64(len(bytes)) / dtype.RowBytes(k)}},
+	})
 	p.fail(err)
 	return w
 }

@@ -54,7 +54,11 @@ func checkMaxSim(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	}
 	b := goldenBatch(c)
 	queries := [][][]float64{seqs[0], seqs[3][2:3]}
-	run := engine.Batch{Program: p, CuQueries: []int32{0, int32(len(queries[0])), int32(len(queries[0]) + 1)}, Partner: []int32{0, 1, 0, 1, -1}}
+	run := engine.Batch{
+		Program:   p,
+		CuQueries: []int32{0, int32(len(queries[0])), int32(len(queries[0]) + 1)},
+		Partner:   []int32{0, 1, 0, 1, -1},
+	}
 	for _, q := range queries {
 		for _, row := range q {
 			for _, x := range row {
@@ -99,7 +103,8 @@ func checkFolded(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	with := m.Bytes()
 	again := record(t, m, Want{Muvera: muvera, SMVE: smve})
 	if with-before < 3*2*24*4+100*24*4 || m.Bytes() != with {
-		t.Errorf("%d bytes, %d with tables, %d with those of another program that has the same", before, with, m.Bytes())
+		t.Errorf("%d bytes, %d with tables, %d with those of another program that has the same",
+			before, with, m.Bytes())
 	}
 	if len(p.Outputs()) != 2 || len(again.Outputs()) != 2 {
 		t.Fatalf("%d and %d outputs", len(p.Outputs()), len(again.Outputs()))
@@ -110,7 +115,8 @@ func checkFolded(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	size := engine.SparseBytes(smve.Dims(), engine.F32)
 	for s := range b.seqs() {
 		run.Items[0] = append(run.Items[0], engine.OutItem{DType: engine.F32, Offset: int64(s * dims * 4)})
-		run.Items[1] = append(run.Items[1], engine.OutItem{DType: engine.F32, Dims: smve.Dims(), Offset: int64(s) * size})
+		run.Items[1] = append(run.Items[1],
+			engine.OutItem{DType: engine.F32, Dims: smve.Dims(), Offset: int64(s) * size})
 	}
 	run.OutBytes[1] = int64(b.seqs()) * size
 	got := values(t, r, run, b, 0, b.seqs()*dims)

@@ -40,12 +40,14 @@ func TestGPUMiniLM(t *testing.T) {
 		compute    engine.Compute
 		// cosine at least, per text; the ranking's NDCG@10 at least, with all texts
 		cosine, ndcg float64
-	}{{"8.0", engine.ComputeF16, 0.99999, 0.999}, {"9.0", engine.ComputeBF16, 0.9995, 0.999}, {"9.0", engine.ComputeFP8, 0.99, 0.99}} {
+	}{{"8.0", engine.ComputeF16, 0.99999, 0.999}, {"9.0", engine.ComputeBF16, 0.9995, 0.999},
+		{"9.0", engine.ComputeFP8, 0.99, 0.99}} {
 		t.Run("sm_"+card.capability+"/"+card.compute.String(), func(t *testing.T) {
 			if _, err := engine.StandIn("capability " + card.capability); err != nil {
 				t.Fatal(err)
 			}
-			m, r := load(t, open(t, engine.Options{Kind: engine.CUDA}), dir, Options{Task: Embed, Compute: card.compute})
+			m, r := load(t, open(t, engine.Options{Kind: engine.CUDA}), dir,
+				Options{Task: Embed, Compute: card.compute})
 			got := embedAll(t, m, r, all.pick(order...), m.Normalize, 1024)
 			want := make([]float32, 0, len(got))
 			for _, i := range order {
@@ -60,10 +62,11 @@ func TestGPUMiniLM(t *testing.T) {
 				}
 			}
 			ndcg := golden.NDCG10(got, want, m.Dim, queries)
-			t.Logf("%d texts: max abs %.3g, min cosine %.6f, mean %.6f, NDCG@10 %.5f, packed %d bytes", len(order), maxAbs,
-				minCosine, sum/float64(len(order)), ndcg, m.Bytes())
+			t.Logf("%d texts: max abs %.3g, min cosine %.6f, mean %.6f, NDCG@10 %.5f, packed %d bytes",
+				len(order), maxAbs, minCosine, sum/float64(len(order)), ndcg, m.Bytes())
 			if minCosine < card.cosine || ndcg < card.ndcg {
-				t.Errorf("min cosine %.6f, NDCG@10 %.5f; bounds %v and %v", minCosine, ndcg, card.cosine, card.ndcg)
+				t.Errorf("min cosine %.6f, NDCG@10 %.5f; bounds %v and %v",
+					minCosine, ndcg, card.cosine, card.ndcg)
 			}
 		})
 	}

@@ -31,8 +31,9 @@ func TestGPUHiddenStates(t *testing.T) {
 func TestGPUHeads(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		for what, check := range map[string]func(*testing.T, *engine.Device, engine.Compute){
-			"classify": checkClassification, "tag": checkTagging, "masked": checkMasked, "splade": checkSPLADE,
-			"vectors": checkTokenVectors, "bge-m3": checkBGEM3, "maxsim": checkMaxSim, "folded": checkFolded, "adapted": checkAdaptedHeads,
+			"classify": checkClassification, "tag": checkTagging, "masked": checkMasked,
+			"splade": checkSPLADE, "vectors": checkTokenVectors, "bge-m3": checkBGEM3, "maxsim": checkMaxSim,
+			"folded": checkFolded, "adapted": checkAdaptedHeads,
 		} {
 			for _, compute := range computes(t, dev) {
 				t.Run(fmt.Sprintf("%s/%s", what, compute), func(t *testing.T) { check(t, dev, compute) })
@@ -77,7 +78,9 @@ func TestGPUBatchInvariance(t *testing.T) {
 // Dense modules are f32 behind a model of any class: their results are as near to
 // sentence-transformers as the model's own.
 func TestGPUDenseModules(t *testing.T) {
-	bounds := map[engine.Compute]float64{engine.ComputeBF16: 0.9995, engine.ComputeF16: 0.99999, engine.ComputeFP8: 0.99}
+	bounds := map[engine.Compute]float64{
+		engine.ComputeBF16: 0.9995, engine.ComputeF16: 0.99999, engine.ComputeFP8: 0.99,
+	}
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		for _, name := range []string{"st-last-dense-identity", "st-mean-dense-tanh-normalize-prompts"} {
 			c := golden.Open(t, name)
@@ -102,7 +105,8 @@ func TestGPUDenseModules(t *testing.T) {
 func TestGPUHeadsOfOtherWidths(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		for _, name := range oddHeads {
-			refused(t, dev, golden.Open(t, name).Dir, name, "config.json: num_attention_heads", "GPUs have no kernel for", "--device cpu")
+			refused(t, dev, golden.Open(t, name).Dir, name, "config.json: num_attention_heads",
+				"GPUs have no kernel for", "--device cpu")
 		}
 	})
 }

@@ -23,26 +23,54 @@ func TestBadHeadsAreRefused(t *testing.T) {
 		change map[string]any
 		parts  []string
 	}{
-		"no classifier":         {Classify, "bert-erf-h128", "config.json", nil, []string{"pooler.dense.weight", "no such tensor", "[128 128]"}},
-		"no tagger":             {Tag, "bert-erf-h128", "config.json", nil, []string{"classifier.weight", "no such tensor", "[2 128]"}},
-		"no word logits":        {Splade, "xlmr-h64", "config.json", nil, []string{"lm_head.dense.weight", "no such tensor"}},
-		"no projection":         {ColBERT, "bert-erf-h128", "config.json", nil, []string{"linear.weight", "not a ColBERT model"}},
-		"no heads of BGE-M3":    {BGEM3, "xlmr-h64", "config.json", nil, []string{"colbert_linear.pt: is missing"}},
-		"label too many":        {Classify, "classify-xlmr", "config.json", map[string]any{"id2label": map[string]string{"0": "a", "1": "b"}}, []string{"classifier.out_proj.weight", "[1 64]", "[2 64]"}},
-		"label missing":         {Classify, "classify-bert", "config.json", map[string]any{"id2label": map[string]string{"0": "a", "2": "b"}}, []string{"id2label", "none for logit 1"}},
-		"labels not numbered":   {Tag, "tag-bert", "config.json", map[string]any{"id2label": map[string]string{"a": "b"}}, []string{"config.json"}},
-		"labels by name":        {Classify, "classify-bert", "config.json", map[string]any{"id2label": nil, "label2id": map[string]int{"a": 0, "b": 3}}, []string{"label2id", "none for logit 1"}},
-		"labels negative":       {Tag, "tag-bert", "config.json", map[string]any{"id2label": nil, "label2id": nil, "num_labels": -1}, []string{"num_labels: is -1"}},
-		"activation":            {Classify, "classify-bert", "config.json", map[string]any{"sentence_transformers": map[string]any{"activation_fn": "torch.nn.Tanh"}}, []string{"activation_fn", "torch.nn.Tanh", "Sigmoid and Identity"}},
-		"untied without matrix": {Splade, "masked-bert", "config.json", map[string]any{"tie_word_embeddings": false}, []string{"cls.predictions.decoder.weight", "no such tensor"}},
-		"SPLADE strategy":       {Splade, "splade-bert", "1_SpladePooling/config.json", map[string]any{"pooling_strategy": "sum"}, []string{"1_SpladePooling/config.json: pooling_strategy", "sum"}},
-		"SPLADE activation":     {Splade, "splade-bert", "1_SpladePooling/config.json", map[string]any{"activation_function": "gelu"}, []string{"activation_function", "log1p_relu"}},
-		"dense width":           {ColBERT, "colbert-dense", "2_Dense/config.json", map[string]any{"in_features": 63}, []string{"2_Dense/config.json: in_features: is 63", "gives 64"}},
-		"dense shape":           {ColBERT, "colbert-dense", "3_Dense/config.json", map[string]any{"out_features": 25}, []string{"3_Dense/model.safetensors: linear.weight", "[24 80]", "[25 80]"}},
-		"residual and act":      {ColBERT, "colbert-dense", "1_Dense/config.json", map[string]any{"activation_function": "torch.nn.modules.activation.Tanh"}, []string{"use_residual", "without an activation"}},
-		"residual without":      {ColBERT, "colbert-dense-act", "3_Dense/config.json", map[string]any{"use_residual": true}, []string{"residual.weight", "48 to 24"}},
-		"residual of sentences": {Embed, "st-last-dense-identity", "2_Dense/config.json", map[string]any{"use_residual": true}, []string{"use_residual", "tokens only"}},
-		"pooling of tokens":     {Embed, "st-last-dense-identity", "2_Dense/config.json", map[string]any{"module_input_name": "token_embeddings"}, []string{"only sentence_embedding"}},
+		"no classifier": {Classify, "bert-erf-h128", "config.json", nil,
+			[]string{"pooler.dense.weight", "no such tensor", "[128 128]"}},
+		"no tagger": {Tag, "bert-erf-h128", "config.json", nil,
+			[]string{"classifier.weight", "no such tensor", "[2 128]"}},
+		"no word logits": {Splade, "xlmr-h64", "config.json", nil,
+			[]string{"lm_head.dense.weight", "no such tensor"}},
+		"no projection": {ColBERT, "bert-erf-h128", "config.json", nil,
+			[]string{"linear.weight", "not a ColBERT model"}},
+		"no heads of BGE-M3": {BGEM3, "xlmr-h64", "config.json", nil,
+			[]string{"colbert_linear.pt: is missing"}},
+		"label too many": {Classify, "classify-xlmr", "config.json",
+			map[string]any{"id2label": map[string]string{"0": "a", "1": "b"}},
+			[]string{"classifier.out_proj.weight", "[1 64]", "[2 64]"}},
+		"label missing": {Classify, "classify-bert", "config.json",
+			map[string]any{"id2label": map[string]string{"0": "a", "2": "b"}},
+			[]string{"id2label", "none for logit 1"}},
+		"labels not numbered": {Tag, "tag-bert", "config.json",
+			map[string]any{"id2label": map[string]string{"a": "b"}}, []string{"config.json"}},
+		"labels by name": {Classify, "classify-bert", "config.json",
+			map[string]any{"id2label": nil, "label2id": map[string]int{"a": 0, "b": 3}},
+			[]string{"label2id", "none for logit 1"}},
+		"labels negative": {Tag, "tag-bert", "config.json",
+			map[string]any{"id2label": nil, "label2id": nil, "num_labels": -1},
+			[]string{"num_labels: is -1"}},
+		"activation": {Classify, "classify-bert", "config.json",
+			map[string]any{"sentence_transformers": map[string]any{"activation_fn": "torch.nn.Tanh"}},
+			[]string{"activation_fn", "torch.nn.Tanh", "Sigmoid and Identity"}},
+		"untied without matrix": {Splade, "masked-bert", "config.json",
+			map[string]any{"tie_word_embeddings": false},
+			[]string{"cls.predictions.decoder.weight", "no such tensor"}},
+		"SPLADE strategy": {Splade, "splade-bert", "1_SpladePooling/config.json",
+			map[string]any{"pooling_strategy": "sum"},
+			[]string{"1_SpladePooling/config.json: pooling_strategy", "sum"}},
+		"SPLADE activation": {Splade, "splade-bert", "1_SpladePooling/config.json",
+			map[string]any{"activation_function": "gelu"}, []string{"activation_function", "log1p_relu"}},
+		"dense width": {ColBERT, "colbert-dense", "2_Dense/config.json", map[string]any{"in_features": 63},
+			[]string{"2_Dense/config.json: in_features: is 63", "gives 64"}},
+		"dense shape": {ColBERT, "colbert-dense", "3_Dense/config.json", map[string]any{"out_features": 25},
+			[]string{"3_Dense/model.safetensors: linear.weight", "[24 80]", "[25 80]"}},
+		"residual and act": {ColBERT, "colbert-dense", "1_Dense/config.json",
+			map[string]any{"activation_function": "torch.nn.modules.activation.Tanh"},
+			[]string{"use_residual", "without an activation"}},
+		"residual without": {ColBERT, "colbert-dense-act", "3_Dense/config.json",
+			map[string]any{"use_residual": true}, []string{"residual.weight", "48 to 24"}},
+		"residual of sentences": {Embed, "st-last-dense-identity", "2_Dense/config.json",
+			map[string]any{"use_residual": true}, []string{"use_residual", "tokens only"}},
+		"pooling of tokens": {Embed, "st-last-dense-identity", "2_Dense/config.json",
+			map[string]any{"module_input_name": "token_embeddings"}, []string{"only sentence_embedding"}},
 	} {
 		dir := golden.Open(t, c.from).Dir
 		if c.change != nil {
@@ -69,8 +97,8 @@ func TestBadHeadsAreRefused(t *testing.T) {
 func TestRequestsThatNeedAnotherHead(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	m, _ := load(t, dev, golden.Open(t, "st-mean").Dir, Options{Task: Embed})
-	for _, give := range []Outputs{Give(OutSparse), Give(OutTokenWeights), Give(OutMulti), Give(OutMaxSim), Give(OutLogits), Give(OutTokenLogits),
-		Give(OutDense, OutLogits), Give("anything")} {
+	for _, give := range []Outputs{Give(OutSparse), Give(OutTokenWeights), Give(OutMulti), Give(OutMaxSim),
+		Give(OutLogits), Give(OutTokenLogits), Give(OutDense, OutLogits), Give("anything")} {
 		want := Want{Give: give}
 		p, err := m.Record(want)
 		var e *ModelError
@@ -89,16 +117,20 @@ func TestEncoderBehindARouter(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(dir, "document_0_MLMTransformer"), os.DirFS(from)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(dir, "document_0_MLMTransformer", "1_SpladePooling"), filepath.Join(dir, "document_1_SpladePooling")); err != nil {
+	if err := os.Rename(filepath.Join(dir, "document_0_MLMTransformer", "1_SpladePooling"),
+		filepath.Join(dir, "document_1_SpladePooling")); err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "query_0_MLMTransformer", configFile), []byte(`{}`))
-	write(t, filepath.Join(dir, modulesFile), []byte(`[{"path":"","type":"sentence_transformers.base.modules.router.Router"}]`))
+	write(t, filepath.Join(dir, modulesFile),
+		[]byte(`[{"path":"","type":"sentence_transformers.base.modules.router.Router"}]`))
 	m, _ := load(t, dev, dir, Options{Task: Splade})
-	if c, err := readSparseChain(files.Dir(dir)); err != nil || c.transform != engine.SparseLogLog || m.Own() != (Want{Give: Give(OutSparse)}) {
+	if c, err := readSparseChain(files.Dir(dir)); err != nil || c.transform != engine.SparseLogLog ||
+		m.Own() != (Want{Give: Give(OutSparse)}) {
 		t.Errorf("transform %d, own %+v, %v", c.transform, m.Own(), err)
 	}
-	if n, err := SizeOf(dir, dev, Options{Task: Splade, Compute: engine.ComputeF32}); err != nil || n.Packed < 100_000 {
+	if n, err := SizeOf(dir, dev, Options{Task: Splade, Compute: engine.ComputeF32}); err != nil ||
+		n.Packed < 100_000 {
 		t.Errorf("estimate of %+v, %v", n, err)
 	}
 }

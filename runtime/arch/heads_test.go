@@ -61,7 +61,8 @@ func onEach(t *testing.T, check func(t *testing.T, dev *engine.Device, compute e
 			if o.Kind == engine.Ref && compute != engine.ComputeF32 {
 				continue
 			}
-			t.Run(fmt.Sprintf("kind=%s/isa=%s/%s", o.Kind, o.ISA, compute), func(t *testing.T) { check(t, dev, compute) })
+			t.Run(fmt.Sprintf("kind=%s/isa=%s/%s", o.Kind, o.ISA, compute),
+				func(t *testing.T) { check(t, dev, compute) })
 		}
 	}
 }
@@ -73,7 +74,8 @@ func compareHead(t *testing.T, what string, compute engine.Compute, got, want []
 	if compute == engine.ComputeFP8 {
 		norm = 0.15 // the four logits of rerank-identity, the largest 0.27, reach 0.10
 	}
-	if d := golden.Compare(got, want); d.MaxAbs > maxAbs || d.Cosine < cosine || math.Abs(d.NormRatio-1) > norm {
+	if d := golden.Compare(got, want); d.MaxAbs > maxAbs || d.Cosine < cosine ||
+		math.Abs(d.NormRatio-1) > norm {
 		t.Errorf("%s: %v; bounds %.3g and %v", what, d, maxAbs, cosine)
 	}
 }
@@ -93,8 +95,10 @@ func checkClassification(t *testing.T, dev *engine.Device, compute engine.Comput
 	for name, want := range cases {
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: Classify, Compute: compute})
-		if !slices.Equal(m.Labels, want.labels) || m.Activation != want.activation || m.MultiLabel != want.multiLabel {
-			t.Errorf("%s: labels %q, activation %d, several %v; expected %+v", name, m.Labels, m.Activation, m.MultiLabel, want)
+		if !slices.Equal(m.Labels, want.labels) || m.Activation != want.activation ||
+			m.MultiLabel != want.multiLabel {
+			t.Errorf("%s: labels %q, activation %d, several %v; expected %+v",
+				name, m.Labels, m.Activation, m.MultiLabel, want)
 		}
 		logits, shape := c.Float32("logits")
 		b := goldenBatch(c)
@@ -102,7 +106,8 @@ func checkClassification(t *testing.T, dev *engine.Device, compute engine.Comput
 		got := values(t, r, run, b, 0, shape[0]*shape[1])
 		compareHead(t, name, compute, got, logits)
 		whole, _ := load(t, dev, c.Dir, Options{Task: Classify, Compute: compute, NoPruning: true})
-		if err := sameBits(values(t, r, engine.Batch{Program: whole.Program()}, b, 0, len(logits)), got); err != nil {
+		if err := sameBits(values(t, r, engine.Batch{Program: whole.Program()}, b, 0, len(logits)),
+			got); err != nil {
 			t.Errorf("%s: pruning changes logits: %v", name, err)
 		}
 		if compute == engine.ComputeF32 && c.Has("scores") {
@@ -122,9 +127,13 @@ func checkClassification(t *testing.T, dev *engine.Device, compute engine.Comput
 func TestTokenClassificationHeads(t *testing.T) { onEach(t, checkTagging) }
 
 func checkTagging(t *testing.T, dev *engine.Device, compute engine.Compute) {
-	cases := map[string][]string{"tag-bert": {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
-		"tag-roberta": {"LABEL_0", "LABEL_1", "LABEL_2"}, "tag-distilbert": {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"},
-		"tag-electra": {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"}, "tag-albert": {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"}}
+	cases := map[string][]string{
+		"tag-bert":       {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
+		"tag-roberta":    {"LABEL_0", "LABEL_1", "LABEL_2"},
+		"tag-distilbert": {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"},
+		"tag-electra":    {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
+		"tag-albert":     {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"},
+	}
 	for name, labels := range cases {
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: Tag, Compute: compute})
@@ -132,7 +141,8 @@ func checkTagging(t *testing.T, dev *engine.Device, compute engine.Compute) {
 			t.Errorf("%s: labels %q, expected %q", name, m.Labels, labels)
 		}
 		want, _ := c.Float32("token_logits")
-		compareHead(t, name, compute, values(t, r, engine.Batch{Program: m.Program()}, goldenBatch(c), 0, len(want)), want)
+		compareHead(t, name, compute,
+			values(t, r, engine.Batch{Program: m.Program()}, goldenBatch(c), 0, len(want)), want)
 	}
 }
 
@@ -145,28 +155,32 @@ const outWords Output = "words"
 
 // words is a head of this test alone. It gives the logits of every word, and what sparse encoders
 // give.
-var words = Task{&head{name: "words", outputs: []Output{outWords}, read: func(dir fs.FS) (chain, loader, error) {
-	c, load, err := readSplade(dir)
-	return c, func(l *loading) error {
-		h, err := loadMasked(files.Dir(l.folder()), l.names.masked, l.shape, l.p)
-		if err != nil {
-			return err
-		}
-		l.gives(outWords, given{rows: engine.PoolMean, record: func(r *recording) {
-			r.OutputValues(r.Linear(h.beforeDecoder(r.Recorder, r.pass, r.x), h.decoder, h.bias, engine.NoAct, engine.NoValue))
-		}})
-		return load(l)
-	}, err
-}}}
+var words = Task{
+	&head{name: "words", outputs: []Output{outWords}, read: func(dir fs.FS) (chain, loader, error) {
+		c, load, err := readSplade(dir)
+		return c, func(l *loading) error {
+			h, err := loadMasked(files.Dir(l.folder()), l.names.masked, l.shape, l.p)
+			if err != nil {
+				return err
+			}
+			l.gives(outWords, given{rows: engine.PoolMean, record: func(r *recording) {
+				r.OutputValues(r.Linear(h.beforeDecoder(r.Recorder, r.pass, r.x), h.decoder, h.bias,
+					engine.NoAct, engine.NoValue))
+			}})
+			return load(l)
+		}, err
+	}}}
 
 func checkMasked(t *testing.T, dev *engine.Device, compute engine.Compute) {
-	for _, name := range []string{"masked-bert", "masked-bert-untied", "masked-xlmr", "masked-distilbert", "masked-electra", "masked-albert"} {
+	for _, name := range []string{"masked-bert", "masked-bert-untied", "masked-xlmr", "masked-distilbert",
+		"masked-electra", "masked-albert"} {
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: words, Compute: compute})
 		want, _ := c.Float32("word_logits")
 		got := values(t, r, engine.Batch{Program: m.Program()}, goldenBatch(c), 0, len(want))
 		compareHead(t, name, compute, got, want)
-		checkLargest(t, name, r, record(t, m, Want{Give: Give(OutSparse)}), goldenBatch(c), got, m.Vocab, compute)
+		checkLargest(t, name, r, record(t, m, Want{Give: Give(OutSparse)}), goldenBatch(c), got,
+			m.Vocab, compute)
 	}
 }
 
@@ -179,7 +193,8 @@ func checkTokenVectors(t *testing.T, dev *engine.Device, compute engine.Compute)
 		m, r := load(t, dev, c.Dir, Options{Task: ColBERT, Compute: compute})
 		steps := m.Program().Describe()
 		if n := strings.Count(steps, " linear") - 4*m.Layers; m.TokenDim != 24 || n != layers {
-			t.Errorf("%s: vectors of %d columns by %d layers; expected 24 by %d\n%s", name, m.TokenDim, n, layers, steps)
+			t.Errorf("%s: vectors of %d columns by %d layers; expected 24 by %d\n%s",
+				name, m.TokenDim, n, layers, steps)
 		}
 		checkVectors(t, c, m, r, m.Program(), 0, compute)
 	}
@@ -187,7 +202,10 @@ func checkTokenVectors(t *testing.T, dev *engine.Device, compute engine.Compute)
 
 // checkVectors compares output i, token rows, with the golden's vectors: with all rows kept, and
 // with some.
-func checkVectors(t *testing.T, c *golden.Case, m *Model, r *engine.Runner, p *engine.Program, i int, compute engine.Compute) {
+func checkVectors(
+	t *testing.T, c *golden.Case, m *Model, r *engine.Runner, p *engine.Program, i int,
+	compute engine.Compute,
+) {
 	t.Helper()
 	want, shape := c.Float32("vectors")
 	b, width := goldenBatch(c), shape[1]
@@ -228,16 +246,20 @@ func TestThreeOutputsOfBGEM3(t *testing.T) { onEach(t, checkBGEM3) }
 func checkBGEM3(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	c := golden.Open(t, "bge-m3")
 	m, r := load(t, dev, c.Dir, Options{Task: BGEM3, Compute: compute})
-	if m.Pooling != engine.PoolCLS || !m.Normalize || m.TokenDim != 64 || m.Dim != 64 || m.Own() != (Want{Give: Give(OutDense), Pooling: engine.PoolCLS}) {
-		t.Errorf("pooling %v, normalize %v, %d and %d columns, own %+v", m.Pooling, m.Normalize, m.Dim, m.TokenDim, m.Own())
+	if m.Pooling != engine.PoolCLS || !m.Normalize || m.TokenDim != 64 || m.Dim != 64 ||
+		m.Own() != (Want{Give: Give(OutDense), Pooling: engine.PoolCLS}) {
+		t.Errorf("pooling %v, normalize %v, %d and %d columns, own %+v",
+			m.Pooling, m.Normalize, m.Dim, m.TokenDim, m.Own())
 	}
 	p := record(t, m, Want{Give: Give(OutDense, OutTokenWeights, OutMulti)})
 	b := goldenBatch(c)
 	dense, shape := c.Float32("dense")
 	run := engine.Batch{Program: p}
 	for seq := range b.seqs() {
-		run.Items[0] = append(run.Items[0], engine.OutItem{DType: engine.F32, Normalize: true, Offset: int64(seq * m.Dim * 4)})
-		run.Items[2] = append(run.Items[2], engine.OutItem{DType: engine.F32, Offset: int64(b.cu[seq]) * 64 * 4})
+		run.Items[0] = append(run.Items[0],
+			engine.OutItem{DType: engine.F32, Normalize: true, Offset: int64(seq * m.Dim * 4)})
+		run.Items[2] = append(run.Items[2],
+			engine.OutItem{DType: engine.F32, Offset: int64(b.cu[seq]) * 64 * 4})
 	}
 	got := values(t, r, run, b, 0, len(dense))
 	for seq := range shape[0] {
@@ -254,7 +276,10 @@ func checkBGEM3(t *testing.T, dev *engine.Device, compute engine.Compute) {
 
 // checkLargest compares the sparse rows of a SPLADE program, log(1 + x), with the largest logits of
 // each sequence.
-func checkLargest(t *testing.T, name string, r *engine.Runner, p *engine.Program, b packed, logits []float32, vocab int, compute engine.Compute) {
+func checkLargest(
+	t *testing.T, name string, r *engine.Runner, p *engine.Program, b packed, logits []float32, vocab int,
+	compute engine.Compute,
+) {
 	t.Helper()
 	want := make([]float32, b.seqs()*vocab)
 	for seq := range b.seqs() {
@@ -274,7 +299,8 @@ func sparseRows(t *testing.T, r *engine.Runner, p *engine.Program, b packed, voc
 	size := engine.SparseBytes(vocab, engine.F32)
 	run := engine.Batch{Program: p, IDs: b.ids, TypeIDs: b.types, CuSeqlens: b.cu}
 	for seq := range b.seqs() {
-		run.Items[0] = append(run.Items[0], engine.OutItem{DType: engine.F32, Dims: vocab, Offset: int64(seq) * size})
+		run.Items[0] = append(run.Items[0],
+			engine.OutItem{DType: engine.F32, Dims: vocab, Offset: int64(seq) * size})
 	}
 	run.OutBytes[0] = int64(b.seqs()) * size
 	if err := r.Run(t.Context(), &run); err != nil {
@@ -304,7 +330,9 @@ func spread(t *testing.T, rows []byte, n, columns int) []float32 {
 func TestSPLADE(t *testing.T) { onEach(t, checkSPLADE) }
 
 func checkSPLADE(t *testing.T, dev *engine.Device, compute engine.Compute) {
-	for name, transform := range map[string]engine.Sparse{"splade-bert": engine.SparseLog, "splade-bert-log1p": engine.SparseLogLog} {
+	for name, transform := range map[string]engine.Sparse{
+		"splade-bert": engine.SparseLog, "splade-bert-log1p": engine.SparseLogLog,
+	} {
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: Splade, Compute: compute})
 		if c, err := readSparseChain(files.Dir(c.Dir)); err != nil || c.transform != transform {

@@ -32,7 +32,10 @@ var BGEM3 = Task{&head{
 				return err
 			}
 			l.givesDense()
-			l.gives(OutTokenWeights, given{rows: engine.PoolMean, record: func(r *recording) { r.OutputValues(weight.apply(r.Recorder, r.x)) }})
+			l.gives(OutTokenWeights, given{
+				rows:   engine.PoolMean,
+				record: func(r *recording) { r.OutputValues(weight.apply(r.Recorder, r.x)) },
+			})
 			l.givesVectors([]layer{vectors}, width)
 			return nil
 		}, err
@@ -54,12 +57,21 @@ func loadM3(dir string, columns int64, p *packer) (vectors, weight layer, width 
 		if err != nil {
 			return vectors, weight, 0, err
 		}
-		q := &packer{dev: p.dev, from: checkpoint, file: head.file, compute: p.compute, buffer: p.buffer, sizing: p.sizing}
+		q := &packer{
+			dev:     p.dev,
+			from:    checkpoint,
+			file:    head.file,
+			compute: p.compute,
+			buffer:  p.buffer,
+			sizing:  p.sizing,
+		}
 		rows := head.rows
 		if t, ok := checkpoint.Tensor("weight"); rows == 0 && ok && len(t.Shape) == 2 {
 			rows, width = t.Shape[0], t.Shape[0]
 		}
-		*head.to = layer{weight: q.linear(rows, columns, "weight"), bias: q.vector(rows, "bias"), act: head.act}
+		*head.to = layer{
+			weight: q.linear(rows, columns, "weight"), bias: q.vector(rows, "bias"), act: head.act,
+		}
 		q.err = checkpoint.ReadError(q.err)
 		checkpoint.Close()
 		p.join(q)

@@ -30,7 +30,8 @@ func readSplade(dir fs.FS) (chain, loader, error) {
 	}
 	limits, err := readPrompts(dir)
 	if err == nil && limits.MaxActiveDims != nil {
-		err = refuse(promptsFile, "max_active_dims", "is %d; sparse vectors cut to their largest weights are not supported", *limits.MaxActiveDims)
+		err = refuse(promptsFile, "max_active_dims",
+			"is %d; sparse vectors cut to their largest weights are not supported", *limits.MaxActiveDims)
 	}
 	return c.chain, c.load, err
 }
@@ -45,7 +46,8 @@ func (c sparseChain) load(l *loading) (err error) {
 		return err
 	}
 	l.adapts(h.transform.weight, l.names.masked.transform, l.shape.words, l.shape.columns)
-	l.fixes(l.names.masked.decoder, "the words' logits are computed without adapters; train one for the linears before them")
+	l.fixes(l.names.masked.decoder,
+		"the words' logits are computed without adapters; train one for the linears before them")
 	l.gives(OutSparse, given{rows: engine.PoolMean, record: func(r *recording) {
 		r.OutputSparse(r.Splade(h.beforeDecoder(r.Recorder, r.pass, r.x), h.decoder, h.bias), c.transform)
 	}})

@@ -20,8 +20,10 @@ func TestMiniLM(t *testing.T) {
 	for _, compute := range computes(t, dev) {
 		t.Run(compute.String(), func(t *testing.T) {
 			m, r := load(t, dev, dir, Options{Task: Embed, Compute: compute})
-			if m.Dim != 384 || m.MaxSeqLen != 256 || m.Pooling != engine.PoolMean || !m.Normalize || m.Vocab != 30522 {
-				t.Fatalf("read as dim %d, longest %d, %v, normalize %v, vocab %d", m.Dim, m.MaxSeqLen, m.Pooling, m.Normalize, m.Vocab)
+			if m.Dim != 384 || m.MaxSeqLen != 256 || m.Pooling != engine.PoolMean || !m.Normalize ||
+				m.Vocab != 30522 {
+				t.Fatalf("read as dim %d, longest %d, %v, normalize %v, vocab %d",
+					m.Dim, m.MaxSeqLen, m.Pooling, m.Normalize, m.Vocab)
 			}
 			got := embedAll(t, m, r, b, m.Normalize, 16384)
 			var maxAbs float64
@@ -34,14 +36,16 @@ func TestMiniLM(t *testing.T) {
 				}
 			}
 			ndcg := golden.NDCG10(got, want, m.Dim, 100)
-			t.Logf("%d texts: max abs %.3g, min cosine %.6f, NDCG@10 %.5f, packed %d bytes", texts, maxAbs, minCosine, ndcg, m.Bytes())
+			t.Logf("%d texts: max abs %.3g, min cosine %.6f, NDCG@10 %.5f, packed %d bytes",
+				texts, maxAbs, minCosine, ndcg, m.Bytes())
 			bounds := map[engine.Compute]struct{ maxAbs, cosine, ndcg float64 }{
 				engine.ComputeF32:  {1e-5, 0.999999, 0.999},
 				engine.ComputeBF16: {1, 0.9995, 0.999},
 				engine.ComputeINT8: {1, 0.99, 0.99},
 			}[compute]
 			if maxAbs > bounds.maxAbs || minCosine < bounds.cosine || ndcg < bounds.ndcg {
-				t.Errorf("max abs %.3g, min cosine %.6f, NDCG@10 %.5f; bounds %+v", maxAbs, minCosine, ndcg, bounds)
+				t.Errorf("max abs %.3g, min cosine %.6f, NDCG@10 %.5f; bounds %+v",
+					maxAbs, minCosine, ndcg, bounds)
 			}
 		})
 	}
@@ -78,9 +82,11 @@ func TestMiniLMShort(t *testing.T) {
 						minCosine, worst = d.Cosine, i
 					}
 				}
-				t.Logf("%d texts: max abs %.3g, min cosine %.6f (text %d)", len(want)/m.Dim, maxAbs, minCosine, worst)
+				t.Logf("%d texts: max abs %.3g, min cosine %.6f (text %d)",
+					len(want)/m.Dim, maxAbs, minCosine, worst)
 				if want := bounds[compute]; maxAbs > want.maxAbs || minCosine < want.cosine {
-					t.Errorf("max abs %.3g, min cosine %.6f of text %d; bounds %+v", maxAbs, minCosine, worst, want)
+					t.Errorf("max abs %.3g, min cosine %.6f of text %d; bounds %+v",
+						maxAbs, minCosine, worst, want)
 				}
 			})
 		}
@@ -89,7 +95,8 @@ func TestMiniLMShort(t *testing.T) {
 
 func TestMiniLMBatchInvariance(t *testing.T) {
 	dir := minilmDir(t)
-	b := goldenBatch(golden.Open(t, "minilm")).pick(0, 1, 2, 5, 103, 110, 142, 187, 256, 300, 511, 640, 777, 901, 1002, 1099)
+	b := goldenBatch(golden.Open(t, "minilm")).pick(0, 1, 2, 5, 103, 110, 142, 187, 256, 300, 511, 640, 777,
+		901, 1002, 1099)
 	many, one := open(t, engine.Options{}), open(t, engine.Options{Threads: 1})
 	for _, compute := range computes(t, many) {
 		t.Run(compute.String(), func(t *testing.T) {
@@ -107,7 +114,9 @@ func BenchmarkMiniLM(b *testing.B) {
 	dev := open(b, engine.Options{})
 	for _, compute := range computes(b, dev) {
 		m, r := load(b, dev, dir, Options{Task: Embed, Compute: compute})
-		for name, batch := range map[string]packed{"query": all.pick(2), "batch=64": all.pick(indices(100, 164)...)} {
+		for name, batch := range map[string]packed{
+			"query": all.pick(2), "batch=64": all.pick(indices(100, 164)...),
+		} {
 			b.Run("compute="+compute.String()+"/texts="+name, func(b *testing.B) {
 				for b.Loop() {
 					embed(b, m, r, batch, true)

@@ -88,9 +88,10 @@ func (o *Options) Validate() error {
 // Model is a loaded model: packed weights and the program of its task. The exported fields are
 // read-only. Safe for concurrent use.
 type Model struct {
-	Arch      string // model_type
-	Task      Task
-	Dim       int // columns of a dense vector that a request gets: at most truncate_dim, where the files set that
+	Arch string // model_type
+	Task Task
+	// columns of a dense vector that a request gets: at most truncate_dim, where the files set that
+	Dim       int
 	Layers    int
 	MaxSeqLen int // tokens, special ones included
 	Vocab     int
@@ -105,7 +106,9 @@ type Model struct {
 	Activation Activation // of a score
 	MultiLabel bool       // the labels do not exclude each other
 
-	QueryWeights []float32 // SPLADE: the weight of each token id in a query, which then needs no encoder; nil: queries run like documents
+	// SPLADE: the weight of each token id in a query, which then needs no encoder; nil: queries run
+	// like documents
+	QueryWeights []float32
 
 	Prompts       map[string]string // by name; nil without any
 	DefaultPrompt string            // name of the prompt for inputs that choose none; "" = none
@@ -114,8 +117,9 @@ type Model struct {
 	encoder encoder
 	dense   []layer
 	given   map[Output]given
-	adapts  []linear          // of the head, that adapters can change
-	fixed   map[string]string // other linears of the head that outputs depend on: why adapters cannot change them
+	adapts  []linear // of the head, that adapters can change
+	// other linears of the head that outputs depend on: why adapters cannot change them
+	fixed   map[string]string
 	packer  *packer
 	caps    engine.Caps
 	program *engine.Program
@@ -184,11 +188,18 @@ func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) 
 		return nil, parts{}, err
 	}
 	if o.Compute != 0 && !info.Supports(o.Compute) {
-		return nil, parts{}, &engine.Error{Op: "load", Status: engine.StatusUnsupported,
-			Msg: fmt.Sprintf("precision %s is not available on this device; it has %v", o.Compute, info.Compute)}
+		return nil, parts{}, &engine.Error{Op: "load", Status: engine.StatusUnsupported, Msg: fmt.Sprintf(
+			"precision %s is not available on this device; it has %v", o.Compute, info.Compute)}
 	}
-	m := &Model{Task: o.Task, device: dev, Compute: o.Compute, Pooling: cmp.Or(o.Pooling, chain.pooling), Normalize: chain.normalize,
-		LowerCase: limits.lowerCase, Prompts: prompts.Prompts}
+	m := &Model{
+		Task:      o.Task,
+		device:    dev,
+		Compute:   o.Compute,
+		Pooling:   cmp.Or(o.Pooling, chain.pooling),
+		Normalize: chain.normalize,
+		LowerCase: limits.lowerCase,
+		Prompts:   prompts.Prompts,
+	}
 	if o.Normalize != nil {
 		m.Normalize = *o.Normalize
 	}
@@ -231,17 +242,26 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 	p.dev, p.from, p.file, p.compute, p.buffer = m.device, checkpoint, checkpoint.Name(), m.Compute, buffer
 	if m.encoder, err = loadEncoder(files.Dir(encoderDir), m.packer); err == nil {
 		m.given, m.fixed = make(map[Output]given), make(map[string]string)
-		err = cmp.Or(of.load(&loading{m: m, dir: dir, encoderDir: chain.encoderDir, names: m.encoder.heads(), shape: m.encoder.shape(),
-			card: of.info.Kind == engine.CUDA, p: m.packer}), m.packer.err)
+		err = cmp.Or(of.load(&loading{
+			m:          m,
+			dir:        dir,
+			encoderDir: chain.encoderDir,
+			names:      m.encoder.heads(),
+			shape:      m.encoder.shape(),
+			card:       of.info.Kind == engine.CUDA,
+			p:          m.packer,
+		}), m.packer.err)
 	}
 	if err := checkpoint.ReadError(err); err != nil {
 		return err
 	}
 	shape := m.encoder.shape()
-	m.Layers, m.Vocab, m.TypeVocab, m.Dim = shape.blocks, int(shape.vocab), int(shape.types), int(shape.columns)
+	m.Layers, m.Vocab, m.TypeVocab, m.Dim = shape.blocks, int(shape.vocab), int(shape.types),
+		int(shape.columns)
 	for _, c := range chain.dense {
 		if c.in != int64(m.Dim) {
-			return refuse(path.Join(c.module, configFile), "in_features", "is %d; the module before gives %d", c.in, m.Dim)
+			return refuse(path.Join(c.module, configFile), "in_features", "is %d; the module before gives %d",
+				c.in, m.Dim)
 		}
 		d, err := loadDense(dir, c, m.packer)
 		if err != nil {
@@ -278,11 +298,12 @@ func (m *Model) RecordHiddenStates(first int, adapters ...*Adapter) (*engine.Pro
 		return nil, fmt.Errorf("hidden state %d: the model has 0 to %d", first, m.Layers)
 	}
 	r := m.device.Record(m.caps)
-	m.encoder.forward(r, pass{keep: engine.PoolMean, adapters: adapters, observe: func(i int, x engine.Value) {
-		if i >= first && i < first+engine.MaxOutputs {
-			r.OutputValues(x)
-		}
-	}})
+	m.encoder.forward(r,
+		pass{keep: engine.PoolMean, adapters: adapters, observe: func(i int, x engine.Value) {
+			if i >= first && i < first+engine.MaxOutputs {
+				r.OutputValues(x)
+			}
+		}})
 	return r.End()
 }
 

@@ -10,7 +10,9 @@ import (
 )
 
 // poolingModes maps the names of sentence-transformers to the poolings that have a kernel.
-var poolingModes = map[string]engine.Pooling{"cls": engine.PoolCLS, "mean": engine.PoolMean, "lasttoken": engine.PoolLast}
+var poolingModes = map[string]engine.Pooling{
+	"cls": engine.PoolCLS, "mean": engine.PoolMean, "lasttoken": engine.PoolLast,
+}
 
 // ParsePooling reads a pooling mode as catalogs write it: cls, mean, last (or lasttoken).
 func ParsePooling(s string) (engine.Pooling, bool) {
@@ -67,11 +69,13 @@ func readPooling(dir fs.FS, module string) (engine.Pooling, error) {
 		modes = []string{"mean"}
 	}
 	if len(modes) != 1 {
-		return 0, refuse(name, "pooling_mode", "%d modes are set; exactly one of cls, mean and lasttoken is supported", len(modes))
+		return 0, refuse(name, "pooling_mode",
+			"%d modes are set; exactly one of cls, mean and lasttoken is supported", len(modes))
 	}
 	pooling, ok := poolingModes[modes[0]]
 	if !ok {
-		return 0, refuse(name, "pooling_mode", "%.60q is not supported; cls, mean and lasttoken are", modes[0])
+		return 0, refuse(name, "pooling_mode",
+			"%.60q is not supported; cls, mean and lasttoken are", modes[0])
 	}
 	return pooling, nil
 }
@@ -91,7 +95,8 @@ func readNormalize(dir fs.FS, module string) error {
 		return err
 	}
 	if c.Input != "sentence_embedding" || c.Output != "sentence_embedding" {
-		return refuse(name, "module_input_name", "is %.60q to %.60q; only sentence_embedding can go in and come out", c.Input, c.Output)
+		return refuse(name, "module_input_name",
+			"is %.60q to %.60q; only sentence_embedding can go in and come out", c.Input, c.Output)
 	}
 	return nil
 }
@@ -126,7 +131,12 @@ func readDense(dir fs.FS, module, input string) (denseConfig, error) {
 		Output string `json:"module_output_name"`
 
 		Residual bool `json:"use_residual"`
-	}{Bias: true, Act: "torch.nn.modules.activation.Tanh", Input: "sentence_embedding", Output: "sentence_embedding"}
+	}{
+		Bias:   true,
+		Act:    "torch.nn.modules.activation.Tanh",
+		Input:  "sentence_embedding",
+		Output: "sentence_embedding",
+	}
 	name := path.Join(module, configFile)
 	if err := needJSON(dir, name, &c); err != nil {
 		return denseConfig{}, err
@@ -138,14 +148,17 @@ func readDense(dir fs.FS, module, input string) (denseConfig, error) {
 	}
 	act, ok := denseActivations[c.Act]
 	if !ok {
-		return denseConfig{}, refuse(name, "activation_function", "%.80q is not supported; Identity, Tanh, ReLU, GELU and SiLU of torch.nn are", c.Act)
+		return denseConfig{}, refuse(name, "activation_function",
+			"%.80q is not supported; Identity, Tanh, ReLU, GELU and SiLU of torch.nn are", c.Act)
 	}
 	for _, named := range []string{c.Input, c.Output} {
 		if named != "sentence_embedding" && named != input {
 			return denseConfig{}, refuse(name, "module_input_name", "only %s can go in and come out", input)
 		}
 	}
-	return denseConfig{module: module, in: c.In, out: c.Out, bias: c.Bias, act: act, residual: c.Residual}, nil
+	return denseConfig{
+		module: module, in: c.In, out: c.Out, bias: c.Bias, act: act, residual: c.Residual,
+	}, nil
 }
 
 // loadDense packs the module's weights from its own file. owner frees them.
@@ -155,8 +168,14 @@ func loadDense(dir string, c denseConfig, owner *packer) (layer, error) {
 		return layer{}, err
 	}
 	defer checkpoint.Close()
-	p := &packer{dev: owner.dev, from: checkpoint, file: path.Join(c.module, checkpoint.Name()), compute: engine.ComputeF32, buffer: owner.buffer,
-		sizing: owner.sizing}
+	p := &packer{
+		dev:     owner.dev,
+		from:    checkpoint,
+		file:    path.Join(c.module, checkpoint.Name()),
+		compute: engine.ComputeF32,
+		buffer:  owner.buffer,
+		sizing:  owner.sizing,
+	}
 	l := layer{weight: p.linear(c.out, c.in, "linear.weight"), act: c.act}
 	if c.bias {
 		l.bias = p.vector(c.out, "linear.bias")

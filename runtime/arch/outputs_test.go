@@ -25,17 +25,21 @@ func TestOutputBytes(t *testing.T) {
 		most  int64
 		sizes []int64
 	}{
-		{"bge-m3", BGEM3, Want{}, free, []int64{texts * 4 * 64, tokens * 4, tokens * 4 * 64}}, // 48 tokens a text at most
+		// 48 tokens a text at most
+		{"bge-m3", BGEM3, Want{}, free, []int64{texts * 4 * 64, tokens * 4, tokens * 4 * 64}},
 		{"bge-m3", BGEM3, Want{}, 1000, []int64{1000, tokens * 4, 48 * 4 * 64}},
 		{"bge-m3", BGEM3, Want{}, 10, []int64{4 * 64, 48 * 4, 48 * 4 * 64}},
-		{"splade-bert", Splade, Want{}, free, []int64{texts * (16 + 8*101 + 8)}}, // rows begin at multiples of 16
+		// rows begin at multiples of 16
+		{"splade-bert", Splade, Want{}, free, []int64{texts * (16 + 8*101 + 8)}},
 		{"colbert-linear", ColBERT, Want{}, free, []int64{tokens * 4 * 24}},
 		{"colbert-linear", ColBERT, Want{Give: Give(OutMaxSim)}, free, []int64{texts * 16}},
-		{"colbert-linear", ColBERT, Want{Muvera: muvera, SMVE: smve}, free, []int64{texts * 4 * 2 * 8 * 24, texts * (16 + 8*100)}},
+		{"colbert-linear", ColBERT, Want{Muvera: muvera, SMVE: smve}, free,
+			[]int64{texts * 4 * 2 * 8 * 24, texts * (16 + 8*100)}},
 		{"classify-bert", Classify, Want{}, free, []int64{texts * 16}}, // three labels
 		{"tag-bert", Tag, Want{}, free, []int64{tokens * 4 * 5}},
 	} {
-		m, _ := load(t, dev, golden.Open(t, c.model).Dir, Options{Task: c.task, MaxTokens: tokens, MaxSeqs: texts})
+		m, _ := load(t, dev, golden.Open(t, c.model).Dir,
+			Options{Task: c.task, MaxTokens: tokens, MaxSeqs: texts})
 		want := c.want
 		if want == (Want{}) {
 			want = m.All()
@@ -45,7 +49,8 @@ func TestOutputBytes(t *testing.T) {
 		}
 		p := record(t, m, want)
 		if len(p.Outputs()) != len(c.sizes) {
-			t.Errorf("%s, %+v: sizes of %d outputs, the program has %d", c.model, want, len(c.sizes), len(p.Outputs()))
+			t.Errorf("%s, %+v: sizes of %d outputs, the program has %d",
+				c.model, want, len(c.sizes), len(p.Outputs()))
 		}
 		_, none := p.Footprint().Bytes()
 		for i := range c.sizes { // each output counts, in both slots
@@ -63,7 +68,9 @@ func TestOutputBytes(t *testing.T) {
 func TestProgramsSayWhatTheyGive(t *testing.T) {
 	dev := open(t, engine.Options{})
 	muvera, smve := fold.Muvera{Repetitions: 2, Bits: 3}, fold.SMVE{Repetitions: 2, Width: 50, Top: 3}
-	dense, sparse := engine.Output{Name: "dense", Form: engine.FormRows, Columns: 64}, engine.Output{Name: "sparse", Form: engine.FormSparse, Columns: 101}
+	dense, sparse := engine.Output{Name: "dense", Form: engine.FormRows, Columns: 64}, engine.Output{
+		Name: "sparse", Form: engine.FormSparse, Columns: 101,
+	}
 	weights := engine.Output{Name: "token_weights", Form: engine.FormValues, PerToken: true, Columns: 1}
 	multi := func(n int) engine.Output {
 		return engine.Output{Name: "multivector", Form: engine.FormTokenRows, PerToken: true, Columns: n}
@@ -79,10 +86,13 @@ func TestProgramsSayWhatTheyGive(t *testing.T) {
 		{"bge-m3", BGEM3, Want{Give: Give(OutMaxSim, OutDense)}, []engine.Output{maxsim, dense}},
 		{"splade-bert", Splade, Want{}, []engine.Output{sparse}},
 		{"colbert-linear", ColBERT, Want{}, []engine.Output{multi(24)}},
-		{"colbert-linear", ColBERT, Want{Give: Outputs{"", OutMulti}, Muvera: muvera, SMVE: smve}, []engine.Output{multi(24),
-			{Name: "muvera", Form: engine.FormRows, Columns: 2 * 8 * 24}, {Name: "smve", Form: engine.FormSparse, Columns: 100}}},
-		{"classify-bert", Classify, Want{}, []engine.Output{{Name: "logits", Form: engine.FormValues, Columns: 3}}},
-		{"tag-bert", Tag, Want{}, []engine.Output{{Name: "token_logits", Form: engine.FormValues, PerToken: true, Columns: 5}}},
+		{"colbert-linear", ColBERT, Want{Give: Outputs{"", OutMulti}, Muvera: muvera, SMVE: smve},
+			[]engine.Output{multi(24), {Name: "muvera", Form: engine.FormRows, Columns: 2 * 8 * 24},
+				{Name: "smve", Form: engine.FormSparse, Columns: 100}}},
+		{"classify-bert", Classify, Want{},
+			[]engine.Output{{Name: "logits", Form: engine.FormValues, Columns: 3}}},
+		{"tag-bert", Tag, Want{},
+			[]engine.Output{{Name: "token_logits", Form: engine.FormValues, PerToken: true, Columns: 5}}},
 	} {
 		m, _ := load(t, dev, golden.Open(t, c.model).Dir, Options{Task: c.task})
 		want := c.want
@@ -102,7 +112,11 @@ func TestProgramsSayWhatTheyGive(t *testing.T) {
 func TestTokenVectorsAreRecordedOnce(t *testing.T) {
 	m, _ := load(t, open(t, engine.Options{}), golden.Open(t, "colbert-linear").Dir, Options{Task: ColBERT})
 	one := strings.Count(m.Program().Describe(), " linear")
-	all := record(t, m, Want{Give: Give(OutMaxSim, OutMulti), Muvera: fold.Muvera{Repetitions: 2, Bits: 3}, SMVE: fold.SMVE{Repetitions: 2, Width: 50, Top: 3}})
+	all := record(t, m, Want{
+		Give:   Give(OutMaxSim, OutMulti),
+		Muvera: fold.Muvera{Repetitions: 2, Bits: 3},
+		SMVE:   fold.SMVE{Repetitions: 2, Width: 50, Top: 3},
+	})
 	if n := strings.Count(all.Describe(), " linear"); n != one || len(all.Outputs()) != 4 {
 		t.Errorf("%d linears for %d outputs, %d for one", n, len(all.Outputs()), one)
 	}

@@ -37,7 +37,9 @@ func (p *packer) findPrefix(name string, prefixes []string) {
 			return
 		}
 	}
-	p.fail(refuse(p.file, name, "no such tensor, also not with the prefixes %q: is this checkpoint of another architecture?", prefixes))
+	p.fail(refuse(p.file, name,
+		"no such tensor, also not with the prefixes %q: is this checkpoint of another architecture?",
+		prefixes))
 }
 
 // maxHeadDim is the largest width of an attention head on a CPU. cardHeadDims are the widths that
@@ -56,7 +58,9 @@ func (p *packer) checkHeadDim(d int64, key string) error {
 	case d > maxHeadDim:
 		return refuse(configFile, key, "gives heads of %d columns; at most %d are supported", d, maxHeadDim)
 	case info.Kind == engine.CUDA && !slices.Contains(cardHeadDims, d):
-		return refuse(configFile, key, "gives heads of %d columns, which GPUs have no kernel for (32, 64, 128 and 256 they have); serve it with --device cpu", d)
+		return refuse(configFile, key,
+			"gives heads of %d columns, which GPUs have no kernel for (32, 64, 128 and 256 they have); serve it with --device cpu",
+			d)
 	}
 	return nil
 }
@@ -102,7 +106,9 @@ func (p *packer) pack(kind engine.WeightKind, shape []int64, names []string) *en
 }
 
 // packAs is pack with another class.
-func (p *packer) packAs(compute engine.Compute, kind engine.WeightKind, shape []int64, names []string) *engine.Weight {
+func (p *packer) packAs(
+	compute engine.Compute, kind engine.WeightKind, shape []int64, names []string,
+) *engine.Weight {
 	if p.err != nil {
 		return nil
 	}
@@ -115,7 +121,8 @@ func (p *packer) packAs(compute engine.Compute, kind engine.WeightKind, shape []
 	for i, name := range names {
 		t, dtype, err := p.find(p.prefix+name, shape)
 		if err == nil && i > 0 && dtype != spec.DType {
-			err = refuse(p.file, p.prefix+name, "has dtype %s, but %s beside it has %s", t.DType, names[0], tensors[0].DType)
+			err = refuse(p.file, p.prefix+name, "has dtype %s, but %s beside it has %s",
+				t.DType, names[0], tensors[0].DType)
 		}
 		if err != nil {
 			p.fail(err)

@@ -25,7 +25,9 @@ func (p pass) see(i int, x engine.Value) {
 }
 
 // linear records a linear with the adapters that change it.
-func (p pass) linear(r *engine.Recorder, x engine.Value, w, bias *engine.Weight, act engine.Act, residual engine.Value) engine.Value {
+func (p pass) linear(
+	r *engine.Recorder, x engine.Value, w, bias *engine.Weight, act engine.Act, residual engine.Value,
+) engine.Value {
 	pairs, changed := make([]engine.LoRA, len(p.adapters)), false
 	for i, a := range p.adapters {
 		pairs[i] = a.pairs[w]

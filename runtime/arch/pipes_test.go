@@ -18,16 +18,22 @@ import (
 // need it.
 func TestPipesInAModel(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
-	wanted := slices.Concat(transformerFiles, []string{modulesFile, configFile, promptsFile, limitsFile, tokenizerFile, adapterFile, "router_config.json",
-		"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json", m3Vectors, m3Weights, "1_Pooling/config.json"})
+	wanted := slices.Concat(transformerFiles, []string{
+		modulesFile, configFile, promptsFile, limitsFile, tokenizerFile, adapterFile, "router_config.json",
+		"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+		"pytorch_model.bin.index.json", m3Vectors, m3Weights, "1_Pooling/config.json",
+	})
 	for _, c := range []struct {
 		dir     string
 		task    Task
 		refused []string // some of the files that are read
 	}{
-		{"st-mean-dense-tanh-normalize-prompts", Embed, []string{configFile, modulesFile, promptsFile, limitsFile, "1_Pooling/config.json",
-			"2_Dense/config.json", "2_Dense/model.safetensors", "model.safetensors"}},
-		{"st-xlmr-mean-torch", Embed, []string{"pytorch_model.bin", "model.safetensors", "model.safetensors.index.json"}},
+		{"st-mean-dense-tanh-normalize-prompts", Embed, []string{
+			configFile, modulesFile, promptsFile, limitsFile, "1_Pooling/config.json", "2_Dense/config.json",
+			"2_Dense/model.safetensors", "model.safetensors",
+		}},
+		{"st-xlmr-mean-torch", Embed,
+			[]string{"pytorch_model.bin", "model.safetensors", "model.safetensors.index.json"}},
 		{"bge-m3", BGEM3, []string{m3Vectors, m3Weights, "pytorch_model.bin"}},
 		{"splade-bert", Splade, []string{"1_SpladePooling/config.json"}},
 		{"colbert-dense", ColBERT, []string{"1_Dense/config.json", "1_Dense/model.safetensors"}},
@@ -72,10 +78,12 @@ func TestPipesInAModel(t *testing.T) {
 					m.Close()
 				}
 				if failure = err; (err == nil) != (sized == nil) {
-					t.Errorf("%s: without %s its size is refused with %v, and the load with %v", c.dir, name, sized, err)
+					t.Errorf("%s: without %s its size is refused with %v, and the load with %v",
+						c.dir, name, sized, err)
 				}
 			}, path)
-			says := failure != nil && strings.Contains(failure.Error(), filepath.Base(name)) && strings.Contains(failure.Error(), "not a regular file")
+			says := failure != nil && strings.Contains(failure.Error(), filepath.Base(name)) &&
+				strings.Contains(failure.Error(), "not a regular file")
 			if failure != nil && !says || failure == nil && slices.Contains(c.refused, name) {
 				t.Errorf("%s: a pipe in place of %s: %v", c.dir, name, failure)
 			}

@@ -32,8 +32,13 @@ func checkpoint(t *testing.T, matrix, other, vector weights.DType) *weights.Chec
 // A GPU runs a checkpoint in fp16 as fp16 and everything else in bf16. A CPU does not look at the
 // checkpoint.
 func TestDefaultCompute(t *testing.T) {
-	gpu := engine.Info{Kind: engine.CUDA, Compute: []engine.Compute{engine.ComputeBF16, engine.ComputeF16, engine.ComputeFP8}}
-	cpu := engine.Info{Kind: engine.CPU, Compute: []engine.Compute{engine.ComputeF32, engine.ComputeBF16, engine.ComputeF16}}
+	gpu := engine.Info{
+		Kind: engine.CUDA, Compute: []engine.Compute{engine.ComputeBF16, engine.ComputeF16,
+			engine.ComputeFP8},
+	}
+	cpu := engine.Info{
+		Kind: engine.CPU, Compute: []engine.Compute{engine.ComputeF32, engine.ComputeBF16, engine.ComputeF16},
+	}
 	for name, c := range map[string]struct {
 		matrix, other, vector weights.DType
 		want                  engine.Compute
@@ -54,13 +59,16 @@ func TestDefaultCompute(t *testing.T) {
 		}
 	}
 	only := engine.Info{Kind: engine.CUDA, Compute: []engine.Compute{engine.ComputeBF16}}
-	if got := defaultCompute(only, checkpoint(t, weights.F16, weights.F16, weights.F16)); got != engine.ComputeBF16 {
+	if got := defaultCompute(only,
+		checkpoint(t, weights.F16, weights.F16, weights.F16)); got != engine.ComputeBF16 {
 		t.Errorf("%v on a GPU without fp16", got)
 	}
 }
 
 func TestClassAfterAttention(t *testing.T) {
-	for _, c := range []engine.Compute{engine.ComputeF32, engine.ComputeBF16, engine.ComputeF16, engine.ComputeINT8} {
+	for _, c := range []engine.Compute{
+		engine.ComputeF32, engine.ComputeBF16, engine.ComputeF16, engine.ComputeINT8,
+	} {
 		if afterAttention(c) != c {
 			t.Errorf("%v becomes %v", c, afterAttention(c))
 		}
@@ -100,17 +108,25 @@ func TestSizing(t *testing.T) {
 		rows, bytes  int64
 		packed, peak int64 // expected after the step
 	}{
-		{engine.WeightSpec{Kind: engine.TableWeight, Compute: engine.ComputeBF16, K: 1024}, 250 << 10, 1000 * mib, 500 * mib, 1500 * mib},
-		{linear(engine.ComputeBF16, 1024), 3 << 10, 12 * mib, 506 * mib, 1500 * mib},                                           // a new buffer of 12 MiB
-		{linear(engine.ComputeF32, 1024), 4 << 10, 16*mib - 1, 522 * mib, 1500 * mib},                                          // 16 MiB
-		{engine.WeightSpec{Kind: engine.VectorWeight, Compute: engine.ComputeBF16, K: 1}, mib / 4, mib, 523 * mib, 1500 * mib}, // the same buffer
+		{engine.WeightSpec{Kind: engine.TableWeight, Compute: engine.ComputeBF16, K: 1024}, 250 << 10,
+			1000 * mib, 500 * mib, 1500 * mib},
+		// a new buffer of 12 MiB
+		{linear(engine.ComputeBF16, 1024), 3 << 10, 12 * mib, 506 * mib, 1500 * mib},
+		// 16 MiB
+		{linear(engine.ComputeF32, 1024), 4 << 10, 16*mib - 1, 522 * mib, 1500 * mib},
+		// the same buffer
+		{engine.WeightSpec{Kind: engine.VectorWeight, Compute: engine.ComputeBF16, K: 1}, mib / 4, mib,
+			523 * mib, 1500 * mib},
 		{linear(engine.ComputeF32, 1<<20), 978, 3912 * mib, 4435 * mib, 8347 * mib},
-		{engine.WeightSpec{Kind: engine.TableWeight, Compute: engine.ComputeINT8, K: 1024}, 1 << 10, 979 * mib, 4437 * mib, 8349 * mib}, // as large as before
+		// as large as before
+		{engine.WeightSpec{Kind: engine.TableWeight, Compute: engine.ComputeINT8, K: 1024}, 1 << 10,
+			979 * mib, 4437 * mib, 8349 * mib},
 		{linear(engine.ComputeINT8, 1016), 1 << 10, 4 * mib, 4438 * mib, 8349 * mib},
 	} {
 		s.read(step.spec, step.rows, step.bytes)
 		if s.packed != step.packed || s.peak != step.peak {
-			t.Errorf("step %d: packed %d, at most %d; want %d and %d", i, s.packed, s.peak, step.packed, step.peak)
+			t.Errorf("step %d: packed %d, at most %d; want %d and %d",
+				i, s.packed, s.peak, step.packed, step.peak)
 		}
 	}
 	s.add(mib, 6000*mib)
@@ -126,7 +142,8 @@ func TestSizeOfHeads(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		task Task
-	}{{"classify-bert", Classify}, {"tag-bert", Tag}, {"splade-bert", Splade}, {"colbert-linear", ColBERT}, {"st-mean-dense-tanh-normalize-prompts", Embed}, {"bge-m3", BGEM3}} {
+	}{{"classify-bert", Classify}, {"tag-bert", Tag}, {"splade-bert", Splade}, {"colbert-linear", ColBERT},
+		{"st-mean-dense-tanh-normalize-prompts", Embed}, {"bge-m3", BGEM3}} {
 		dir := golden.Open(t, c.name).Dir
 		m, err := Load(dir, dev, Options{Task: c.task, Compute: engine.ComputeF32})
 		if err != nil {

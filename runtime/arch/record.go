@@ -59,7 +59,8 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 	for _, o := range outputs {
 		g, ok := m.given[o]
 		if !ok {
-			return nil, refuse(configFile, "architectures", "the model, loaded for the task %s, does not give the output %s", m.Task, o)
+			return nil, refuse(configFile, "architectures",
+				"the model, loaded for the task %s, does not give the output %s", m.Task, o)
 		}
 		keep = keepOne(keep, cmp.Or(g.rows, want.Pooling))
 		if g.queries {

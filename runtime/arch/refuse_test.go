@@ -57,7 +57,8 @@ func TestBadConfigIsRefused(t *testing.T) {
 		{"layer_norm_eps", 0, []string{"layer_norm_eps"}},
 		{"layer_norm_eps", 1.5, []string{"layer_norm_eps"}},
 		{"hidden_act", "softplus", []string{"hidden_act", "softplus", "gelu_new"}},
-		{"position_embedding_type", "relative_key", []string{"position_embedding_type", "relative_key", "absolute"}},
+		{"position_embedding_type", "relative_key",
+			[]string{"position_embedding_type", "relative_key", "absolute"}},
 		{"is_decoder", true, []string{"is_decoder"}},
 		{"add_cross_attention", true, []string{"cross-attention"}},
 		{"model_type", "mamba", []string{"model_type", "mamba", "bert"}},
@@ -65,7 +66,9 @@ func TestBadConfigIsRefused(t *testing.T) {
 	} {
 		refused(t, dev, edit(t, from, "config.json", map[string]any{c.key: c.value}), c.key, c.parts...)
 	}
-	for key, parts := range map[string][]string{"num_attention_heads": {"config.json: num_attention_heads", "heads of 512 columns", "at most 256"}} {
+	for key, parts := range map[string][]string{
+		"num_attention_heads": {"config.json: num_attention_heads", "heads of 512 columns", "at most 256"},
+	} {
 		dir := edit(t, from, "config.json", map[string]any{"hidden_size": 512, key: 1})
 		refused(t, dev, dir, key, parts...)
 	}
@@ -81,8 +84,10 @@ func TestBadConfigIsRefused(t *testing.T) {
 		{"vocab_size", 102, []string{"embeddings.word_embeddings.weight", "[101 32]", "[102 32]"}},
 		{"max_position_embeddings", 121, []string{"position_embeddings", "[120 32]", "[121 32]"}},
 		{"type_vocab_size", 1, []string{"token_type_embeddings", "[2 32]", "[1 32]"}},
-		{"intermediate_size", 71, []string{"encoder.layer.0.intermediate.dense.weight", "[70 32]", "[71 32]"}},
-		{"num_hidden_layers", 3, []string{"encoder.layer.2.attention.self.query.weight", "no such tensor", "[32 32]"}},
+		{"intermediate_size", 71,
+			[]string{"encoder.layer.0.intermediate.dense.weight", "[70 32]", "[71 32]"}},
+		{"num_hidden_layers", 3,
+			[]string{"encoder.layer.2.attention.self.query.weight", "no such tensor", "[32 32]"}},
 	} {
 		refused(t, dev, edit(t, from, "config.json", map[string]any{c.key: c.value}), c.key, c.parts...)
 	}
@@ -98,17 +103,23 @@ func TestBadFamilyConfigurationsAreRefused(t *testing.T) {
 	}{
 		{"distilbert-h96", "dim", 97, []string{"n_heads: is 3", "divide dim 97"}},
 		{"distilbert-h96", "n_layers", nil, []string{"n_layers: is 0 or missing"}},
-		{"distilbert-h96", "hidden_dim", 151, []string{"distilbert.transformer.layer.0.ffn.lin1.weight", "[150 96]", "[151 96]"}},
+		{"distilbert-h96", "hidden_dim", 151,
+			[]string{"distilbert.transformer.layer.0.ffn.lin1.weight", "[150 96]", "[151 96]"}},
 		{"distilbert-h96", "activation", "swoosh", []string{"activation", "swoosh"}},
 		{"distilbert-h96", "model_type", "bert", []string{"hidden_size: is 0 or missing"}},
-		{"distilbert-h96", "max_position_embeddings", 71, []string{"distilbert.embeddings.position_embeddings", "[70 96]", "[71 96]"}},
+		{"distilbert-h96", "max_position_embeddings", 71,
+			[]string{"distilbert.embeddings.position_embeddings", "[70 96]", "[71 96]"}},
 		{"xlmr-h64", "pad_token_id", 67, []string{"pad_token_id: is 67", "no position of 68"}},
 		{"xlmr-h64", "pad_token_id", -1, []string{"pad_token_id: is -1"}},
-		{"xlmr-h64", "model_type", "bert", []string{"embeddings.word_embeddings.weight", "another architecture"}},
+		{"xlmr-h64", "model_type", "bert",
+			[]string{"embeddings.word_embeddings.weight", "another architecture"}},
 	} {
-		refused(t, dev, edit(t, golden.Open(t, c.name).Dir, "config.json", map[string]any{c.key: c.value}), c.name+" "+c.key, c.parts...)
+		refused(t, dev, edit(t, golden.Open(t, c.name).Dir, "config.json", map[string]any{c.key: c.value}),
+			c.name+" "+c.key, c.parts...)
 	}
-	for name, want := range map[string]int{"xlmr-h64": 66, "roberta-pad5-h128": 35, "camembert-h32": 32, "distilbert-h96": 70} {
+	for name, want := range map[string]int{
+		"xlmr-h64": 66, "roberta-pad5-h128": 35, "camembert-h32": 32, "distilbert-h96": 70,
+	} {
 		if m, _ := load(t, dev, golden.Open(t, name).Dir, Options{Task: Embed}); m.MaxSeqLen != want {
 			t.Errorf("%s takes %d tokens, expected %d", name, m.MaxSeqLen, want)
 		}
@@ -129,39 +140,71 @@ func TestBadFilesAreRefused(t *testing.T) {
 		change func(dir string)
 		parts  []string
 	}{
-		"no config":             {func(dir string) { _ = os.Remove(filepath.Join(dir, configFile)) }, []string{"config.json: is missing"}},
-		"no pooling config":     {func(dir string) { _ = os.RemoveAll(filepath.Join(dir, "1_Pooling")) }, []string{"1_Pooling/config.json: is missing"}},
-		"config not JSON":       {put("config.json", "{"), []string{"config.json: is not valid JSON"}},
-		"config huge":           {put("config.json", `{"a":"`+strings.Repeat("a", maxJSONBytes)+`"}`), []string{"larger than 16 MB"}},
-		"config an array":       {put("config.json", "[]"), []string{"array"}},
-		"no modules":            {modules(`[]`), []string{"modules.json", "0 modules"}},
-		"too many modules":      {modules(`[` + head + strings.Repeat(`,{"path":"","type":"x.Normalize"}`, 20) + `]`), []string{"22 modules"}},
-		"modules an object":     {modules(`{}`), []string{"modules.json", "object"}},
-		"path outside":          {modules(`[{"path":"../x","type":"x.Transformer"}]`), []string{`"../x" leads out`}},
-		"path absolute":         {modules(`[{"path":"/etc","type":"x.Transformer"}]`), []string{`"/etc" leads out`}},
-		"path through":          {modules(`[` + head + `,{"path":"2_Dense/../../x","type":"x.Dense"}]`), []string{"leads out"}},
-		"no transformer":        {modules(`[{"path":"1_Pooling","type":"x.Pooling"}]`), []string{"begin with its only Transformer"}},
-		"two transformers":      {modules(`[` + head + `,{"path":"","type":"x.Transformer"}]`), []string{"only Transformer"}},
-		"no pooling":            {modules(`[{"path":"","type":"x.Transformer"}]`), []string{"no Pooling"}},
-		"two poolings":          {modules(`[` + head + `,{"path":"1_Pooling","type":"x.Pooling"}]`), []string{"second Pooling"}},
-		"dense before pooling":  {modules(`[{"path":"","type":"x.Transformer"},{"path":"2_Dense","type":"x.Dense"}]`), []string{"before any Pooling"}},
-		"dense after normalize": {modules(`[` + head + `,{"path":"","type":"x.Normalize"},{"path":"2_Dense","type":"x.Dense"}]`), []string{"Dense after Normalize"}},
-		"unknown module":        {modules(`[` + head + `,{"path":"","type":"x.LSTM"}]`), []string{"x.LSTM", "not supported"}},
-		"max pooling":           {put("1_Pooling/config.json", `{"pooling_mode_max_tokens":true}`), []string{"1_Pooling/config.json", `"max"`}},
-		"two modes":             {put("1_Pooling/config.json", `{"pooling_mode_mean_tokens":true,"pooling_mode_cls_token":true}`), []string{"2 modes"}},
-		"mode list":             {put("1_Pooling/config.json", `{"pooling_mode":["mean","max"]}`), []string{"2 modes"}},
-		"mode number":           {put("1_Pooling/config.json", `{"pooling_mode":7}`), []string{"must be a name"}},
-		"prompt excluded":       {put("1_Pooling/config.json", `{"pooling_mode":"mean","include_prompt":false}`), []string{"include_prompt"}},
-		"dense of another size": {put("2_Dense/config.json", `{"in_features":64,"out_features":20}`), []string{"2_Dense/config.json: in_features: is 64", "gives 32"}},
-		"dense without size":    {put("2_Dense/config.json", `{"in_features":32}`), []string{"out_features"}},
-		"dense of sigmoid":      {put("2_Dense/config.json", `{"in_features":32,"out_features":20,"activation_function":"torch.nn.modules.activation.Sigmoid"}`), []string{"Sigmoid"}},
-		"dense of tokens":       {put("2_Dense/config.json", `{"in_features":32,"out_features":20,"module_input_name":"token_embeddings"}`), []string{"sentence_embedding"}},
-		"dense tensor shape":    {put("2_Dense/config.json", `{"in_features":32,"out_features":21}`), []string{"2_Dense/model.safetensors: linear.weight", "[20 32]", "[21 32]"}},
-		"default prompt":        {put(promptsFile, `{"prompts":{"a":"b"},"default_prompt_name":"c"}`), []string{"default_prompt_name", `"c"`}},
-		"prompts a list":        {put(promptsFile, `{"prompts":[]}`), []string{"prompts", "array"}},
-		"prompt too long":       {put(promptsFile, `{"prompts":{"a":"`+strings.Repeat("b", maxPromptBytes+1)+`"}}`), []string{`"a"`, "65536"}},
-		"too many prompts":      {put(promptsFile, `{"prompts":{"0":""`+manyPrompts()+`}}`), []string{"257 entries"}},
-		"no length":             {put(limitsFile, `{"max_seq_length":0}`), []string{"max_seq_length"}},
+		"no config": {func(dir string) { _ = os.Remove(filepath.Join(dir, configFile)) },
+			[]string{"config.json: is missing"}},
+		"no pooling config": {func(dir string) { _ = os.RemoveAll(filepath.Join(dir, "1_Pooling")) },
+			[]string{"1_Pooling/config.json: is missing"}},
+		"config not JSON": {put("config.json", "{"), []string{"config.json: is not valid JSON"}},
+		"config huge": {put("config.json", `{"a":"`+strings.Repeat("a", maxJSONBytes)+`"}`),
+			[]string{"larger than 16 MB"}},
+		"config an array": {put("config.json", "[]"), []string{"array"}},
+		"no modules":      {modules(`[]`), []string{"modules.json", "0 modules"}},
+		"too many modules": {
+			modules(`[` + head + strings.Repeat(`,{"path":"","type":"x.Normalize"}`, 20) + `]`),
+			[]string{"22 modules"},
+		},
+		"modules an object": {modules(`{}`), []string{"modules.json", "object"}},
+		"path outside": {modules(`[{"path":"../x","type":"x.Transformer"}]`),
+			[]string{`"../x" leads out`}},
+		"path absolute": {modules(`[{"path":"/etc","type":"x.Transformer"}]`), []string{`"/etc" leads out`}},
+		"path through": {modules(`[` + head + `,{"path":"2_Dense/../../x","type":"x.Dense"}]`),
+			[]string{"leads out"}},
+		"no transformer": {modules(`[{"path":"1_Pooling","type":"x.Pooling"}]`),
+			[]string{"begin with its only Transformer"}},
+		"two transformers": {modules(`[` + head + `,{"path":"","type":"x.Transformer"}]`),
+			[]string{"only Transformer"}},
+		"no pooling": {modules(`[{"path":"","type":"x.Transformer"}]`), []string{"no Pooling"}},
+		"two poolings": {modules(`[` + head + `,{"path":"1_Pooling","type":"x.Pooling"}]`),
+			[]string{"second Pooling"}},
+		"dense before pooling": {
+			modules(`[{"path":"","type":"x.Transformer"},{"path":"2_Dense","type":"x.Dense"}]`),
+			[]string{"before any Pooling"},
+		},
+		"dense after normalize": {
+			modules(`[` + head + `,{"path":"","type":"x.Normalize"},{"path":"2_Dense","type":"x.Dense"}]`),
+			[]string{"Dense after Normalize"},
+		},
+		"unknown module": {modules(`[` + head + `,{"path":"","type":"x.LSTM"}]`),
+			[]string{"x.LSTM", "not supported"}},
+		"max pooling": {put("1_Pooling/config.json", `{"pooling_mode_max_tokens":true}`),
+			[]string{"1_Pooling/config.json", `"max"`}},
+		"two modes": {
+			put("1_Pooling/config.json", `{"pooling_mode_mean_tokens":true,"pooling_mode_cls_token":true}`),
+			[]string{"2 modes"},
+		},
+		"mode list":   {put("1_Pooling/config.json", `{"pooling_mode":["mean","max"]}`), []string{"2 modes"}},
+		"mode number": {put("1_Pooling/config.json", `{"pooling_mode":7}`), []string{"must be a name"}},
+		"prompt excluded": {put("1_Pooling/config.json", `{"pooling_mode":"mean","include_prompt":false}`),
+			[]string{"include_prompt"}},
+		"dense of another size": {put("2_Dense/config.json", `{"in_features":64,"out_features":20}`),
+			[]string{"2_Dense/config.json: in_features: is 64", "gives 32"}},
+		"dense without size": {put("2_Dense/config.json", `{"in_features":32}`), []string{"out_features"}},
+		"dense of sigmoid": {put("2_Dense/config.json",
+			`{"in_features":32,"out_features":20,"activation_function":"torch.nn.modules.activation.Sigmoid"}`),
+			[]string{"Sigmoid"}},
+		"dense of tokens": {put("2_Dense/config.json",
+			`{"in_features":32,"out_features":20,"module_input_name":"token_embeddings"}`),
+			[]string{"sentence_embedding"}},
+		"dense tensor shape": {put("2_Dense/config.json", `{"in_features":32,"out_features":21}`),
+			[]string{"2_Dense/model.safetensors: linear.weight", "[20 32]", "[21 32]"}},
+		"default prompt": {put(promptsFile, `{"prompts":{"a":"b"},"default_prompt_name":"c"}`),
+			[]string{"default_prompt_name", `"c"`}},
+		"prompts a list": {put(promptsFile, `{"prompts":[]}`), []string{"prompts", "array"}},
+		"prompt too long": {put(promptsFile, `{"prompts":{"a":"`+strings.Repeat("b", maxPromptBytes+1)+`"}}`),
+			[]string{`"a"`, "65536"}},
+		"too many prompts": {put(promptsFile, `{"prompts":{"0":""`+manyPrompts()+`}}`),
+			[]string{"257 entries"}},
+		"no length": {put(limitsFile, `{"max_seq_length":0}`), []string{"max_seq_length"}},
 	} {
 		dir := edit(t, from, "config.json", nil)
 		c.change(dir)
@@ -197,8 +240,10 @@ func TestBadWeightsAreRefused(t *testing.T) {
 	if _, err := Load(dir, dev, Options{Task: Embed}); !errors.As(err, &format) {
 		t.Errorf("half a checkpoint: %v", err)
 	}
-	write(t, filepath.Join(dir, weights.SingleFile), bytes.Replace(data, []byte("word_embeddings"), []byte("worm_embeddings"), 1))
-	refused(t, dev, dir, "no word table", "model.safetensors: embeddings.word_embeddings.weight", "another architecture")
+	write(t, filepath.Join(dir, weights.SingleFile),
+		bytes.Replace(data, []byte("word_embeddings"), []byte("worm_embeddings"), 1))
+	refused(t, dev, dir, "no word table", "model.safetensors: embeddings.word_embeddings.weight",
+		"another architecture")
 
 	// One value of the last packed tensor is not finite: the load must free all that it packed
 	// before.
@@ -218,10 +263,12 @@ func TestBadWeightsAreRefused(t *testing.T) {
 		if name == "encoder.layer.1.output.LayerNorm.bias" {
 			copy(values, weightstest.Float32("", nil, float32(math.NaN())).Data)
 		}
-		tensors = append(tensors, weightstest.Tensor{Name: name, DType: tensor.DType, Shape: tensor.Shape, Data: values})
+		tensors = append(tensors,
+			weightstest.Tensor{Name: name, DType: tensor.DType, Shape: tensor.Shape, Data: values})
 	}
 	write(t, filepath.Join(dir, weights.SingleFile), weightstest.Encode(nil, tensors...))
-	if _, err := Load(dir, dev, Options{Task: Embed}); !errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), "encoder.layer.1.output.LayerNorm.bias") {
+	if _, err := Load(dir, dev, Options{Task: Embed}); !errors.Is(err, engine.ErrCorrupt) ||
+		!strings.Contains(err.Error(), "encoder.layer.1.output.LayerNorm.bias") {
 		t.Errorf("a NaN: %v", err)
 	}
 	// Parts of a fused weight in two types, and a type that does not pack.
@@ -243,7 +290,8 @@ func TestBadWeightsAreRefused(t *testing.T) {
 	if _, err := Load(filepath.Join(dir, "nowhere"), dev, Options{Task: Embed}); err == nil {
 		t.Error("a missing directory loads")
 	}
-	if _, err := Load(from, dev, Options{Task: Embed, Compute: engine.ComputeFP8}); !errors.Is(err, engine.ErrUnsupported) {
+	if _, err := Load(from, dev, Options{Task: Embed, Compute: engine.ComputeFP8}); !errors.Is(err,
+		engine.ErrUnsupported) {
 		t.Errorf("fp8 on a CPU: %v", err)
 	}
 	info, err := dev.Info()
@@ -279,7 +327,9 @@ func TestGammaAndBeta(t *testing.T) {
 func FuzzConfigurations(f *testing.F) {
 	c := golden.Open(f, "st-mean-dense-tanh-normalize-prompts")
 	var seed [6][]byte
-	names := [6]string{configFile, modulesFile, "1_Pooling/config.json", "2_Dense/config.json", promptsFile, limitsFile}
+	names := [6]string{
+		configFile, modulesFile, "1_Pooling/config.json", "2_Dense/config.json", promptsFile, limitsFile,
+	}
 	for i, name := range names {
 		data, err := os.ReadFile(filepath.Join(c.Dir, filepath.FromSlash(name)))
 		if err != nil {
@@ -288,30 +338,36 @@ func FuzzConfigurations(f *testing.F) {
 		seed[i] = data
 	}
 	f.Add(seed[0], seed[1], seed[2], seed[3], seed[4], seed[5])
-	f.Add([]byte(`{"hidden_size":1e3}`), []byte(`[{"path":"..","type":"Transformer"}]`), []byte(`{"pooling_mode":[null]}`),
-		[]byte(`{"in_features":-1}`), []byte(`{"prompts":null,"default_prompt_name":""}`), []byte(`{"max_seq_length":1e99}`))
+	f.Add([]byte(`{"hidden_size":1e3}`), []byte(`[{"path":"..","type":"Transformer"}]`),
+		[]byte(`{"pooling_mode":[null]}`), []byte(`{"in_features":-1}`),
+		[]byte(`{"prompts":null,"default_prompt_name":""}`), []byte(`{"max_seq_length":1e99}`))
 	f.Fuzz(func(t *testing.T, config, modules, pooling, dense, prompts, limits []byte) {
 		dir := fstest.MapFS{}
 		for i, data := range [6][]byte{config, modules, pooling, dense, prompts, limits} {
 			dir[names[i]] = &fstest.MapFile{Data: data}
 		}
-		if g, err := readAlbertGroups(dir, 7); err == nil && (len(g.steps(7)) > maxSteps || slices.Max(g.steps(7)) >= int(g.Groups*g.Inner)) {
+		if g, err := readAlbertGroups(dir, 7); err == nil &&
+			(len(g.steps(7)) > maxSteps || slices.Max(g.steps(7)) >= int(g.Groups*g.Inner)) {
 			t.Errorf("accepted %+v", g)
 		}
-		for _, family := range []*bertFamily{bertNames, robertaNames, distilbertNames, electraNames, albertNames} {
+		for _, family := range []*bertFamily{
+			bertNames, robertaNames, distilbertNames, electraNames, albertNames,
+		} {
 			b, err := readBertConfig(dir, family)
 			if err != nil {
 				continue
 			}
-			if b.HiddenSize*b.Layers*b.IntermediateSize <= 0 || b.HiddenSize > 8192 || b.Layers > 128 || b.IntermediateSize > 65536 ||
-				b.VocabSize > 1<<22 || b.MaxPositionEmbeddings > 1<<17 || b.Heads*b.headDim() != b.HiddenSize ||
+			if b.HiddenSize*b.Layers*b.IntermediateSize <= 0 || b.HiddenSize > 8192 || b.Layers > 128 ||
+				b.IntermediateSize > 65536 || b.VocabSize > 1<<22 || b.MaxPositionEmbeddings > 1<<17 ||
+				b.Heads*b.headDim() != b.HiddenSize ||
 				family.positionsAfterPad && (b.PadTokenID < 0 || b.PadTokenID+1 >= b.MaxPositionEmbeddings) {
 				t.Errorf("accepted %+v", b)
 			}
 		}
 		chain, err := readChain(dir)
 		if err == nil {
-			if chain.pooling < engine.PoolCLS || chain.pooling > engine.PoolLast || len(chain.dense) > maxModules {
+			if chain.pooling < engine.PoolCLS || chain.pooling > engine.PoolLast ||
+				len(chain.dense) > maxModules {
 				t.Errorf("accepted %+v", chain)
 			}
 			for _, path := range append([]string{chain.encoderDir}, densePaths(chain)...) {
@@ -320,7 +376,8 @@ func FuzzConfigurations(f *testing.F) {
 				}
 			}
 			if module, err := readTransformer(dir, chain.encoderDir); err == nil {
-				if limits, err := readTextLimits(dir, chain.encoderDir, module); err == nil && limits.maxSeqLen < 0 {
+				if limits, err := readTextLimits(dir, chain.encoderDir, module); err == nil &&
+					limits.maxSeqLen < 0 {
 					t.Errorf("accepted %+v", limits)
 				}
 			}
@@ -350,20 +407,30 @@ func TestBadFactorisedConfigurationsAreRefused(t *testing.T) {
 		parts     []string
 	}{
 		{"electra-h64", "embedding_size", 0, []string{"embedding_size: is 0 or missing", "8192"}},
-		{"electra-h64", "embedding_size", nil, []string{"electra.embeddings.word_embeddings.weight", "[131 24]", "[131 128]"}},
-		{"electra-h64", "embedding_size", 64, []string{"electra.embeddings.word_embeddings.weight", "[131 24]", "[131 64]"}},
-		{"electra-e64", "embedding_size", 63, []string{"embeddings.word_embeddings.weight", "[97 64]", "[97 63]"}},
-		{"electra-h64", "position_embedding_type", "relative_key", []string{"position_embedding_type", "relative_key"}},
+		{"electra-h64", "embedding_size", nil,
+			[]string{"electra.embeddings.word_embeddings.weight", "[131 24]", "[131 128]"}},
+		{"electra-h64", "embedding_size", 64,
+			[]string{"electra.embeddings.word_embeddings.weight", "[131 24]", "[131 64]"}},
+		{"electra-e64", "embedding_size", 63,
+			[]string{"embeddings.word_embeddings.weight", "[97 64]", "[97 63]"}},
+		{"electra-h64", "position_embedding_type", "relative_key",
+			[]string{"position_embedding_type", "relative_key"}},
 		{"albert-h64", "num_hidden_groups", 0, []string{"num_hidden_groups: is 0; 1 to 4"}},
 		{"albert-h64", "num_hidden_groups", 5, []string{"num_hidden_groups: is 5; 1 to 4"}},
-		{"albert-h64", "num_hidden_groups", 2, []string{"albert.encoder.albert_layer_groups.1.albert_layers.0.attention.query.weight", "no such tensor"}},
+		{"albert-h64", "num_hidden_groups", 2, []string{
+			"albert.encoder.albert_layer_groups.1.albert_layers.0.attention.query.weight", "no such tensor",
+		}},
 		{"albert-h64", "inner_group_num", 0, []string{"inner_group_num: is 0; 1 to 64"}},
-		{"albert-h64", "inner_group_num", 65, []string{"inner_group_num: is 65; 1 to 64 is possible with 4 layers"}},
-		{"albert-h64", "inner_group_num", 2, []string{"albert_layers.1.attention.query.weight", "no such tensor"}},
+		{"albert-h64", "inner_group_num", 65,
+			[]string{"inner_group_num: is 65; 1 to 64 is possible with 4 layers"}},
+		{"albert-h64", "inner_group_num", 2,
+			[]string{"albert_layers.1.attention.query.weight", "no such tensor"}},
 		{"albert-h64", "num_attention_heads", 3, []string{"num_attention_heads: is 3", "does not divide"}},
-		{"albert-h64", "model_type", "bert", []string{"embeddings.word_embeddings.weight", "another architecture"}},
+		{"albert-h64", "model_type", "bert",
+			[]string{"embeddings.word_embeddings.weight", "another architecture"}},
 	} {
-		refused(t, dev, edit(t, golden.Open(t, c.name).Dir, "config.json", map[string]any{c.key: c.value}), c.name+" "+c.key, c.parts...)
+		refused(t, dev, edit(t, golden.Open(t, c.name).Dir, "config.json", map[string]any{c.key: c.value}),
+			c.name+" "+c.key, c.parts...)
 	}
 }
 
@@ -379,8 +446,10 @@ func TestNoTask(t *testing.T) {
 
 // Options that say nothing sensible are refused together, before any file is read.
 func TestOptionsAreValidated(t *testing.T) {
-	_, err := Load(t.TempDir(), open(t, engine.Options{Threads: 1}), Options{MaxSeqLen: -1, MaxTokens: -2, MaxSeqs: -3})
-	for _, want := range []string{"no task", "MaxSeqLen must not be negative; got -1", "MaxTokens must not be negative; got -2", "MaxSeqs must not be negative; got -3"} {
+	_, err := Load(t.TempDir(), open(t, engine.Options{Threads: 1}),
+		Options{MaxSeqLen: -1, MaxTokens: -2, MaxSeqs: -3})
+	for _, want := range []string{"no task", "MaxSeqLen must not be negative; got -1",
+		"MaxTokens must not be negative; got -2", "MaxSeqs must not be negative; got -3"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

@@ -35,23 +35,29 @@ func readRouter(dir fs.FS, folder string) (map[string][]module, error) {
 		return nil, err
 	}
 	if len(c.Structure) == 0 || len(c.Structure) > maxRoutes {
-		return nil, refuse(name, "structure", "has %d routes; 1 to %d are possible", len(c.Structure), maxRoutes)
+		return nil, refuse(name, "structure", "has %d routes; 1 to %d are possible",
+			len(c.Structure), maxRoutes)
 	}
 	if len(c.Parameters.Mappings) > 0 {
-		return nil, refuse(name, "parameters.route_mappings", "is not supported; routes named query and document are")
+		return nil, refuse(name, "parameters.route_mappings",
+			"is not supported; routes named query and document are")
 	}
 	routes := make(map[string][]module, len(c.Structure))
 	for route, ids := range c.Structure {
 		if len(ids) == 0 || len(ids) > maxModules {
-			return nil, refuse(name, "structure", "route %.60q has %d modules; 1 to %d are possible", route, len(ids), maxModules)
+			return nil, refuse(name, "structure", "route %.60q has %d modules; 1 to %d are possible",
+				route, len(ids), maxModules)
 		}
 		for _, id := range ids {
 			class, ok := c.Types[id]
 			at := path.Join(folder, id)
 			if !ok || !filepath.IsLocal(filepath.FromSlash(at)) {
-				return nil, refuse(name, "structure", "%.60q of route %.60q is not among the types, or leads out of the model directory", id, route)
+				return nil, refuse(name, "structure",
+					"%.60q of route %.60q is not among the types, or leads out of the model directory",
+					id, route)
 			}
-			routes[route] = append(routes[route], module{class, class[strings.LastIndexByte(class, '.')+1:], at})
+			routes[route] = append(routes[route],
+				module{class, class[strings.LastIndexByte(class, '.')+1:], at})
 		}
 	}
 	return routes, nil
@@ -60,8 +66,9 @@ func readRouter(dir fs.FS, folder string) (map[string][]module, error) {
 // sparseChain is the chain of a sparse encoder.
 type sparseChain struct {
 	chain
-	transform  engine.Sparse // of the largest logits
-	queryTable string        // folder of the table with the weights of a query's tokens; "" = queries run like documents
+	transform engine.Sparse // of the largest logits
+	// folder of the table with the weights of a query's tokens; "" = queries run like documents
+	queryTable string
 }
 
 // readSparseChain reads the modules of a sparse encoder. They are a masked language model and
@@ -91,17 +98,20 @@ func readSparseChain(dir fs.FS) (sparseChain, error) {
 		case ok && len(query) == 1 && query[0].kind == "SparseStaticEmbedding":
 			c.queryTable = query[0].path
 		default:
-			return c, refuse(file, "structure", "the route query must be one SparseStaticEmbedding, or the modules of documents")
+			return c, refuse(file, "structure",
+				"the route query must be one SparseStaticEmbedding, or the modules of documents")
 		}
 		if len(routes) > 2 {
-			return c, refuse(file, "structure", "has %d routes; query and document are supported", len(routes))
+			return c, refuse(file, "structure", "has %d routes; query and document are supported",
+				len(routes))
 		}
 	}
 	if modules == nil { // a directory that transformers saved
 		c.transform, err = readSpladePooling(dir, "")
 		return c, err
 	}
-	if !slices.ContainsFunc(modules, func(m module) bool { return m.kind == "SpladePooling" }) && file == modulesFile {
+	if !slices.ContainsFunc(modules, func(m module) bool { return m.kind == "SpladePooling" }) &&
+		file == modulesFile {
 		c.encoderDir, err = readBareChain(modules)
 		return c, err
 	}
@@ -114,7 +124,9 @@ func readSparseChain(dir fs.FS) (sparseChain, error) {
 				return c, err
 			}
 		default:
-			return c, refuse(file, "type", "module %d is %q; a sparse encoder is a Transformer or MLMTransformer and then SpladePooling", i, m.class)
+			return c, refuse(file, "type",
+				"module %d is %q; a sparse encoder is a Transformer or MLMTransformer and then SpladePooling",
+				i, m.class)
 		}
 	}
 	if len(modules) != 2 {

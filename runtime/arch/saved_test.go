@@ -43,19 +43,24 @@ func TestSavedByEachRelease(t *testing.T) {
 			name := kind + " " + release
 			task, labels, err := Detect(c.Dir)
 			if err != nil || task != want.task || !slices.Equal(labels, want.labels) {
-				t.Errorf("%s is taken for %s with labels %q, %v; want %s with %q", name, task, labels, err, want.task, want.labels)
+				t.Errorf("%s is taken for %s with labels %q, %v; want %s with %q",
+					name, task, labels, err, want.task, want.labels)
 			}
 			m, r := load(t, dev, c.Dir, Options{Task: want.task, Compute: engine.ComputeF32})
-			if m.MaxSeqLen != want.length || !slices.Equal(m.Labels, want.labels) || m.Activation != want.act {
-				t.Errorf("%s: %d tokens, labels %q, activation %d; want %+v", name, m.MaxSeqLen, m.Labels, m.Activation, want)
+			if m.MaxSeqLen != want.length || !slices.Equal(m.Labels, want.labels) ||
+				m.Activation != want.act {
+				t.Errorf("%s: %d tokens, labels %q, activation %d; want %+v",
+					name, m.MaxSeqLen, m.Labels, m.Activation, want)
 			}
 			reference, shape := c.Float32(want.output)
 			var got []float32
 			switch b := goldenBatch(c); want.task {
 			case Embed:
 				got = embed(t, m, r, b, m.Normalize)
-				if m.Dim != 12 || m.DefaultPrompt != "query" || m.Prompts["query"] != "query: " || len(m.Prompts) != 2 {
-					t.Errorf("%s: %d columns, prompts %q, default %q", name, m.Dim, m.Prompts, m.DefaultPrompt)
+				if m.Dim != 12 || m.DefaultPrompt != "query" || m.Prompts["query"] != "query: " ||
+					len(m.Prompts) != 2 {
+					t.Errorf("%s: %d columns, prompts %q, default %q",
+						name, m.Dim, m.Prompts, m.DefaultPrompt)
 				}
 			case Splade:
 				got = sparseRows(t, r, m.Program(), b, m.Vocab)
@@ -120,37 +125,60 @@ func TestTransformerConfigurations(t *testing.T) {
 		`{}`:                      {0, ""},
 		`{"max_seq_length": 7}`:   {7, ""},
 		`{"max_seq_length":null}`: {0, ""},
-		`{"max_seq_length": 7, "processor_kwargs": {"model_max_length": 6}}`:                                                                                                 {6, ""},
-		`{"max_seq_length": 7, "tokenizer_args": {"model_max_length": 5, "use_fast": true}}`:                                                                                 {5, ""},
-		`{"max_seq_length": 7, "processing_kwargs": {"text": {"max_length": 4, "truncation": true, "padding": "max_length"}, "image": {"size": 9}}}`:                         {4, ""},
-		`{"processing_kwargs": {"common": {"max_length": 9, "return_tensors": "pt"}, "text": {"max_length": 8}}}`:                                                            {8, ""},
-		`{"transformer_task": "feature-extraction", "modality_config": {"text": {"method": "forward", "method_output_name": ["last_hidden_state"]}}, "unpad_inputs": false}`: {0, ""},
+		`{"max_seq_length": 7, "processor_kwargs": {"model_max_length": 6}}`:                 {6, ""},
+		`{"max_seq_length": 7, "tokenizer_args": {"model_max_length": 5, "use_fast": true}}`: {5, ""},
+		`{"max_seq_length": 7, "processing_kwargs": {"text": {"max_length": 4, "truncation": true, "padding": "max_length"}, "image": {"size": 9}}}`: {
+			4, "",
+		},
+		`{"processing_kwargs": {"common": {"max_length": 9, "return_tensors": "pt"}, "text": {"max_length": 8}}}`: {
+			8, "",
+		},
+		`{"transformer_task": "feature-extraction", "modality_config": {"text": {"method": "forward", "method_output_name": ["last_hidden_state"]}}, "unpad_inputs": false}`: {
+			0, "",
+		},
 
-		`{"transformer_task": "text-generation"}`: {0, `transformer_task: "text-generation" is not supported; feature-extraction, fill-mask and sequence-classification are`},
-		`{"transformer_task": "retrieval"}`:       {0, `"retrieval" is not supported`},
-		`{"transformer_task": "fill-mask", "modality_config": {"image": {"method": "forward", "method_output_name": "logits"}}}`:                                                                {0, "modality_config: names no text"},
-		`{"transformer_task": "fill-mask", "modality_config": {"message": {"method": "forward"}, "text": {"method": "forward"}}}`:                                                               {0, "chat messages"},
-		`{"transformer_task": "feature-extraction", "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}}}`:                                                        {0, "only last_hidden_state of forward"},
-		`{"transformer_task": "feature-extraction", "modality_config": {"text": {"method": "forward", "method_output_name": ["hidden_states", -2]}}}`:                                           {0, "modality_config: takes"},
-		`{"transformer_task": "feature-extraction", "modality_config": {"text": {"method": "get_text_features", "method_output_name": "last_hidden_state"}}}`:                                   {0, "get_text_features"},
-		`{"transformer_task": "feature-extraction", "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}, "module_output_name": "sentence_embedding"}`: {0, "module_output_name"},
-		`{"processing_kwargs": {"text": {"add_special_tokens": false}}}`:                                                                                                                        {0, "processing_kwargs: text.add_special_tokens is false"},
-		`{"processing_kwargs": {"common": {"truncation": "only_first"}}}`:                                                                                                                       {0, "common.truncation is only_first"},
-		`{"processing_kwargs": {"text": {"max_length": 4.5}}}`:                                                                                                                                  {0, "text.max_length is 4.5"},
-		`{"processing_kwargs": {"text": {"max_length": 0}}}`:                                                                                                                                    {0, "processing_kwargs: gives a length of 0"},
-		`{"processor_kwargs": {"model_max_length": -1}}`:                                                                                                                                        {0, "processor_kwargs: gives a length of -1"},
+		`{"transformer_task": "text-generation"}`: {0,
+			`transformer_task: "text-generation" is not supported; feature-extraction, fill-mask and sequence-classification are`},
+		`{"transformer_task": "retrieval"}`: {0, `"retrieval" is not supported`},
+		`{"transformer_task": "fill-mask", "modality_config": {"image": {"method": "forward", "method_output_name": "logits"}}}`: {
+			0, "modality_config: names no text",
+		},
+		`{"transformer_task": "fill-mask", "modality_config": {"message": {"method": "forward"}, "text": {"method": "forward"}}}`: {
+			0, "chat messages",
+		},
+		`{"transformer_task": "feature-extraction", "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}}}`: {
+			0, "only last_hidden_state of forward",
+		},
+		`{"transformer_task": "feature-extraction", "modality_config": {"text": {"method": "forward", "method_output_name": ["hidden_states", -2]}}}`: {
+			0, "modality_config: takes",
+		},
+		`{"transformer_task": "feature-extraction", "modality_config": {"text": {"method": "get_text_features", "method_output_name": "last_hidden_state"}}}`: {
+			0, "get_text_features",
+		},
+		`{"transformer_task": "feature-extraction", "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}, "module_output_name": "sentence_embedding"}`: {
+			0, "module_output_name",
+		},
+		`{"processing_kwargs": {"text": {"add_special_tokens": false}}}`: {0,
+			"processing_kwargs: text.add_special_tokens is false"},
+		`{"processing_kwargs": {"common": {"truncation": "only_first"}}}`: {0,
+			"common.truncation is only_first"},
+		`{"processing_kwargs": {"text": {"max_length": 4.5}}}`: {0, "text.max_length is 4.5"},
+		`{"processing_kwargs": {"text": {"max_length": 0}}}`:   {0, "processing_kwargs: gives a length of 0"},
+		`{"processor_kwargs": {"model_max_length": -1}}`:       {0, "processor_kwargs: gives a length of -1"},
 	} {
 		got, err := readTransformer(fstest.MapFS{"a/" + limitsFile: {Data: []byte(text)}}, "a")
 		var refused *ModelError
 		switch {
 		case want.err == "" && (err != nil || got.maxSeqLen != want.length):
 			t.Errorf("%s: %+v, %v", text, got, err)
-		case want.err != "" && (!errors.As(err, &refused) || !strings.Contains(err.Error(), want.err) || refused.File != "a/"+limitsFile):
+		case want.err != "" && (!errors.As(err, &refused) || !strings.Contains(err.Error(), want.err) ||
+			refused.File != "a/"+limitsFile):
 			t.Errorf("%s: %v; want %q", text, err, want.err)
 		}
 	}
 	for _, name := range transformerFiles {
-		got, err := readTransformer(fstest.MapFS{name: {Data: []byte(`{"max_seq_length": 3, "do_lower_case": true}`)}}, "")
+		got, err := readTransformer(
+			fstest.MapFS{name: {Data: []byte(`{"max_seq_length": 3, "do_lower_case": true}`)}}, "")
 		if err != nil || got.maxSeqLen != 3 || !got.lowerCase {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
@@ -167,30 +195,54 @@ func TestBadSavedModelsAreRefused(t *testing.T) {
 		content    string
 		want       string
 	}{
-		"a reranker as an embedder": {Embed, "saved-reranker/6.2.0", modulesFile, `[` + transformer + `,{"path":"","type":"x.Pooling"}]`,
+		"a reranker as an embedder": {Embed, "saved-reranker/6.2.0", modulesFile,
+			`[` + transformer + `,{"path":"","type":"x.Pooling"}]`,
 			`transformer_task: is "sequence-classification"; a model for the task embed needs "feature-extraction"`},
-		"an embedder as a reranker": {Classify, "saved-embedder/6.2.0", modulesFile, `[` + transformer + `]`, `needs "sequence-classification"`},
-		"an embedder as sparse":     {Splade, "saved-embedder/5.3.0", "", "", `modules.json: type: "sentence_transformers.models.Dense" is not supported`},
-		"a reranker with a Dense":   {Classify, "saved-reranker/6.2.0", modulesFile, `[` + transformer + `,{"path":"1_Dense","type":"st.Dense"}]`, `"st.Dense" is not supported`},
-		"a score of logits":         {Classify, "saved-reranker/6.2.0", modulesFile, `[` + transformer + `,{"path":"1","type":"st.LogitScore"}]`, `"st.LogitScore"`},
-		"an activation":             {Classify, "saved-reranker/6.2.0", promptsFile, `{"activation_fn":"torch.nn.Tanh"}`, `config_sentence_transformers.json: activation_fn: "torch.nn.Tanh"`},
-		"a sparse auto-encoder":     {Splade, "saved-sparse/6.2.0", modulesFile, `[` + transformer + `,{"path":"1_SpladePooling","type":"x.SpladePooling"},{"path":"2","type":"st.SparseAutoEncoder"}]`, `"st.SparseAutoEncoder"`},
-		"sparse without pooling":    {Splade, "saved-sparse/6.2.0", modulesFile, `[{"path":"","type":"x.SpladePooling"}]`, `"x.SpladePooling"`},
-		"kept weights":              {Splade, "saved-sparse/6.2.0", promptsFile, `{"max_active_dims":64}`, "max_active_dims: is 64"},
-		"kept components":           {Embed, "saved-embedder/6.2.0", promptsFile, `{"truncate_dim":0}`, "truncate_dim: is 0"},
-		"normalised tokens":         {Embed, "saved-embedder/6.2.0", "3_Normalize/config.json", `{"module_input_name":"token_embeddings"}`, `3_Normalize/config.json: module_input_name`},
-		"an embedder by routes":     {Embed, "saved-router/6.2.0", "", "", "Router"},
-		"tokens by a mask":          {ColBERT, "saved-embedder/6.2.0", modulesFile, `[` + transformer + `,{"path":"2_Dense","type":"x.Dense"},{"path":"","type":"st.MultiVectorMask"}]`, `"st.MultiVectorMask"`},
-		"no routes":                 {Splade, "saved-router/6.2.0", routerFile, `{}`, "has 0 routes"},
-		"a route without modules":   {Splade, "saved-router/6.2.0", routerFile, `{"structure":{"document":[]}}`, `route "document" has 0 modules`},
-		"no route of documents":     {Splade, "saved-router/6.2.0", routerFile, `{"types":{"a":"x.Transformer"},"structure":{"query":["a"]}}`, "no route named document"},
-		"a module without type":     {Splade, "saved-router/6.2.0", routerFile, `{"structure":{"document":["a"]}}`, `"a" of route "document" is not among the types`},
-		"a route outside":           {Splade, "saved-router/6.2.0", routerFile, `{"types":{"../a":"x.Transformer"},"structure":{"document":["../a"]}}`, `leads out`},
-		"mapped routes":             {Splade, "saved-router/6.2.0", routerFile, `{"types":{"a":"x.T"},"structure":{"document":["a"]},"parameters":{"route_mappings":{"b":"document"}}}`, "route_mappings"},
-		"queries with an encoder": {Splade, "saved-router/6.2.0", routerFile, `{"types":{"a":"x.Transformer","p":"x.SpladePooling","b":"x.Transformer"},"structure":{"document":["a","p"],"query":["b","p"]}}`,
+		"an embedder as a reranker": {Classify, "saved-embedder/6.2.0", modulesFile, `[` + transformer + `]`,
+			`needs "sequence-classification"`},
+		"an embedder as sparse": {Splade, "saved-embedder/5.3.0", "", "",
+			`modules.json: type: "sentence_transformers.models.Dense" is not supported`},
+		"a reranker with a Dense": {Classify, "saved-reranker/6.2.0", modulesFile,
+			`[` + transformer + `,{"path":"1_Dense","type":"st.Dense"}]`, `"st.Dense" is not supported`},
+		"a score of logits": {Classify, "saved-reranker/6.2.0", modulesFile,
+			`[` + transformer + `,{"path":"1","type":"st.LogitScore"}]`, `"st.LogitScore"`},
+		"an activation": {Classify, "saved-reranker/6.2.0", promptsFile, `{"activation_fn":"torch.nn.Tanh"}`,
+			`config_sentence_transformers.json: activation_fn: "torch.nn.Tanh"`},
+		"a sparse auto-encoder": {Splade, "saved-sparse/6.2.0", modulesFile, `[` + transformer +
+			`,{"path":"1_SpladePooling","type":"x.SpladePooling"},{"path":"2","type":"st.SparseAutoEncoder"}]`,
+			`"st.SparseAutoEncoder"`},
+		"sparse without pooling": {Splade, "saved-sparse/6.2.0", modulesFile,
+			`[{"path":"","type":"x.SpladePooling"}]`, `"x.SpladePooling"`},
+		"kept weights": {Splade, "saved-sparse/6.2.0", promptsFile, `{"max_active_dims":64}`,
+			"max_active_dims: is 64"},
+		"kept components": {Embed, "saved-embedder/6.2.0", promptsFile, `{"truncate_dim":0}`,
+			"truncate_dim: is 0"},
+		"normalised tokens": {Embed, "saved-embedder/6.2.0", "3_Normalize/config.json",
+			`{"module_input_name":"token_embeddings"}`, `3_Normalize/config.json: module_input_name`},
+		"an embedder by routes": {Embed, "saved-router/6.2.0", "", "", "Router"},
+		"tokens by a mask": {ColBERT, "saved-embedder/6.2.0", modulesFile, `[` + transformer +
+			`,{"path":"2_Dense","type":"x.Dense"},{"path":"","type":"st.MultiVectorMask"}]`,
+			`"st.MultiVectorMask"`},
+		"no routes": {Splade, "saved-router/6.2.0", routerFile, `{}`, "has 0 routes"},
+		"a route without modules": {Splade, "saved-router/6.2.0", routerFile, `{"structure":{"document":[]}}`,
+			`route "document" has 0 modules`},
+		"no route of documents": {Splade, "saved-router/6.2.0", routerFile,
+			`{"types":{"a":"x.Transformer"},"structure":{"query":["a"]}}`, "no route named document"},
+		"a module without type": {Splade, "saved-router/6.2.0", routerFile,
+			`{"structure":{"document":["a"]}}`, `"a" of route "document" is not among the types`},
+		"a route outside": {Splade, "saved-router/6.2.0", routerFile,
+			`{"types":{"../a":"x.Transformer"},"structure":{"document":["../a"]}}`, `leads out`},
+		"mapped routes": {Splade, "saved-router/6.2.0", routerFile,
+			`{"types":{"a":"x.T"},"structure":{"document":["a"]},"parameters":{"route_mappings":{"b":"document"}}}`,
+			"route_mappings"},
+		"queries with an encoder": {Splade, "saved-router/6.2.0", routerFile,
+			`{"types":{"a":"x.Transformer","p":"x.SpladePooling","b":"x.Transformer"},"structure":{"document":["a","p"],"query":["b","p"]}}`,
 			"the route query must be one SparseStaticEmbedding"},
-		"three routes": {Splade, "saved-router/6.2.0", routerFile, `{"types":{"a":"x.Transformer","p":"x.SpladePooling"},"structure":{"document":["a","p"],"query":["a","p"],"c":["p"]}}`, "has 3 routes"},
-		"documents by a table": {Splade, "saved-router/6.2.0", routerFile, `{"types":{"a":"x.SparseStaticEmbedding"},"structure":{"document":["a"],"query":["a"]}}`,
+		"three routes": {Splade, "saved-router/6.2.0", routerFile,
+			`{"types":{"a":"x.Transformer","p":"x.SpladePooling"},"structure":{"document":["a","p"],"query":["a","p"],"c":["p"]}}`,
+			"has 3 routes"},
+		"documents by a table": {Splade, "saved-router/6.2.0", routerFile,
+			`{"types":{"a":"x.SparseStaticEmbedding"},"structure":{"document":["a"],"query":["a"]}}`,
 			`router_config.json: type: module 0 is "x.SparseStaticEmbedding"`},
 	} {
 		dir := t.TempDir()
@@ -223,7 +275,9 @@ func TestTruncateDim(t *testing.T) {
 	}
 	c := golden.Open(t, "st-mean")
 	all, shape := c.Float32("vectors")
-	for content, want := range map[string]int{`{"truncate_dim":5}`: 5, `{"truncate_dim":null}`: 32, `{"truncate_dim":99}`: 32} {
+	for content, want := range map[string]int{
+		`{"truncate_dim":5}`: 5, `{"truncate_dim":null}`: 32, `{"truncate_dim":99}`: 32,
+	} {
 		dir := edit(t, c.Dir, configFile, nil)
 		write(t, filepath.Join(dir, promptsFile), []byte(content))
 		m, r := load(t, dev, dir, Options{Task: Embed, Compute: engine.ComputeF32})
@@ -232,7 +286,8 @@ func TestTruncateDim(t *testing.T) {
 		}
 		got := embed(t, m, r, goldenBatch(c), m.Normalize)
 		for i := range shape[0] {
-			if d := golden.Compare(got[i*m.Dim:(i+1)*m.Dim], all[i*shape[1]:i*shape[1]+want]); d.MaxAbs > 1e-5 {
+			if d := golden.Compare(got[i*m.Dim:(i+1)*m.Dim], all[i*shape[1]:i*shape[1]+
+				want]); d.MaxAbs > 1e-5 {
 				t.Errorf("%s: text %d: %v", content, i, d)
 			}
 		}
@@ -248,16 +303,20 @@ func TestBadQueryTablesAreRefused(t *testing.T) {
 		tensor weightstest.Tensor
 		want   string
 	}{
-		"none":     {weightstest.Float32("other", []int64{85}, table...), "query_0_SparseStaticEmbedding/model.safetensors: weight: no such vector"},
+		"none": {weightstest.Float32("other", []int64{85}, table...),
+			"query_0_SparseStaticEmbedding/model.safetensors: weight: no such vector"},
 		"a matrix": {weightstest.Float32("weight", []int64{5, 17}, table...), "weight: no such vector"},
-		"a NaN":    {weightstest.Float32("weight", []int64{2}, 1, float32(math.NaN())), "token 1 has the weight NaN; it must be finite"},
-		"infinite": {weightstest.Float32("weight", []int64{1}, float32(math.Inf(-1))), "token 0 has the weight -Inf"},
+		"a NaN": {weightstest.Float32("weight", []int64{2}, 1, float32(math.NaN())),
+			"token 1 has the weight NaN; it must be finite"},
+		"infinite": {weightstest.Float32("weight", []int64{1}, float32(math.Inf(-1))),
+			"token 0 has the weight -Inf"},
 	} {
 		dir := t.TempDir()
 		if err := os.CopyFS(dir, os.DirFS(golden.Open(t, "saved-router/6.2.0").Dir)); err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(dir, "query_0_SparseStaticEmbedding", weights.SingleFile), weightstest.Encode(nil, c.tensor))
+		write(t, filepath.Join(dir, "query_0_SparseStaticEmbedding", weights.SingleFile),
+			weightstest.Encode(nil, c.tensor))
 		m, err := Load(dir, dev, Options{Task: Splade})
 		var e *ModelError
 		if m != nil || !errors.As(err, &e) || !strings.Contains(err.Error(), c.want) {
@@ -268,8 +327,12 @@ func TestBadQueryTablesAreRefused(t *testing.T) {
 
 // A Pooling file that sets no mode means the mean of tokens, as sentence-transformers reads it.
 func TestPoolingWithoutAMode(t *testing.T) {
-	for content, want := range map[string]engine.Pooling{`{}`: engine.PoolMean, `{"pooling_mode_mean_tokens":false}`: engine.PoolMean,
-		`{"pooling_mode":"cls"}`: engine.PoolCLS, `{"pooling_mode":["lasttoken"]}`: engine.PoolLast} {
+	for content, want := range map[string]engine.Pooling{
+		`{}`:                                 engine.PoolMean,
+		`{"pooling_mode_mean_tokens":false}`: engine.PoolMean,
+		`{"pooling_mode":"cls"}`:             engine.PoolCLS,
+		`{"pooling_mode":["lasttoken"]}`:     engine.PoolLast,
+	} {
 		got, err := readPooling(fstest.MapFS{"1_Pooling/" + configFile: {Data: []byte(content)}}, "1_Pooling")
 		if err != nil || got != want {
 			t.Errorf("%s: %v, %v; want %v", content, got, err, want)
@@ -280,7 +343,8 @@ func TestPoolingWithoutAMode(t *testing.T) {
 // An adapter that sentence-transformers saved with its modules is refused as a model.
 func TestAdapterWithModulesIsNoModel(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, modulesFile), []byte(`[{"path":"","type":"x.Transformer"},{"path":"1_Pooling","type":"x.Pooling"}]`))
+	write(t, filepath.Join(dir, modulesFile),
+		[]byte(`[{"path":"","type":"x.Transformer"},{"path":"1_Pooling","type":"x.Pooling"}]`))
 	write(t, filepath.Join(dir, adapterFile), []byte(`{}`))
 	if _, _, err := Detect(dir); err == nil || !strings.Contains(err.Error(), "LoRA adapter and no model") {
 		t.Errorf("%v", err)

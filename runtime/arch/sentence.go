@@ -46,7 +46,8 @@ func readBareChain(modules []module) (encoderDir string, err error) {
 		case i == 0 && (m.kind == "Transformer" || m.kind == "MLMTransformer"):
 			encoderDir = m.path
 		case i == 0 || m.kind != "Pooling" && m.kind != "Normalize" && m.kind != "Dropout":
-			return "", refuse(modulesFile, "type", "%q is not supported for this kind of model; a Transformer alone is", m.class)
+			return "", refuse(modulesFile, "type",
+				"%q is not supported for this kind of model; a Transformer alone is", m.class)
 		}
 	}
 	return encoderDir, nil
@@ -100,7 +101,8 @@ func readModules(dir fs.FS) ([]module, error) {
 		return nil, err
 	}
 	if len(entries) == 0 || len(entries) > maxModules {
-		return nil, refuse(modulesFile, "", "lists %d modules; 1 to %d are possible", len(entries), maxModules)
+		return nil, refuse(modulesFile, "", "lists %d modules; 1 to %d are possible",
+			len(entries), maxModules)
 	}
 	modules := make([]module, len(entries))
 	for i, e := range entries {
@@ -125,7 +127,8 @@ func readChain(dir fs.FS) (chain, error) {
 	c := chain{task: taskFeatures}
 	for i, m := range modules {
 		if (m.kind == "Transformer") != (i == 0) {
-			return c, refuse(modulesFile, "type", "module %d is a %s; the chain must begin with its only Transformer", i, m.kind)
+			return c, refuse(modulesFile, "type",
+				"module %d is a %s; the chain must begin with its only Transformer", i, m.kind)
 		}
 		if m.kind != "Transformer" && m.kind != "Pooling" && c.pooling == 0 {
 			return c, refuse(modulesFile, "type", "module %d is a %s before any Pooling", i, m.kind)
@@ -149,7 +152,8 @@ func readChain(dir fs.FS) (chain, error) {
 				return c, err
 			}
 			if d.residual {
-				return c, refuse(path.Join(m.path, configFile), "use_residual", "is supported for vectors of tokens only")
+				return c, refuse(path.Join(m.path, configFile), "use_residual",
+					"is supported for vectors of tokens only")
 			}
 			c.dense = append(c.dense, d)
 		case "Normalize":
@@ -159,7 +163,8 @@ func readChain(dir fs.FS) (chain, error) {
 			c.normalize = true
 		case "Dropout": // has no effect outside training
 		default:
-			return c, refuse(modulesFile, "type", "%q is not supported; Transformer, Pooling, Dense and Normalize are", m.class)
+			return c, refuse(modulesFile, "type",
+				"%q is not supported; Transformer, Pooling, Dense and Normalize are", m.class)
 		}
 	}
 	if c.pooling == 0 {
@@ -184,11 +189,13 @@ func readPrompts(dir fs.FS) (prompts, error) {
 		return p, err
 	}
 	if len(p.Prompts) > maxPrompts {
-		return p, refuse(promptsFile, "prompts", "has %d entries; at most %d are possible", len(p.Prompts), maxPrompts)
+		return p, refuse(promptsFile, "prompts", "has %d entries; at most %d are possible",
+			len(p.Prompts), maxPrompts)
 	}
 	for name, text := range p.Prompts {
 		if len(text) > maxPromptBytes {
-			return p, refuse(promptsFile, "prompts", "%.60q has %d bytes; at most %d are possible", name, len(text), maxPromptBytes)
+			return p, refuse(promptsFile, "prompts", "%.60q has %d bytes; at most %d are possible",
+				name, len(text), maxPromptBytes)
 		}
 	}
 	if p.TruncateDim != nil && *p.TruncateDim < 1 {
@@ -196,7 +203,8 @@ func readPrompts(dir fs.FS) (prompts, error) {
 	}
 	if p.Default != nil {
 		if _, ok := p.Prompts[*p.Default]; !ok {
-			return p, refuse(promptsFile, "default_prompt_name", "%.60q is not one of the prompts", *p.Default)
+			return p, refuse(promptsFile, "default_prompt_name",
+				"%.60q is not one of the prompts", *p.Default)
 		}
 	}
 	return p, nil

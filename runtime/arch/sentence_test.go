@@ -29,8 +29,9 @@ func TestModuleChains(t *testing.T) {
 		t.Run(want.name, func(t *testing.T) {
 			c := golden.Open(t, want.name)
 			m, r := load(t, dev, c.Dir, Options{Task: Embed, Compute: engine.ComputeF32})
-			if m.Dim != want.dim || m.MaxSeqLen != want.longest || m.Pooling != want.pooling || m.Normalize != want.normalize ||
-				len(m.Prompts) != want.prompts || m.DefaultPrompt != want.defaultPrompt {
+			if m.Dim != want.dim || m.MaxSeqLen != want.longest || m.Pooling != want.pooling ||
+				m.Normalize != want.normalize || len(m.Prompts) != want.prompts ||
+				m.DefaultPrompt != want.defaultPrompt {
 				t.Errorf("read as dim %d, longest %d, %v, normalize %v, prompts %v, default %q; expected %+v",
 					m.Dim, m.MaxSeqLen, m.Pooling, m.Normalize, m.Prompts, m.DefaultPrompt, want)
 			}
@@ -51,9 +52,19 @@ func TestOptionsOverrideTheChain(t *testing.T) {
 	dev := open(t, engine.Options{})
 	no := false
 	c := golden.Open(t, "st-cls-normalize")
-	m, r := load(t, dev, c.Dir, Options{Task: Embed, Compute: engine.ComputeF32, Pooling: engine.PoolMean, Normalize: &no, MaxSeqLen: 64, MaxTokens: 200, MaxSeqs: 7})
-	if m.Pooling != engine.PoolMean || m.Normalize || m.MaxSeqLen != 64 || m.Caps() != (engine.Caps{MaxTokens: 200, MaxSeqs: 7, MaxLen: 64}) {
-		t.Errorf("pooling %v, normalize %v, longest %d, caps %+v", m.Pooling, m.Normalize, m.MaxSeqLen, m.Caps())
+	m, r := load(t, dev, c.Dir, Options{
+		Task:      Embed,
+		Compute:   engine.ComputeF32,
+		Pooling:   engine.PoolMean,
+		Normalize: &no,
+		MaxSeqLen: 64,
+		MaxTokens: 200,
+		MaxSeqs:   7,
+	})
+	if m.Pooling != engine.PoolMean || m.Normalize || m.MaxSeqLen != 64 ||
+		m.Caps() != (engine.Caps{MaxTokens: 200, MaxSeqs: 7, MaxLen: 64}) {
+		t.Errorf("pooling %v, normalize %v, longest %d, caps %+v",
+			m.Pooling, m.Normalize, m.MaxSeqLen, m.Caps())
 	}
 	cls, _ := load(t, dev, c.Dir, Options{Task: Embed, Compute: engine.ComputeF32})
 	b := goldenBatch(c).pick(1)
@@ -85,7 +96,8 @@ func TestPlainEncoder(t *testing.T) {
 	dev := open(t, engine.Options{})
 	m, _ := load(t, dev, golden.Open(t, "bert-gelutanh-h64").Dir, Options{Task: Embed})
 	if m.Pooling != engine.PoolMean || !m.Normalize || m.MaxSeqLen != 80 || m.Prompts != nil {
-		t.Errorf("pooling %v, normalize %v, longest %d, prompts %v", m.Pooling, m.Normalize, m.MaxSeqLen, m.Prompts)
+		t.Errorf("pooling %v, normalize %v, longest %d, prompts %v",
+			m.Pooling, m.Normalize, m.MaxSeqLen, m.Prompts)
 	}
 }
 

@@ -7,8 +7,9 @@ import (
 
 // Size is the memory that Load needs, in bytes.
 type Size struct {
-	Packed  int64 // on the device, kept: the weights, to within a few percent
-	Passing int64 // of the host, in addition, at the worst moment: tensors that were read and are being packed
+	Packed int64 // on the device, kept: the weights, to within a few percent
+	// of the host, in addition, at the worst moment: tensors that were read and are being packed
+	Passing int64
 }
 
 // SizeOf estimates the memory of a Load with the same arguments. It reads the configuration and the
@@ -52,7 +53,8 @@ func packedBytes(spec engine.WeightSpec, rows int64) int64 {
 	switch {
 	case spec.Compute == engine.ComputeF32 || spec.Kind == engine.VectorWeight:
 		width = 4
-	case spec.Kind == engine.LinearWeight && (spec.Compute == engine.ComputeINT8 || spec.Compute == engine.ComputeFP8):
+	case spec.Kind == engine.LinearWeight &&
+		(spec.Compute == engine.ComputeINT8 || spec.Compute == engine.ComputeFP8):
 		return rows * (spec.K + 8) // a scale and a sum for each row
 	}
 	return width * rows * spec.K

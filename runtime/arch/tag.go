@@ -27,6 +27,7 @@ func loadTagger(l *loading) error {
 	tagger := p.layer(labels, l.shape.columns, l.names.tag, engine.NoAct)
 	l.p.join(p)
 	l.adapts(tagger.weight, l.names.tag, labels, l.shape.columns)
-	l.gives(OutTokenLogits, given{rows: engine.PoolMean, record: func(r *recording) { r.OutputValues(r.layer(r.x, tagger)) }})
+	l.gives(OutTokenLogits,
+		given{rows: engine.PoolMean, record: func(r *recording) { r.OutputValues(r.layer(r.x, tagger)) }})
 	return l.p.err
 }

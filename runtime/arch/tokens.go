@@ -63,7 +63,9 @@ func (p *packer) values(kind engine.WeightKind, k int64, values []float32) *engi
 	if p.err != nil {
 		return nil
 	}
-	spec, rows := engine.WeightSpec{Kind: kind, Compute: p.compute, DType: engine.F32, K: k}, int64(len(values))/k
+	spec, rows := engine.WeightSpec{
+		Kind: kind, Compute: p.compute, DType: engine.F32, K: k,
+	}, int64(len(values))/k
 	if p.sizing != nil {
 		p.sizing.add(packedBytes(spec, rows), 2*4*int64(len(values))) // the values, and their bytes
 		return nil
@@ -79,7 +81,8 @@ func loadLinear(columns int64, p *packer) (layer, int64, error) {
 	const name = "linear.weight"
 	t, ok := p.from.Tensor(name)
 	if !ok || len(t.Shape) != 2 {
-		return layer{}, 0, refuse(p.file, name, "no such matrix, and modules.json names no Dense module: this is not a ColBERT model")
+		return layer{}, 0, refuse(p.file, name,
+			"no such matrix, and modules.json names no Dense module: this is not a ColBERT model")
 	}
 	q := p.head("", p.compute)
 	l := layer{weight: q.linear(t.Shape[0], columns, name)}
@@ -115,7 +118,8 @@ func (a *affine) read(c denseConfig, checkpoint *weights.Checkpoint) (err error)
 		return nil
 	}
 	if c.act != engine.NoAct {
-		return refuse(path.Join(c.module, configFile), "use_residual", "is supported without an activation function only")
+		return refuse(path.Join(c.module, configFile), "use_residual",
+			"is supported without an activation function only")
 	}
 	if _, own := checkpoint.Tensor("residual.weight"); own {
 		extra, err := p.floats("residual.weight", c.out, c.in)
@@ -128,7 +132,8 @@ func (a *affine) read(c denseConfig, checkpoint *weights.Checkpoint) (err error)
 		return nil
 	}
 	if c.in != c.out {
-		return refuse(p.file, "residual.weight", "no such tensor; a residual from %d to %d columns needs it", c.in, c.out)
+		return refuse(p.file, "residual.weight", "no such tensor; a residual from %d to %d columns needs it",
+			c.in, c.out)
 	}
 	for i := range c.in {
 		a.weight[i*c.in+i]++
@@ -159,7 +164,8 @@ func readQueryTable(dir, folder string) ([]float32, error) {
 	p := &packer{from: checkpoint, file: path.Join(folder, checkpoint.Name())}
 	t, ok := checkpoint.Tensor("weight")
 	if !ok || len(t.Shape) != 1 {
-		return nil, refuse(p.file, "weight", "no such vector; a SparseStaticEmbedding has a weight for each token")
+		return nil, refuse(p.file, "weight",
+			"no such vector; a SparseStaticEmbedding has a weight for each token")
 	}
 	table, err := p.floats("weight", t.Shape[0])
 	if err != nil {

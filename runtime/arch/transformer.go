@@ -11,8 +11,11 @@ import (
 
 // transformerFiles lists the names of a Transformer module's configuration, by release of
 // sentence-transformers. The first that exists is read.
-var transformerFiles = []string{limitsFile, "sentence_roberta_config.json", "sentence_distilbert_config.json",
-	"sentence_camembert_config.json", "sentence_albert_config.json", "sentence_xlm-roberta_config.json", "sentence_xlnet_config.json"}
+var transformerFiles = []string{
+	limitsFile, "sentence_roberta_config.json", "sentence_distilbert_config.json",
+	"sentence_camembert_config.json", "sentence_albert_config.json", "sentence_xlm-roberta_config.json",
+	"sentence_xlnet_config.json",
+}
 
 // The values of transformer_task, which says what a Transformer module computes. Releases from 5.4
 // on write it. Older ones have a separate module class for each.
@@ -77,7 +80,8 @@ func readTransformer(dir fs.FS, folder string) (transformerConfig, error) {
 	}
 	want, ok := transformerOutputs[task]
 	if !ok {
-		return t, refuse(name, "transformer_task", "%.60q is not supported; %s are", task, listed(transformerOutputs))
+		return t, refuse(name, "transformer_task", "%.60q is not supported; %s are",
+			task, listed(transformerOutputs))
 	}
 	if c.Modalities != nil && c.Task != "" {
 		text, ok := c.Modalities["text"]
@@ -87,9 +91,12 @@ func readTransformer(dir fs.FS, folder string) (transformerConfig, error) {
 		case !ok:
 			return t, refuse(name, "modality_config", "names no text, and only text is supported")
 		case text.Method != "forward" || !isField(text.Output, want.field):
-			return t, refuse(name, "modality_config", "takes %.60v of %.60q; only %s of forward is supported for %s", text.Output, text.Method, want.field, task)
+			return t, refuse(name, "modality_config",
+				"takes %.60v of %.60q; only %s of forward is supported for %s",
+				text.Output, text.Method, want.field, task)
 		case c.Feature != "" && c.Feature != want.feature:
-			return t, refuse(name, "module_output_name", "is %.60q; %s gives %s", c.Feature, task, want.feature)
+			return t, refuse(name, "module_output_name", "is %.60q; %s gives %s",
+				c.Feature, task, want.feature)
 		}
 	}
 	calls, err := readCalls(name, c.Processing)
@@ -99,7 +106,8 @@ func readTransformer(dir fs.FS, folder string) (transformerConfig, error) {
 	for _, limit := range []struct {
 		key   string
 		value *int64
-	}{{"processing_kwargs", calls}, {"processor_kwargs", c.Processor.MaxLength}, {"tokenizer_args", c.Tokenizer.MaxLength}, {"max_seq_length", c.MaxSeqLength}} {
+	}{{"processing_kwargs", calls}, {"processor_kwargs", c.Processor.MaxLength},
+		{"tokenizer_args", c.Tokenizer.MaxLength}, {"max_seq_length", c.MaxSeqLength}} {
 		if limit.value == nil {
 			continue
 		}
@@ -135,7 +143,8 @@ func readCalls(file string, kinds map[string]map[string]any) (*int64, error) {
 				limit := int64(n)
 				length = &limit
 			default:
-				return nil, refuse(file, "processing_kwargs", "%s.%.60s is %.60v, which is not supported; max_length is", kind, key, value)
+				return nil, refuse(file, "processing_kwargs",
+					"%s.%.60s is %.60v, which is not supported; max_length is", kind, key, value)
 			}
 		}
 	}

@@ -49,10 +49,12 @@ func (o *AdaptiveOptions) setDefaults() {
 }
 
 const (
-	calibrationWindow   = 50  // inference times kept for calibration, and batches in the mean fill
-	minSamples          = 10  // with fewer samples the controller does nothing
-	fillForCost         = 0.7 // the batch cost changes only if batches are at least this full on average
-	starvationRounds    = 20  // consecutive one-item batches, with wait and cost at their minimum, after which both are raised
+	calibrationWindow = 50  // inference times kept for calibration, and batches in the mean fill
+	minSamples        = 10  // with fewer samples the controller does nothing
+	fillForCost       = 0.7 // the batch cost changes only if batches are at least this full on average
+	// consecutive one-item batches, with wait and cost at their minimum, after which both are
+	// raised
+	starvationRounds    = 20
 	integralLimit       = 20.0
 	integralHalfLifeAge = 2.0 // the integral decays when two steps are more seconds apart than this
 )
@@ -124,7 +126,8 @@ func (c *controller) requestDone(total time.Duration) {
 func (c *controller) step(now time.Time) {
 	if !c.calibrated {
 		if c.inference.len() >= minSamples {
-			c.target = clamp(c.inference.p50()*c.opt.CalibrationMultiplier, ms(c.opt.MinTargetP50), ms(c.opt.MaxTargetP50))
+			c.target = clamp(c.inference.p50()*c.opt.CalibrationMultiplier, ms(c.opt.MinTargetP50),
+				ms(c.opt.MaxTargetP50))
 			c.calibrated = true
 		}
 		return
@@ -146,7 +149,8 @@ func (c *controller) step(now time.Time) {
 	if !(atMax && c.headroom > 0) && !(atMin && c.headroom < 0) {
 		c.integral = clamp(c.integral+c.headroom*dt, -integralLimit, integralLimit)
 	}
-	w := clamp(ms(c.wait)+c.opt.Gain*c.headroom+c.opt.IntegralGain*c.integral, ms(c.opt.MinWait), ms(c.opt.MaxWait))
+	w := clamp(ms(c.wait)+c.opt.Gain*c.headroom+c.opt.IntegralGain*c.integral, ms(c.opt.MinWait),
+		ms(c.opt.MaxWait))
 	c.wait = time.Duration(w * float64(time.Millisecond))
 	if c.fill.mean() >= fillForCost {
 		cost := float64(c.cost)

@@ -8,12 +8,18 @@ func TestPackingAllocatesPerBatch(t *testing.T) {
 	for _, c := range []struct {
 		what string
 		make func() *Item
-		most float64 // ids, cu_seqlens, the outputs, specs and offsets of each, the batch; and what the items bring
+		// ids, cu_seqlens, the outputs, specs and offsets of each, the batch; and what the items
+		// bring
+		most float64
 	}{
 		{"plain", func() *Item { return &Item{Inputs: Inputs{IDs: []int32{1, 2}}, Specs: specs} }, 8},
-		{"types", func() *Item { return &Item{Inputs: Inputs{IDs: []int32{1, 2}, TypeIDs: []int32{0, 1}}, Specs: specs} }, 9},
+		{"types", func() *Item {
+			return &Item{Inputs: Inputs{IDs: []int32{1, 2}, TypeIDs: []int32{0, 1}}, Specs: specs}
+		}, 9},
 		{"types and keep", func() *Item {
-			return &Item{Inputs: Inputs{IDs: []int32{1, 2}, TypeIDs: []int32{0, 1}, Keep: []uint8{1, 0}}, Specs: specs}
+			return &Item{
+				Inputs: Inputs{IDs: []int32{1, 2}, TypeIDs: []int32{0, 1}, Keep: []uint8{1, 0}}, Specs: specs,
+			}
 		}, 10},
 	} {
 		for _, n := range []int{1, 64} {
@@ -31,7 +37,11 @@ func TestPackingAllocatesPerBatch(t *testing.T) {
 func BenchmarkPack(b *testing.B) {
 	items := make([]*Item, 64)
 	for i := range items {
-		items[i] = &Item{Inputs: Inputs{IDs: make([]int32, 100), TypeIDs: make([]int32, 100)}, Specs: []Spec{{Bytes: 1536}}, Index: i}
+		items[i] = &Item{
+			Inputs: Inputs{IDs: make([]int32, 100), TypeIDs: make([]int32, 100)},
+			Specs:  []Spec{{Bytes: 1536}},
+			Index:  i,
+		}
 	}
 	b.ReportAllocs()
 	for b.Loop() {

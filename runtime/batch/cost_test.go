@@ -13,7 +13,8 @@ import (
 func TestCostIsNotTheNumberOfIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeRunner{perToken: time.Second}
-		q := NewQueue(NewSingleScheduler(1), r, Options{MaxCost: 250, MaxBytes: 4 * 6, Adaptive: AdaptiveOptions{Disabled: true}})
+		q := NewQueue(NewSingleScheduler(1), r,
+			Options{MaxCost: 250, MaxBytes: 4 * 6, Adaptive: AdaptiveOptions{Disabled: true}})
 		first := submit(t, q, t.Context(), text(1, 1)) // holds the device
 		dear := func(n int) (items []Item) {
 			for range n {

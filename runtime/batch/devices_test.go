@@ -66,7 +66,8 @@ func TestGPUsShareAQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, b := range res {
-			if id, n := binary.LittleEndian.Uint32(b[0]), binary.LittleEndian.Uint32(b[0][4:]); int(id) != i || int(n) != 1+i%40 {
+			if id, n := binary.LittleEndian.Uint32(b[0]),
+				binary.LittleEndian.Uint32(b[0][4:]); int(id) != i || int(n) != 1+i%40 {
 				t.Fatalf("result %d is of item %d, %d tokens", i, id, n)
 			}
 			if r.seen[int32(i)] != 1 {
@@ -144,7 +145,9 @@ func TestLostGPU(t *testing.T) {
 			}
 		}
 		if failed != 1 || r.batches != [4]int{39, 0, 0, 0} {
-			t.Errorf("%d items failed and %v batches came through, want one on the lost card and 39 on the other", failed, r.batches)
+			t.Errorf(
+				"%d items failed and %v batches came through, want one on the lost card and 39 on the other",
+				failed, r.batches)
 		}
 		r.fail = func(int, *Packed) error { return lost }
 		for range 3 {
@@ -171,12 +174,14 @@ func TestNoMemory(t *testing.T) {
 		want      Recovery
 		failed    []int32 // items
 	}{
-		"room is made":                       {room: 10, evictable: 5, gain: 100, want: Recovery{Evictions: 1}},
-		"too little is made":                 {room: 40, evictable: 1, gain: 5, want: Recovery{Evictions: 1, Splits: 1}},
-		"none is made":                       {room: 20, want: Recovery{Splits: 4}},
-		"one item is too large":              {room: 15, want: Recovery{Splits: 7, Failed: 1}, failed: []int32{3}},
-		"room is made for one alone at last": {room: 14, evictable: 2, gain: 1, want: Recovery{Evictions: 2, Splits: 5}},
-		"nothing fits":                       {room: 0, want: Recovery{Splits: 7, Failed: 8}, failed: []int32{0, 1, 2, 3, 4, 5, 6, 7}},
+		"room is made":          {room: 10, evictable: 5, gain: 100, want: Recovery{Evictions: 1}},
+		"too little is made":    {room: 40, evictable: 1, gain: 5, want: Recovery{Evictions: 1, Splits: 1}},
+		"none is made":          {room: 20, want: Recovery{Splits: 4}},
+		"one item is too large": {room: 15, want: Recovery{Splits: 7, Failed: 1}, failed: []int32{3}},
+		"room is made for one alone at last": {room: 14, evictable: 2, gain: 1,
+			want: Recovery{Evictions: 2, Splits: 5}},
+		"nothing fits": {room: 0, want: Recovery{Splits: 7, Failed: 8},
+			failed: []int32{0, 1, 2, 3, 4, 5, 6, 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -188,9 +193,14 @@ func TestNoMemory(t *testing.T) {
 					}
 					return nil
 				}}
-				q := NewQueue(NewSingleScheduler(1), r, Options{MaxRequests: 8, MaxWait: time.Hour, Coalesce: time.Hour, IdleCoalesce: time.Hour, CoalesceRatio: 1,
-					NoMemory:  func(err error) bool { return errors.Is(err, short) },
-					Recovered: func(r Recovery) { got = append(got, r) },
+				q := NewQueue(NewSingleScheduler(1), r, Options{
+					MaxRequests:   8,
+					MaxWait:       time.Hour,
+					Coalesce:      time.Hour,
+					IdleCoalesce:  time.Hour,
+					CoalesceRatio: 1,
+					NoMemory:      func(err error) bool { return errors.Is(err, short) },
+					Recovered:     func(r Recovery) { got = append(got, r) },
 					MakeRoom: func() bool {
 						if evictable == 0 {
 							return false
@@ -209,7 +219,8 @@ func TestNoMemory(t *testing.T) {
 				}
 				for i, g := range groups {
 					res, err := g.Wait()
-					if slices.Contains(c.failed, int32(i)) != errors.Is(err, short) || (err == nil && binary.LittleEndian.Uint32(res[0][0]) != uint32(i)) {
+					if slices.Contains(c.failed, int32(i)) != errors.Is(err, short) ||
+						(err == nil && binary.LittleEndian.Uint32(res[0][0]) != uint32(i)) {
 						t.Errorf("item %d: %v", i, err)
 					}
 				}

@@ -30,6 +30,6 @@
 // the failed batch fail and the device gets no more batches, unless it is the last one.
 //
 // Goroutines: one per batch in flight, awaited by Queue.Close, and a Scheduler's timer. One lock,
-// Scheduler.mu, guards a device and its queues. It is held while a batch is chosen, never while one
-// runs. The package does not tokenise, load models or know HTTP.
+// Scheduler.mu, guards a Scheduler and its queues. It is held while a batch is chosen, never while
+// one runs. The package does not tokenise, load models or know HTTP.
 package batch

@@ -26,7 +26,12 @@ func TestIdleDeviceStartsWhatWaited(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			dev := NewSingleScheduler(slots)
 			r := &fakeRunner{perToken: time.Millisecond}
-			q := NewQueue(dev, r, Options{MaxWait: time.Minute, Coalesce: time.Minute, MaxRequests: 2, Adaptive: AdaptiveOptions{Disabled: true}})
+			q := NewQueue(dev, r, Options{
+				MaxWait:     time.Minute,
+				Coalesce:    time.Minute,
+				MaxRequests: 2,
+				Adaptive:    AdaptiveOptions{Disabled: true},
+			})
 			for range slots {
 				submit(t, q, t.Context(), text(1, 50), text(1, 50)) // as many as may leave
 			}
@@ -37,7 +42,9 @@ func TestIdleDeviceStartsWhatWaited(t *testing.T) {
 				t.Fatal(err)
 			}
 			if d := time.Since(start); d != 91*time.Millisecond {
-				t.Errorf("%d slots: answered after %v, want the 90 ms that the device was busy and 1 ms of work", slots, d)
+				t.Errorf(
+					"%d slots: answered after %v, want the 90 ms that the device was busy and 1 ms of work",
+					slots, d)
 			}
 			q.Close(ErrClosed)
 		})
@@ -49,7 +56,9 @@ func TestDueLaneGetsTheSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := NewSingleScheduler(2)
 		r := &fakeRunner{perToken: time.Millisecond}
-		o := Options{MaxWait: time.Minute, Coalesce: time.Minute, MaxRequests: 4, Adaptive: AdaptiveOptions{Disabled: true}}
+		o := Options{MaxWait: time.Minute, Coalesce: time.Minute, MaxRequests: 4, Adaptive: AdaptiveOptions{
+			Disabled: true,
+		}}
 		a, b := NewQueue(dev, r, o), NewQueue(dev, r, o)
 		for range 2 {
 			submit(t, a, t.Context(), chunk(1, 4, 25)...)
@@ -84,7 +93,8 @@ func TestFullBatchLeaves(t *testing.T) {
 		t.Errorf("batches of 1,000 tokens at most leave at %d", c.cost)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewSingleScheduler(2), &fakeRunner{perToken: time.Millisecond}, Options{MaxCost: 1000, MaxWait: time.Minute, Coalesce: time.Minute})
+		q := NewQueue(NewSingleScheduler(2), &fakeRunner{perToken: time.Millisecond},
+			Options{MaxCost: 1000, MaxWait: time.Minute, Coalesce: time.Minute})
 		q.ctl = c
 		c.wait = time.Minute
 		submit(t, q, t.Context(), text(1, 100))
@@ -138,7 +148,12 @@ func flood(t *testing.T, q *Queue, n int) (stop func() (served int)) {
 func TestAdmittedRequestIsFinishedUnderOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeRunner{perToken: 100 * time.Microsecond}
-		q := NewQueue(NewSingleScheduler(2), r, Options{MaxItems: 64, MaxCost: 400, MaxBacklog: time.Millisecond, Adaptive: AdaptiveOptions{Disabled: true}})
+		q := NewQueue(NewSingleScheduler(2), r, Options{
+			MaxItems:   64,
+			MaxCost:    400,
+			MaxBacklog: time.Millisecond,
+			Adaptive:   AdaptiveOptions{Disabled: true},
+		})
 		stop := flood(t, q, 100)
 		time.Sleep(100 * time.Millisecond)
 		start := time.Now()
@@ -183,7 +198,8 @@ func TestAdmittedRequestIsFinishedUnderOverload(t *testing.T) {
 // that has left.
 func TestNobodyOvertakesAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewSingleScheduler(1), &fakeRunner{perToken: time.Millisecond}, Options{MaxItems: 10, MaxRequests: 5})
+		q := NewQueue(NewSingleScheduler(1), &fakeRunner{perToken: time.Millisecond},
+			Options{MaxItems: 10, MaxRequests: 5})
 		submit(t, q, t.Context(), text(0, 100))
 		submit(t, q, t.Context(), chunk(1, 6, 1)...)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -195,7 +211,8 @@ func TestNobodyOvertakesAWaiter(t *testing.T) {
 		go func() { second <- q.Submit(t.Context(), late, chunk(3, 4, 1), true) }()
 		synctest.Wait()
 		var full *FullError
-		if err := q.Submit(t.Context(), NewGroup(t.Context(), 1), chunk(4, 1, 1), false); !errors.As(err, &full) || full.Pending != 15 || full.Limit != 10 {
+		if err := q.Submit(t.Context(), NewGroup(t.Context(), 1), chunk(4, 1, 1), false); !errors.As(err,
+			&full) || full.Pending != 15 || full.Limit != 10 {
 			t.Errorf("err %v, want a full queue of 15 items with those that wait", err)
 		}
 		if q.Room(1) == nil {
@@ -209,7 +226,8 @@ func TestNobodyOvertakesAWaiter(t *testing.T) {
 			t.Errorf("err %v", err)
 		}
 		if err := <-second; err != nil || q.Stats().Items != 10 {
-			t.Errorf("%v, %d items: the chunk behind one that left must be queued at once", err, q.Stats().Items)
+			t.Errorf("%v, %d items: the chunk behind one that left must be queued at once",
+				err, q.Stats().Items)
 		}
 		if _, err := late.Wait(); err != nil {
 			t.Error(err)

@@ -81,7 +81,9 @@ func (l *lane) refusesLocked(add load, now time.Time) *FullError {
 	}
 	if limit := l.q.opt.MaxBacklog; limit > 0 && len(l.items) > 0 {
 		if wait, known := l.q.scheduler.waitLocked(l, now); known && wait > limit {
-			return &FullError{Pending: l.count, Limit: l.maxItems, Wait: wait, RetryAfter: retryAfter(wait, limit)}
+			return &FullError{
+				Pending: l.count, Limit: l.maxItems, Wait: wait, RetryAfter: retryAfter(wait, limit),
+			}
 		}
 	}
 	return nil
@@ -122,7 +124,8 @@ func (l *lane) admitLocked(now time.Time) {
 // idle: a device has no batch of the kind in flight.
 func (l *lane) dueLocked(now time.Time, idle bool) (bool, time.Duration) {
 	o := &l.q.opt
-	if l.tokens >= l.q.ctl.cost || len(l.items) >= o.MaxRequests || l.tokens > runTokens && l.work >= l.workLimitLocked() {
+	if l.tokens >= l.q.ctl.cost || len(l.items) >= o.MaxRequests ||
+		l.tokens > runTokens && l.work >= l.workLimitLocked() {
 		return true, 0
 	}
 	oldest, newest := now.Sub(l.items[0].at), now.Sub(l.arrived)
@@ -153,7 +156,8 @@ func (l *lane) takeLocked(now time.Time) (batch []*Item, took load, more bool) {
 			continue
 		}
 		tokens := took.tokens + it.Cost
-		if more = len(batch) > 0 && (tokens > l.q.ctl.cost || tokens > runTokens && took.work+it.work > limit || len(batch) == o.MaxSeqs ||
+		if more = len(batch) > 0 && (tokens > l.q.ctl.cost ||
+			tokens > runTokens && took.work+it.work > limit || len(batch) == o.MaxSeqs ||
 			queries.with(it.Query) > o.MaxQueryRows || sizes.with(it) > o.MaxOutput); more {
 			break
 		}

@@ -56,7 +56,8 @@ func TestLongItemsLeaveASlot(t *testing.T) {
 			a, b := NewQueue(dev, r, Options{MaxCost: 8192}), NewQueue(dev, r, Options{MaxCost: 8192})
 			var longs []*Group
 			for i := range 20 {
-				longs = append(longs, submit(t, a, t.Context(), text(int32(100+i), 8192)), submit(t, b, t.Context(), text(int32(200+i), 8192)))
+				longs = append(longs, submit(t, a, t.Context(), text(int32(100+i), 8192)),
+					submit(t, b, t.Context(), text(int32(200+i), 8192)))
 			}
 			for i := range 2000 { // for 20 of the 328 s
 				q := []*Queue{a, b}[i%2]
@@ -95,7 +96,9 @@ func TestShortItemsDoNotStarveLongOnes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := &classRunner{t: t, fast: 10 * time.Millisecond}
 			dev := NewSingleScheduler(slots)
-			q, other := NewQueue(dev, r, Options{MaxItems: 24, MaxCost: 400}), NewQueue(dev, r, Options{MaxItems: 24, MaxCost: 400})
+			q, other := NewQueue(dev, r, Options{MaxItems: 24, MaxCost: 400}), NewQueue(dev, r, Options{
+				MaxItems: 24, MaxCost: 400,
+			})
 			stop, stopOther := flood(t, q, 40), flood(t, other, 40)
 			time.Sleep(time.Second)
 			for range 2 {
@@ -146,7 +149,8 @@ func TestLongItems(t *testing.T) {
 // Long items have separate room in the queue, so they cannot take the room of short ones.
 func TestLongItemsHaveRoomOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewSingleScheduler(1), &fakeRunner{perToken: time.Millisecond}, Options{MaxItems: 10, MaxBytes: 80_000})
+		q := NewQueue(NewSingleScheduler(1), &fakeRunner{perToken: time.Millisecond},
+			Options{MaxItems: 10, MaxBytes: 80_000})
 		submit(t, q, t.Context(), text(1, 1000))
 		for range 5 {
 			submit(t, q, t.Context(), text(2, 1000))
@@ -155,7 +159,8 @@ func TestLongItemsHaveRoomOfTheirOwn(t *testing.T) {
 		if e, ok := full.(*FullError); !ok || e.Limit != 5 || e.Pending != 5 {
 			t.Errorf("six of five long items: %v", full)
 		}
-		if err := q.Submit(t.Context(), NewGroup(t.Context(), 3), append(chunk(3, 2, 1), text(2, 1000)), false); err == nil {
+		if err := q.Submit(t.Context(), NewGroup(t.Context(), 3), append(chunk(3, 2, 1), text(2, 1000)),
+			false); err == nil {
 			t.Error("a request was taken in part")
 		}
 		if n := q.Stats().Items; n != 5 {

@@ -88,9 +88,22 @@ type world struct {
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), seed: seed, dying: -1, items: make(map[int32]*plainItem), bad: make(map[int32]bool),
-		lanes: make(map[*Queue][classes]*plainLane), events: make(chan struct{}, 1<<16)}
-	w.plain = plain{cards: 1 + w.rng.IntN(3), slots: 1 + w.rng.IntN(3), lost: make(map[int]bool), running: make(map[*plainBatch]bool)}
+	w := &world{
+		t:      t,
+		rng:    rand.New(rand.NewPCG(seed, 1)),
+		seed:   seed,
+		dying:  -1,
+		items:  make(map[int32]*plainItem),
+		bad:    make(map[int32]bool),
+		lanes:  make(map[*Queue][classes]*plainLane),
+		events: make(chan struct{}, 1<<16),
+	}
+	w.plain = plain{
+		cards:   1 + w.rng.IntN(3),
+		slots:   1 + w.rng.IntN(3),
+		lost:    make(map[int]bool),
+		running: make(map[*plainBatch]bool),
+	}
 	w.dev = NewScheduler(w.plain.cards, w.plain.slots)
 	for range 1 + w.rng.IntN(3) {
 		w.open()
@@ -99,12 +112,18 @@ func newWorld(t *testing.T, seed uint64) *world {
 }
 
 func (w *world) open() {
-	o := Options{MaxCost: 200 + w.rng.IntN(2000), MaxRequests: 2 + w.rng.IntN(10), MaxWait: time.Duration(1+w.rng.IntN(30)) * time.Millisecond,
-		Coalesce: time.Duration(1+w.rng.IntN(20)) * time.Millisecond, MaxItems: 8 + w.rng.IntN(40), MaxBytes: 4 * int64(800+w.rng.IntN(9000)),
-		Adaptive: AdaptiveOptions{Disabled: true},
-		Fatal:    func(err error) bool { return errors.Is(err, errCard) },
-		NoMemory: func(err error) bool { return errors.Is(err, errShort) },
-		MakeRoom: func() bool { return false }}
+	o := Options{
+		MaxCost:     200 + w.rng.IntN(2000),
+		MaxRequests: 2 + w.rng.IntN(10),
+		MaxWait:     time.Duration(1+w.rng.IntN(30)) * time.Millisecond,
+		Coalesce:    time.Duration(1+w.rng.IntN(20)) * time.Millisecond,
+		MaxItems:    8 + w.rng.IntN(40),
+		MaxBytes:    4 * int64(800+w.rng.IntN(9000)),
+		Adaptive:    AdaptiveOptions{Disabled: true},
+		Fatal:       func(err error) bool { return errors.Is(err, errCard) },
+		NoMemory:    func(err error) bool { return errors.Is(err, errShort) },
+		MakeRoom:    func() bool { return false },
+	}
 	if w.rng.IntN(3) == 0 {
 		o.MaxBacklog = time.Duration(1+w.rng.IntN(5000)) * time.Millisecond
 		o.MaxCost = min(o.MaxCost, runTokens) // so that only the number of tokens makes a batch full
@@ -391,8 +410,9 @@ func (w *world) finished(g *Group, chunk []Item) {
 	defer w.mu.Unlock()
 	bad := slices.ContainsFunc(chunk, func(it Item) bool { return w.bad[it.IDs[0]] })
 	switch {
-	case errors.Is(err, errBad) && bad, errors.Is(err, errLeft), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrExpired),
-		errors.Is(err, errCard) && w.dying >= 0, errors.Is(err, errRemoved), errors.Is(err, ErrClosed), g.ctx.Err() != nil:
+	case errors.Is(err, errBad) && bad, errors.Is(err, errLeft), errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, ErrExpired), errors.Is(err, errCard) && w.dying >= 0, errors.Is(err, errRemoved),
+		errors.Is(err, ErrClosed), g.ctx.Err() != nil:
 	default:
 		w.t.Errorf("a request failed with %v", err)
 	}
@@ -490,10 +510,12 @@ func (w *world) begins(b *plainBatch) {
 		w.t.Errorf("%d batches on card %d, %d of them long", busy, b.card, longBatches)
 	}
 	for _, l := range w.plain.lanes {
-		hasTurn := slices.ContainsFunc(w.started, func(o *plainBatch) bool { return o.lane == l }) // at the same moment
+		// at the same moment
+		hasTurn := slices.ContainsFunc(w.started, func(o *plainBatch) bool { return o.lane == l })
 		if !hasTurn && l.owed && may[l] && l.due(false) {
 			if l.passed[b.lane]++; l.passed[b.lane] > 1 {
-				w.t.Errorf("a lane of class %d that was due was passed by %d batches of one of class %d", l.class, l.passed[b.lane], b.lane.class)
+				w.t.Errorf("a lane of class %d that was due was passed by %d batches of one of class %d",
+					l.class, l.passed[b.lane], b.lane.class)
 			}
 		}
 	}
@@ -503,7 +525,8 @@ func (w *world) begins(b *plainBatch) {
 // same compares a lane with the model's lane. The model learns here which items were dropped
 // without a batch.
 func (w *world) same(real *lane, l *plainLane) {
-	for len(l.items) > 0 && (len(real.items) == 0 || real.items[0].IDs[0] != l.items[0].id) && l.items[0].gone() {
+	for len(l.items) > 0 && (len(real.items) == 0 || real.items[0].IDs[0] != l.items[0].id) &&
+		l.items[0].gone() {
 		l.items = l.items[1:]
 		l.admit()
 	}
@@ -522,6 +545,7 @@ func (w *world) same(real *lane, l *plainLane) {
 		waiting -= c.load.count
 	}
 	if !slices.Equal(have, want) || waiting != 0 || real.tokens != l.tokens() || real.count != len(want) {
-		w.t.Errorf("class %d: items %v are queued, want %v; %d too few wait; %d tokens, want %d", l.class, have, want, waiting, real.tokens, l.tokens())
+		w.t.Errorf("class %d: items %v are queued, want %v; %d too few wait; %d tokens, want %d",
+			l.class, have, want, waiting, real.tokens, l.tokens())
 	}
 }

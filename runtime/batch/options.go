@@ -14,19 +14,24 @@ const MaxOutput = 64 << 20
 // Options bound a queue and control when its batches leave. Zero fields take the defaults in
 // brackets.
 type Options struct {
-	MaxCost       int           // tokens of a batch [16,384]
-	MaxRequests   int           // a batch of this many items may leave [64]
-	MaxWait       time.Duration // initial adaptive wait: the longest that the oldest item waits while a slot is free [15 ms]
-	Coalesce      time.Duration // a batch leaves after this pause in arrivals [15 ms], or after CoalesceRatio of the wait if that is shorter
+	MaxCost     int // tokens of a batch [16,384]
+	MaxRequests int // a batch of this many items may leave [64]
+	// initial adaptive wait: the longest that the oldest item waits while a slot is free [15 ms]
+	MaxWait time.Duration
+	// a batch leaves after this pause in arrivals [15 ms], or after CoalesceRatio of the wait if
+	// that is shorter
+	Coalesce      time.Duration
 	CoalesceRatio float64       // [0.5]
 	IdleCoalesce  time.Duration // replaces Coalesce on an idle device [0: a lone query leaves at once]
 	MaxItems      int           // queued short items, plus half as many long ones [2,048]
-	MaxBytes      int64         // token ids of queued short items in bytes, plus half as many bytes of long items [64 MiB]
-	MaxSeqs       int           // items that the program can take in one batch [4,096]
-	MaxOutput     int64         // bytes of each output of a batch; an item that exceeds it runs alone [MaxOutput]
-	MaxQueryRows  int           // rows of all queries of a batch [0: no item has a query]
-	Adaptive      AdaptiveOptions
-	Work          Work // cost model of an item [its tokens]
+	// token ids of queued short items in bytes, plus half as many bytes of long items [64 MiB]
+	MaxBytes int64
+	MaxSeqs  int // items that the program can take in one batch [4,096]
+	// bytes of each output of a batch; an item that exceeds it runs alone [MaxOutput]
+	MaxOutput    int64
+	MaxQueryRows int // rows of all queries of a batch [0: no item has a query]
+	Adaptive     AdaptiveOptions
+	Work         Work // cost model of an item [its tokens]
 	// MaxBacklog bounds the predicted wait of a new item; Submit refuses an item that would wait
 	// longer [no bound].
 	MaxBacklog time.Duration
@@ -72,10 +77,14 @@ func (o *Options) Validate() error {
 	for _, x := range []struct {
 		name  string
 		value float64
-	}{{"MaxCost", float64(o.MaxCost)}, {"MaxRequests", float64(o.MaxRequests)}, {"MaxWait", float64(o.MaxWait)}, {"Coalesce", float64(o.Coalesce)},
-		{"CoalesceRatio", o.CoalesceRatio}, {"IdleCoalesce", float64(o.IdleCoalesce)}, {"MaxItems", float64(o.MaxItems)},
-		{"MaxBytes", float64(o.MaxBytes)}, {"MaxSeqs", float64(o.MaxSeqs)}, {"MaxOutput", float64(o.MaxOutput)},
-		{"MaxQueryRows", float64(o.MaxQueryRows)}, {"MaxBacklog", float64(o.MaxBacklog)}, {"Adaptive.TargetP50", float64(o.Adaptive.TargetP50)}} {
+	}{
+		{"MaxCost", float64(o.MaxCost)}, {"MaxRequests", float64(o.MaxRequests)},
+		{"MaxWait", float64(o.MaxWait)}, {"Coalesce", float64(o.Coalesce)},
+		{"CoalesceRatio", o.CoalesceRatio}, {"IdleCoalesce", float64(o.IdleCoalesce)},
+		{"MaxItems", float64(o.MaxItems)}, {"MaxBytes", float64(o.MaxBytes)}, {"MaxSeqs", float64(o.MaxSeqs)},
+		{"MaxOutput", float64(o.MaxOutput)}, {"MaxQueryRows", float64(o.MaxQueryRows)},
+		{"MaxBacklog", float64(o.MaxBacklog)}, {"Adaptive.TargetP50", float64(o.Adaptive.TargetP50)},
+	} {
 		if !(x.value >= 0) { // also catches NaN
 			all = append(all, fmt.Errorf("%s must not be negative; got %v", x.name, x.value))
 		}

@@ -9,7 +9,9 @@ import (
 // Validate reports all errors at once.
 func TestOptionsAreValidated(t *testing.T) {
 	err := (&Options{MaxCost: -1, CoalesceRatio: 2, MaxBacklog: -5}).Validate()
-	for _, want := range []string{"MaxCost must not be negative; got -1", "CoalesceRatio must be at most 1; got 2", "MaxBacklog"} {
+	for _, want := range []string{
+		"MaxCost must not be negative; got -1", "CoalesceRatio must be at most 1; got 2", "MaxBacklog",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// A device's pace is the work that one of its devices does in a second. It is measured separately
-// for short and long items, because batches of the two share the device when both run. It is
-// measured over all queues, because they share the devices.
+// A Scheduler's pace is the work that one of its devices does in a second. It is measured
+// separately for short and long items, because batches of the two share the device when both run.
+// It is measured over all queues, because they share the devices.
 
 const (
-	paceKeeps    = 7.0 / 8 // a new busyPeriod reduces the weight of earlier ones to this part
-	paceTrusts   = 16      // a batch smaller than 1/paceTrusts of a full one does not predict the pace of full ones
+	paceKeeps = 7.0 / 8 // a new busy period reduces the weight of earlier ones to this part
+	// a batch smaller than 1/paceTrusts of a full one does not predict the pace of full ones
+	paceTrusts   = 16
 	retryLongest = time.Minute
 )
 
@@ -40,7 +41,7 @@ type busyPeriod struct {
 	ahead   float64 // work of the batches in flight
 	since   time.Time
 	done    float64 // work finished since then
-	spoilt  int     // batches in flight that partly ran in a discarded busyPeriod
+	spoilt  int     // batches in flight that partly ran in a discarded busy period
 }
 
 func (s *busyPeriod) begin(work float64, now time.Time) {
@@ -51,8 +52,8 @@ func (s *busyPeriod) begin(work float64, now time.Time) {
 	s.ahead += work
 }
 
-// end records the end of a batch. If representative is set, the busyPeriod ends and counts towards
-// the pace. A failed batch discards the busyPeriod, and so does each batch that was in flight at
+// end records the end of a batch. If representative is set, the busy period ends and counts towards
+// the pace. A failed batch discards the busy period, and so does each batch that was in flight at
 // the same time.
 func (s *busyPeriod) end(work float64, failed, representative bool, now time.Time, p *pace) {
 	s.running--
@@ -124,7 +125,8 @@ func (l *lane) batches() float64 {
 
 // The bounds of a batch's predicted run time.
 const (
-	runShare  = 10   // a batch of short items is predicted to run for at most 1/runShare of Options.MaxBacklog
+	// a batch of short items is predicted to run for at most 1/runShare of Options.MaxBacklog
+	runShare  = 10
 	runTokens = 1024 // a batch may always have this many tokens: with fewer a device is used badly
 )
 

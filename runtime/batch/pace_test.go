@@ -48,7 +48,9 @@ func TestPace(t *testing.T) {
 		work := Work{PerToken: 100, PerPair: 1}
 		r := newOneDevice(work, 1e6)
 		dev := NewSingleScheduler(2)
-		a, b := NewQueue(dev, r, Options{Work: work, MaxCost: 1000}), NewQueue(dev, r, Options{Work: work, MaxCost: 500})
+		a, b := NewQueue(dev, r, Options{Work: work, MaxCost: 1000}), NewQueue(dev, r, Options{
+			Work: work, MaxCost: 500,
+		})
 		var groups []*Group
 		for i := range 400 {
 			groups = append(groups, submit(t, []*Queue{a, b}[i%2], t.Context(), text(1, 10+i%300)))
@@ -97,7 +99,7 @@ func TestPaceWithoutRepresentativeBatches(t *testing.T) {
 	})
 }
 
-// A failed batch does not move the work of other batches into a busyPeriod in which it was not
+// A failed batch does not move the work of other batches into a busy period in which it was not
 // done.
 func TestPaceBesideAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +111,8 @@ func TestPaceBesideAFailure(t *testing.T) {
 			return nil
 		}
 		dev := NewSingleScheduler(2)
-		q := NewQueue(dev, r, Options{MaxCost: 1000, MaxRequests: 1, Adaptive: AdaptiveOptions{Disabled: true}})
+		q := NewQueue(dev, r,
+			Options{MaxCost: 1000, MaxRequests: 1, Adaptive: AdaptiveOptions{Disabled: true}})
 		var groups []*Group
 		for i := range 40 {
 			groups = append(groups, submit(t, q, t.Context(), text(int32(1+i%3), 500)))
@@ -161,7 +164,12 @@ func TestBatchFullByTimeLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := NewSingleScheduler(2)
 		r := &fakeRunner{perToken: time.Millisecond}
-		q := NewQueue(dev, r, Options{MaxBacklog: 15 * time.Second, MaxWait: time.Hour, Coalesce: time.Hour, Adaptive: AdaptiveOptions{Disabled: true}})
+		q := NewQueue(dev, r, Options{
+			MaxBacklog: 15 * time.Second,
+			MaxWait:    time.Hour,
+			Coalesce:   time.Hour,
+			Adaptive:   AdaptiveOptions{Disabled: true},
+		})
 		_, _ = submit(t, q, t.Context(), chunk(1, 4, 500)...).Wait() // the pace is known
 		synctest.Wait()
 		submit(t, q, t.Context(), text(2, 500)) // keeps one slot
@@ -205,7 +213,8 @@ func TestRefusesWhatWouldWaitTooLong(t *testing.T) {
 		}
 		var full *FullError
 		err := q.Submit(t.Context(), NewGroup(t.Context(), 1), []Item{text(3, 1)}, false)
-		if !errors.As(err, &full) || !errors.Is(err, ErrFull) || full.Wait.Round(time.Millisecond) != 4400*time.Millisecond ||
+		if !errors.As(err, &full) || !errors.Is(err, ErrFull) ||
+			full.Wait.Round(time.Millisecond) != 4400*time.Millisecond ||
 			full.RetryAfter.Round(time.Millisecond) != 2400*time.Millisecond || full.Pending != 10 {
 			t.Fatalf("%v: %+v, want a wait of 4.4 s, and to come again when 2 s of it are left", err, full)
 		}
@@ -227,7 +236,8 @@ func TestRefusesWhatWouldWaitTooLong(t *testing.T) {
 func TestEmptyQueueTakesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := NewSingleScheduler(1)
-		q := learned(t, dev, &fakeRunner{perToken: time.Millisecond}, Options{MaxBacklog: 100 * time.Millisecond})
+		q := learned(t, dev, &fakeRunner{perToken: time.Millisecond},
+			Options{MaxBacklog: 100 * time.Millisecond})
 		submit(t, q, t.Context(), text(1, 512)) // in flight for longer than the bound
 		submit(t, q, t.Context(), chunk(2, 100, 500)...)
 		if q.Room(1) == nil {
@@ -240,7 +250,8 @@ func TestEmptyQueueTakesAll(t *testing.T) {
 // No request is refused while the wait cannot be predicted.
 func TestUnknownPaceAdmits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewSingleScheduler(1), &fakeRunner{perToken: time.Second}, Options{MaxBacklog: time.Millisecond})
+		q := NewQueue(NewSingleScheduler(1), &fakeRunner{perToken: time.Second},
+			Options{MaxBacklog: time.Millisecond})
 		for range 50 {
 			submit(t, q, t.Context(), text(1, 100))
 		}
@@ -266,10 +277,13 @@ func TestOtherQueuesCount(t *testing.T) {
 		other func(t *testing.T, q *Queue)
 		want  time.Duration // of the wait beyond 2 s in flight and queued here
 	}{
-		"none":          {func(*testing.T, *Queue) {}, 0},
-		"a little":      {func(t *testing.T, q *Queue) { submit(t, q, t.Context(), text(1, 300)) }, 300 * time.Millisecond},
-		"as many turns": {func(t *testing.T, q *Queue) { submit(t, q, t.Context(), chunk(1, 20, 500)...) }, 3 * time.Second}, // of 10 batches 3
-		"long ones":     {func(t *testing.T, q *Queue) { submit(t, q, t.Context(), chunk(1, 2, 600)...) }, 0},
+		"none": {func(*testing.T, *Queue) {}, 0},
+		"a little": {func(t *testing.T, q *Queue) { submit(t, q, t.Context(), text(1, 300)) },
+			300 * time.Millisecond},
+		// of 10 batches 3
+		"as many turns": {func(t *testing.T, q *Queue) { submit(t, q, t.Context(), chunk(1, 20, 500)...) },
+			3 * time.Second},
+		"long ones": {func(t *testing.T, q *Queue) { submit(t, q, t.Context(), chunk(1, 2, 600)...) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -297,7 +311,8 @@ func TestOtherQueuesCount(t *testing.T) {
 func TestGPUsShareTheBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := NewScheduler(3, 1)
-		q := learned(t, dev, &fakeRunner{perToken: time.Millisecond}, Options{MaxBacklog: time.Hour, MaxRequests: 1})
+		q := learned(t, dev, &fakeRunner{perToken: time.Millisecond},
+			Options{MaxBacklog: time.Hour, MaxRequests: 1})
 		dev.lose(2)
 		submit(t, q, t.Context(), text(1, 500), text(1, 500))
 		submit(t, q, t.Context(), text(1, 500), text(1, 500))
@@ -314,8 +329,10 @@ func TestGPUsShareTheBacklog(t *testing.T) {
 
 func TestRetryAfter(t *testing.T) {
 	for _, c := range []struct{ wait, limit, want time.Duration }{
-		{5100 * time.Millisecond, 5 * time.Second, 2600 * time.Millisecond}, {time.Second, 10 * time.Millisecond, time.Second},
-		{20 * time.Millisecond, 10 * time.Millisecond, time.Second}, {time.Hour, 5 * time.Second, time.Minute}} {
+		{5100 * time.Millisecond, 5 * time.Second, 2600 * time.Millisecond},
+		{time.Second, 10 * time.Millisecond, time.Second},
+		{20 * time.Millisecond, 10 * time.Millisecond, time.Second},
+		{time.Hour, 5 * time.Second, time.Minute}} {
 		if got := retryAfter(c.wait, c.limit); got != c.want {
 			t.Errorf("%v of %v: %v, want %v", c.wait, c.limit, got, c.want)
 		}
@@ -338,7 +355,8 @@ func TestBatchesAreBoundedInTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newOneDevice(Work{PerToken: 1}, c.rate)
-				q := NewQueue(NewSingleScheduler(1), r, Options{MaxBacklog: c.backlog, MaxCost: 16000, Adaptive: AdaptiveOptions{Disabled: true}})
+				q := NewQueue(NewSingleScheduler(1), r,
+					Options{MaxBacklog: c.backlog, MaxCost: 16000, Adaptive: AdaptiveOptions{Disabled: true}})
 				_, _ = submit(t, q, t.Context(), chunk(1, 10, 100)...).Wait() // the rate is known from here
 				synctest.Wait()
 				submit(t, q, t.Context(), text(2, 100))

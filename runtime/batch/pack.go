@@ -6,8 +6,10 @@ type Packed struct {
 	CuSeqlens []int32   // [B+1], from 0
 	Adapters  []Adapter // [B], or nil: none has one
 	Queries   []float32 // [Q, C] the rows of the items' queries, each query once
-	CuQueries []int32   // [number of queries + 1] the row of Queries at which each query begins, from 0; nil: no queries
-	Partner   []int32   // [B] the query of each item, -1: none; nil: none has one
+	// [number of queries + 1] the row of Queries at which each query begins, from 0; nil: no
+	// queries
+	CuQueries []int32
+	Partner   []int32 // [B] the query of each item, -1: none; nil: none has one
 	Outputs   []PackedOutput
 
 	// NonFinite has shape [B] and is set by the Runner. It is not 0 for an item whose results hold
@@ -29,7 +31,9 @@ const resultAlign = 16
 // first.
 func pack(items []*Item) *Packed {
 	var adapters, queries bool
-	p := &Packed{CuSeqlens: make([]int32, 1, len(items)+1), Outputs: make([]PackedOutput, len(items[0].Specs))}
+	p := &Packed{
+		CuSeqlens: make([]int32, 1, len(items)+1), Outputs: make([]PackedOutput, len(items[0].Specs)),
+	}
 	for i, it := range items {
 		p.CuSeqlens = append(p.CuSeqlens, p.CuSeqlens[i]+int32(len(it.IDs)))
 		adapters, queries = adapters || it.Adapter != nil, queries || it.Query != nil

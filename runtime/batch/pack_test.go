@@ -14,9 +14,11 @@ func TestPack(t *testing.T) {
 	other := &Query{Rows: []float32{5, 6}, N: 1}
 	red := "red"
 	items := []*Item{
-		{Inputs: Inputs{IDs: []int32{1, 2, 3}, Keep: []uint8{0, 1, 1}}, Query: q, Specs: []Spec{{Bytes: 8}, {Bytes: 4, Values: true}}},
+		{Inputs: Inputs{IDs: []int32{1, 2, 3}, Keep: []uint8{0, 1, 1}}, Query: q,
+			Specs: []Spec{{Bytes: 8}, {Bytes: 4, Values: true}}},
 		{Query: other, Specs: []Spec{{Bytes: 20}, {Bytes: 4, Values: true}}},
-		{Inputs: Inputs{IDs: []int32{4, 5}, TypeIDs: []int32{0, 1}}, Adapter: &red, Specs: []Spec{{Bytes: 8}, {Bytes: 4, Values: true}}},
+		{Inputs: Inputs{IDs: []int32{4, 5}, TypeIDs: []int32{0, 1}}, Adapter: &red,
+			Specs: []Spec{{Bytes: 8}, {Bytes: 4, Values: true}}},
 		{Inputs: Inputs{IDs: []int32{6}}, Query: q, Specs: []Spec{{Bytes: 8}, {Bytes: 4, Values: true}}},
 	}
 	p := pack(items)
@@ -43,7 +45,8 @@ func TestPack(t *testing.T) {
 	}
 	plain := pack(items[3:])
 	plain = pack([]*Item{{Inputs: Inputs{IDs: plain.IDs}, Specs: []Spec{{Bytes: 1}}}})
-	if plain.TypeIDs != nil || plain.Keep != nil || plain.Adapters != nil || plain.Partner != nil || plain.CuQueries != nil {
+	if plain.TypeIDs != nil || plain.Keep != nil || plain.Adapters != nil || plain.Partner != nil ||
+		plain.CuQueries != nil {
 		t.Errorf("a batch of plain texts carries more than texts: %+v", plain)
 	}
 }
@@ -69,8 +72,10 @@ func TestInputsOfSomeItems(t *testing.T) {
 		if with == 0 {
 			types, keep = nil, nil
 		}
-		if p := pack(items); !reflect.DeepEqual(p.TypeIDs, types) || !reflect.DeepEqual(p.Keep, keep) || len(p.IDs) != 6 {
-			t.Errorf("items %03b: types %v and marks %v, want %v and %v", with, p.TypeIDs, p.Keep, types, keep)
+		if p := pack(items); !reflect.DeepEqual(p.TypeIDs, types) || !reflect.DeepEqual(p.Keep, keep) ||
+			len(p.IDs) != 6 {
+			t.Errorf("items %03b: types %v and marks %v, want %v and %v",
+				with, p.TypeIDs, p.Keep, types, keep)
 		}
 	}
 }
@@ -101,7 +106,8 @@ func TestQueryRowsBoundABatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := []int{1, 6, 3}; !reflect.DeepEqual(run.batches, want) {
-			t.Errorf("batches of %v items, want %v: three queries of 4 rows, at most 10 rows a batch", run.batches, want)
+			t.Errorf("batches of %v items, want %v: three queries of 4 rows, at most 10 rows a batch",
+				run.batches, want)
 		}
 	})
 }
@@ -116,7 +122,9 @@ func TestOutputsBoundABatch(t *testing.T) {
 		first := submit(t, q, t.Context(), text(1, 100)) // keeps the device busy while the others gather
 		synctest.Wait()
 		var items []Item
-		for i, bytes := range [][2]int{{8, 1}, {8, 30}, {8, 30}, {8, 30}, {8, 200}, {8, 1}, {20, 1}, {20, 1}, {20, 1}, {20, 1}} {
+		for i, bytes := range [][2]int{
+			{8, 1}, {8, 30}, {8, 30}, {8, 30}, {8, 200}, {8, 1}, {20, 1}, {20, 1}, {20, 1}, {20, 1},
+		} {
 			it := text(int32(i), 1)
 			it.Specs = []Spec{{Bytes: bytes[0]}, {Bytes: bytes[1], Values: i < 2}}
 			items = append(items, it)

@@ -132,6 +132,6 @@ func (l *plainLane) due(idle bool) bool {
 	if len(l.items) == 0 || !slices.ContainsFunc(l.items, func(it *plainItem) bool { return !it.gone() }) {
 		return false
 	}
-	return idle || l.tokens() >= l.opt.MaxCost || len(l.items) >= l.opt.MaxRequests || now.Sub(l.items[0].at) > l.opt.MaxWait ||
-		now.Sub(l.arrived) > min(l.opt.Coalesce, l.opt.MaxWait/2)
+	return idle || l.tokens() >= l.opt.MaxCost || len(l.items) >= l.opt.MaxRequests ||
+		now.Sub(l.items[0].at) > l.opt.MaxWait || now.Sub(l.arrived) > min(l.opt.Coalesce, l.opt.MaxWait/2)
 }

@@ -20,10 +20,12 @@ type Queue struct {
 	batches sync.WaitGroup
 }
 
-// NewQueue returns a queue that runs its batches with run, in the slots of dev's devices.
-func NewQueue(dev *Scheduler, run Runner, opt Options) *Queue {
+// NewQueue returns a queue that runs its batches with run, in the slots of the scheduler's devices.
+func NewQueue(scheduler *Scheduler, run Runner, opt Options) *Queue {
 	opt.setDefaults()
-	q := &Queue{opt: opt, scheduler: dev, run: run, ctl: newController(opt.Adaptive, opt.MaxWait, opt.MaxCost)}
+	q := &Queue{
+		opt: opt, scheduler: scheduler, run: run, ctl: newController(opt.Adaptive, opt.MaxWait, opt.MaxCost),
+	}
 	q.lanes[short] = lane{q: q, class: short, maxItems: opt.MaxItems, maxBytes: opt.MaxBytes}
 	q.lanes[long] = lane{q: q, class: long, maxItems: max(1, opt.MaxItems/2), maxBytes: opt.MaxBytes / 2}
 	return q
@@ -130,8 +132,11 @@ func (q *Queue) Stats() Stats {
 	q.scheduler.mu.Lock()
 	defer q.scheduler.mu.Unlock()
 	c, l := q.ctl, &q.lanes
-	return Stats{Items: l[short].count + l[long].count, Tokens: l[short].tokens + l[long].tokens, Calibrated: c.calibrated,
-		TargetP50: c.target, Wait: c.wait, BatchCost: c.cost, P50: c.p50, Headroom: c.headroom, Fill: c.fill.mean()}
+	return Stats{
+		Items: l[short].count + l[long].count, Tokens: l[short].tokens + l[long].tokens,
+		Calibrated: c.calibrated, TargetP50: c.target, Wait: c.wait, BatchCost: c.cost, P50: c.p50,
+		Headroom: c.headroom, Fill: c.fill.mean(),
+	}
 }
 
 // Close refuses new items, fails the queued ones with err and waits for the batches in flight.

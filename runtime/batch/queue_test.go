@@ -105,7 +105,8 @@ func TestBatchGrowsWhileDeviceIsBusy(t *testing.T) {
 			}
 		}
 		if len(r.batches) != 2 || r.batches[1] != 100 {
-			t.Errorf("batches %v: items that arrive while every slot is busy should share one batch", r.batches)
+			t.Errorf("batches %v: items that arrive while every slot is busy should share one batch",
+				r.batches)
 		}
 		q.Close(ErrClosed)
 	})
@@ -200,7 +201,8 @@ func TestFullQueueAndRoom(t *testing.T) {
 		if err := q.Submit(t.Context(), g, []Item{text(2, 1)}, false); !errors.Is(err, ErrFull) {
 			t.Fatalf("err %v, want ErrFull", err)
 		}
-		if err := q.Submit(t.Context(), g, []Item{text(2, 1)}, true); err != nil { // waits for the first batch
+		// waits for the first batch
+		if err := q.Submit(t.Context(), g, []Item{text(2, 1)}, true); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := g.Wait(); err != nil {

@@ -30,7 +30,8 @@ func (q *Queue) runBatch(device int, of laneKind, items []*Item, took load, more
 	if of == short {
 		q.ctl.batchDone(end.Sub(start), took.tokens, len(items), end)
 	}
-	q.scheduler.endLocked(device, of, took.work, a.errors > 0, more || of == long || took.tokens*paceTrusts >= q.opt.MaxCost, end)
+	q.scheduler.endLocked(device, of, took.work, a.errors > 0,
+		more || of == long || took.tokens*paceTrusts >= q.opt.MaxCost, end)
 	q.scheduler.dispatchLocked(end)
 	q.scheduler.mu.Unlock()
 	if q.opt.BatchDone != nil {
@@ -89,7 +90,8 @@ func (a *attempt) once(p *Packed) (Result, error) {
 	out, err := a.q.run.RunPacked(context.Background(), a.card, p)
 	for o := range p.Outputs {
 		if want := p.Outputs[o].Bytes; err == nil && int64(len(out[o])) != want {
-			err = fmt.Errorf("batch: the device returned %d bytes of output %d instead of %d", len(out[o]), o, want)
+			err = fmt.Errorf("batch: the device returned %d bytes of output %d instead of %d",
+				len(out[o]), o, want)
 		}
 	}
 	if n := len(p.NonFinite); err == nil && n != 0 && n != len(p.CuSeqlens)-1 {

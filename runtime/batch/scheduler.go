@@ -25,7 +25,8 @@ type Runner interface {
 type Scheduler struct {
 	slots int // of a device
 
-	mu      lockorder.Mutex[lockorder.Scheduler] // guards the fields below, and the fields of the device's queues that are marked so
+	// guards the fields below, and the marked fields of its queues
+	mu      lockorder.Mutex[lockorder.Scheduler]
 	devices []device
 	lanes   []*lane // lanes with waiting items, in the order of their turns
 	pace    [classes]pace
@@ -111,7 +112,8 @@ func (d *Scheduler) dispatchLocked(now time.Time) {
 			continue
 		}
 		items, took, more := l.takeLocked(now)
-		if l.listed = len(l.items) > 0; !l.listed || len(items) > 0 { // else all were dropped and others joined: it keeps its turn
+		// else all were dropped and others joined: it keeps its turn
+		if l.listed = len(l.items) > 0; !l.listed || len(items) > 0 {
 			d.lanes = slices.Delete(d.lanes, i, i+1)
 		}
 		if len(items) == 0 {
@@ -159,7 +161,9 @@ func (d *Scheduler) beginLocked(device int, of laneKind, work float64, now time.
 }
 
 // endLocked gives a slot of the device back.
-func (d *Scheduler) endLocked(device int, of laneKind, work float64, failed, representative bool, now time.Time) {
+func (d *Scheduler) endLocked(
+	device int, of laneKind, work float64, failed, representative bool, now time.Time,
+) {
 	c := &d.devices[device]
 	c.of[of].end(work, failed, representative, now, &d.pace[of])
 	if c.busy--; c.busy == 0 {

@@ -43,7 +43,9 @@ type Batch struct {
 // and counts only; it checks what the slices contain.
 func (b *Batch) checkLengths(p *Program, maxSeqs int) error {
 	seqs := len(b.CuSeqlens) - 1
-	wrong := func(format string, args ...any) error { return invalid("slot load", fmt.Sprintf(format, args...)) }
+	wrong := func(format string, args ...any) error {
+		return invalid("slot load", fmt.Sprintf(format, args...))
+	}
 	switch {
 	case seqs < 1:
 		return wrong("cu_seqlens needs at least two entries")
@@ -62,12 +64,14 @@ func (b *Batch) checkLengths(p *Program, maxSeqs int) error {
 	}
 	for i, items := range b.Items {
 		if items != nil && (len(items) != seqs || i >= p.outputs) {
-			return wrong("%d items of output %d for %d sequences and %d outputs", len(items), i, seqs, p.outputs)
+			return wrong("%d items of output %d for %d sequences and %d outputs",
+				len(items), i, seqs, p.outputs)
 		}
 	}
 	if n := len(b.CuQueries); n > 0 && p.queryColumns > 0 {
 		if c := p.queryColumns; int64(b.CuQueries[n-1])*c != int64(len(b.Queries)) {
-			return wrong("cu_queries ends at %d rows of %d columns but queries has %d values", b.CuQueries[n-1], c, len(b.Queries))
+			return wrong("cu_queries ends at %d rows of %d columns but queries has %d values",
+				b.CuQueries[n-1], c, len(b.Queries))
 		}
 	}
 	return nil

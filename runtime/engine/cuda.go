@@ -72,11 +72,15 @@ func driverProblem() string {
 	case code == 0:
 		return ""
 	case C.sie_driver_symbol(name) == nil:
-		return fmt.Sprintf("no CUDA driver (%s): install NVIDIA's driver, in a container run with --gpus all, or use the CPU", C.GoString(why))
+		return fmt.Sprintf(
+			"no CUDA driver (%s): install NVIDIA's driver, in a container run with --gpus all, or use the CPU",
+			C.GoString(why))
 	case C.sie_gpu_status(code) == C.SIE_UNSUPPORTED:
 		return fmt.Sprintf("%s (error %d)", noGPU, int(code))
 	}
-	return fmt.Sprintf("the CUDA driver does not start (%s): look at nvidia-smi and the kernel's log, or use the CPU", C.GoString(why))
+	return fmt.Sprintf(
+		"the CUDA driver does not start (%s): look at nvidia-smi and the kernel's log, or use the CPU",
+		C.GoString(why))
 }
 
 func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
@@ -84,7 +88,8 @@ func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) 
 // gpuCheck asks C whether this build runs on the GPU with this driver.
 func gpuCheck(gpu GPU, driver int) *Error {
 	var e C.sie_error
-	if st := C.sie_gpu_check(C.int32_t(gpu.Major), C.int32_t(gpu.Minor), C.int32_t(driver), &e); st != C.SIE_OK {
+	if st := C.sie_gpu_check(C.int32_t(gpu.Major), C.int32_t(gpu.Minor), C.int32_t(driver),
+		&e); st != C.SIE_OK {
 		return fail("open", st, &e).(*Error)
 	}
 	return nil
@@ -105,7 +110,8 @@ func describe(ordinal int) (GPU, error) {
 	for _, a := range []struct {
 		to   *int
 		what cu.DeviceAttribute
-	}{{&g.Major, cu.ComputeCapabilityMajor}, {&g.Minor, cu.ComputeCapabilityMinor}, {&g.Multiprocessors, cu.MultiprocessorCount}} {
+	}{{&g.Major, cu.ComputeCapabilityMajor}, {&g.Minor, cu.ComputeCapabilityMinor},
+		{&g.Multiprocessors, cu.MultiprocessorCount}} {
 		if *a.to, err = dev.Attribute(a.what); err != nil {
 			return g, cudaError("GPU", err)
 		}
@@ -120,12 +126,14 @@ func openDriver(o Options) (driver, error) {
 		return nil, &Error{Op: "open", Status: StatusUnsupported, Msg: r.Problem}
 	}
 	if o.Ordinal >= len(r.GPUs) {
-		return nil, &Error{Op: "open", Status: StatusUnsupported,
-			Msg: fmt.Sprintf("there is no cuda:%d: the driver shows %d GPUs, the first is cuda:0", o.Ordinal, len(r.GPUs))}
+		return nil, &Error{Op: "open", Status: StatusUnsupported, Msg: fmt.Sprintf(
+			"there is no cuda:%d: the driver shows %d GPUs, the first is cuda:0", o.Ordinal, len(r.GPUs))}
 	}
 	d := &cudaDriver{info: r.GPUs[o.Ordinal], cuda: r.Driver}
 	if d.info.Refusal != "" {
-		return nil, &Error{Op: "open", Status: StatusUnsupported, Msg: fmt.Sprintf("cuda:%d: %s", o.Ordinal, d.info.Refusal)}
+		return nil, &Error{
+			Op: "open", Status: StatusUnsupported, Msg: fmt.Sprintf("cuda:%d: %s", o.Ordinal, d.info.Refusal),
+		}
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -251,7 +259,8 @@ func (d *cudaDriver) copyOutputs(events slotEvents, outputs []transfer) error {
 		return cudaError("output", err)
 	}
 	for _, o := range outputs {
-		if err := cu.MemcpyDtoHAsync(hostMemory(o.dst), cu.DevicePtr(o.src), o.bytes, d.outbound); err != nil {
+		if err := cu.MemcpyDtoHAsync(hostMemory(o.dst), cu.DevicePtr(o.src), o.bytes,
+			d.outbound); err != nil {
 			return cudaError("output", err)
 		}
 	}

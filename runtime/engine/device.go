@@ -56,7 +56,8 @@ func (i Info) DefaultCompute() Compute {
 
 // Device is an open CPU or GPU. Its methods are safe for concurrent use.
 type Device struct {
-	mu     lockorder.Mutex[lockorder.Engine] // guards every C call on the device's handles, except waits, and the fields below
+	// guards every C call on the device's handles, except waits, and the fields below
+	mu     lockorder.Mutex[lockorder.Engine]
 	handle unsafe.Pointer
 	open   map[string]int // handles of the device that are not closed yet, by kind
 	lanes  int            // arena lanes: one for each executor; 1 on a GPU
@@ -71,7 +72,8 @@ func Open(o Options) (*Device, error) {
 		o.Kind = CPU
 	}
 	if o.Threads < 0 || o.Threads > 4096 || o.Ordinal < 0 || o.Ordinal > 1<<16 {
-		return nil, invalid("open", fmt.Sprintf("threads %d or ordinal %d is out of range", o.Threads, o.Ordinal))
+		return nil, invalid("open",
+			fmt.Sprintf("threads %d or ordinal %d is out of range", o.Threads, o.Ordinal))
 	}
 	d := &Device{open: make(map[string]int)}
 	var gpu *sieGPU

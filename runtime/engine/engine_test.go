@@ -122,7 +122,8 @@ func near(got, want []float32) error {
 	}
 	for i := range want {
 		if !(math.Abs(float64(got[i]-want[i])) <= 1e-5) {
-			return fmt.Errorf("value %d is %v, expected %v; all: %v, expected %v", i, got[i], want[i], got, want)
+			return fmt.Errorf("value %d is %v, expected %v; all: %v, expected %v",
+				i, got[i], want[i], got, want)
 		}
 	}
 	return nil
@@ -144,7 +145,8 @@ func TestProgramByHand(t *testing.T) {
 			}
 			defer s.Close()
 			ids, cu := []int32{0, 1, 2, 2, 1}, []int32{0, 1, 4, 5}
-			items := []OutItem{{DType: F32, Offset: 8}, {DType: F32, Offset: 0}, {DType: F32, Dims: 1, Normalize: true, Offset: 16}}
+			items := []OutItem{{DType: F32, Offset: 8}, {DType: F32, Offset: 0},
+				{DType: F32, Dims: 1, Normalize: true, Offset: 16}}
 			if err := s.Load(m.program, rowsBatch(ids, nil, cu, items)); err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +161,8 @@ func TestProgramByHand(t *testing.T) {
 			if want[4] < 0 {
 				sign = -1
 			}
-			if err := near(floatsOf(s.UnsafeOutput(0)[:20]), []float32{want[2], want[3], want[0], want[1], sign}); err != nil {
+			if err := near(floatsOf(s.UnsafeOutput(0)[:20]),
+				[]float32{want[2], want[3], want[0], want[1], sign}); err != nil {
 				t.Error(err)
 			}
 			var tokens []float32
@@ -183,17 +186,26 @@ func TestInfo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if before.Kind != CPU || before.Threads != 1 || before.Name == "" || before.Why == "" || before.MemoryTotal <= 0 || !before.Supports(ComputeF32) {
+	if before.Kind != CPU || before.Threads != 1 || before.Name == "" || before.Why == "" ||
+		before.MemoryTotal <= 0 || !before.Supports(ComputeF32) {
 		t.Errorf("%+v", before)
 	}
-	w, err := d.NewWeight(WeightSpec{Kind: LinearWeight, Compute: ComputeF32, DType: F32, K: 64, Parts: []Part{{Data: make([]byte, 64*64*4), Rows: 64}}})
+	w, err := d.NewWeight(WeightSpec{
+		Kind:    LinearWeight,
+		Compute: ComputeF32,
+		DType:   F32,
+		K:       64,
+		Parts:   []Part{{Data: make([]byte, 64*64*4), Rows: 64}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
 	after, err := d.Info()
-	if err != nil || after.MemoryWeights-before.MemoryWeights != w.Bytes() || w.Bytes() < 64*64*4 || w.Rows() != 64 {
-		t.Errorf("weights hold %d bytes more, the weight says %d (%v)", after.MemoryWeights-before.MemoryWeights, w.Bytes(), err)
+	if err != nil || after.MemoryWeights-before.MemoryWeights != w.Bytes() || w.Bytes() < 64*64*4 ||
+		w.Rows() != 64 {
+		t.Errorf("weights hold %d bytes more, the weight says %d (%v)",
+			after.MemoryWeights-before.MemoryWeights, w.Bytes(), err)
 	}
 	if sum := LibSum(); len(sum) != 64 {
 		t.Errorf("LibSum is %q", sum)
@@ -210,8 +222,16 @@ func TestWithoutNativeEngine(t *testing.T) {
 }
 
 func TestErrorSentinels(t *testing.T) {
-	for status, sentinel := range map[Status]error{StatusInvalid: ErrInvalid, StatusUnsupported: ErrUnsupported, StatusCorrupt: ErrCorrupt,
-		StatusNoMemory: ErrNoMemory, StatusDeviceLost: ErrDeviceLost, StatusInternal: ErrInternal, 99: ErrInternal, -1: ErrInternal} {
+	for status, sentinel := range map[Status]error{
+		StatusInvalid:     ErrInvalid,
+		StatusUnsupported: ErrUnsupported,
+		StatusCorrupt:     ErrCorrupt,
+		StatusNoMemory:    ErrNoMemory,
+		StatusDeviceLost:  ErrDeviceLost,
+		StatusInternal:    ErrInternal,
+		99:                ErrInternal,
+		-1:                ErrInternal,
+	} {
 		err := fmt.Errorf("load: %w", &Error{Op: "weight", Status: status})
 		if !errors.Is(err, sentinel) {
 			t.Errorf("status %d does not match %v", status, sentinel)
@@ -231,18 +251,37 @@ func TestWeightChecks(t *testing.T) {
 		spec WeightSpec
 		want error
 	}{
-		"no parts":     {WeightSpec{Kind: VectorWeight, DType: F32, K: 1}, ErrInvalid},
-		"nine parts":   {WeightSpec{Kind: VectorWeight, DType: F32, K: 1, Parts: make([]Part, 9)}, ErrInvalid},
-		"short data":   {WeightSpec{Kind: LinearWeight, Compute: ComputeF32, DType: F32, K: 2, Parts: []Part{{Data: make([]byte, 15), Rows: 2}}}, ErrInvalid},
-		"long data":    {WeightSpec{Kind: LinearWeight, Compute: ComputeF32, DType: F32, K: 2, Parts: []Part{{Data: make([]byte, 17), Rows: 2}}}, ErrInvalid},
-		"no rows":      {WeightSpec{Kind: LinearWeight, Compute: ComputeF32, DType: F32, K: 2, Parts: []Part{{Rows: 0}}}, ErrInvalid},
-		"huge rows":    {WeightSpec{Kind: LinearWeight, Compute: ComputeF32, DType: F32, K: 1 << 30, Parts: []Part{{Rows: 1 << 31}}}, ErrInvalid},
-		"zero K":       {WeightSpec{Kind: LinearWeight, Compute: ComputeF32, DType: F32, Parts: []Part{{Rows: 1}}}, ErrInvalid},
-		"bad dtype":    {WeightSpec{Kind: LinearWeight, Compute: ComputeF32, DType: 77, K: 1, Parts: []Part{{Rows: 1}}}, ErrInvalid},
-		"int source":   {WeightSpec{Kind: LinearWeight, Compute: ComputeF32, DType: I32, K: 1, Parts: []Part{{Data: make([]byte, 4), Rows: 1}}}, ErrUnsupported},
-		"NaN":          {WeightSpec{Kind: VectorWeight, DType: F32, K: 1, Parts: []Part{{Data: bytesOf(1, nan), Rows: 2}}}, ErrCorrupt},
-		"bad kind":     {WeightSpec{Kind: 9, Compute: ComputeF32, DType: F32, K: 1, Parts: []Part{{Data: bytesOf(1), Rows: 1}}}, ErrInvalid},
-		"vector of K2": {WeightSpec{Kind: VectorWeight, DType: F32, K: 2, Parts: []Part{{Data: bytesOf(1, 2), Rows: 1}}}, ErrInvalid},
+		"no parts":   {WeightSpec{Kind: VectorWeight, DType: F32, K: 1}, ErrInvalid},
+		"nine parts": {WeightSpec{Kind: VectorWeight, DType: F32, K: 1, Parts: make([]Part, 9)}, ErrInvalid},
+		"short data": {WeightSpec{Kind: LinearWeight, Compute: ComputeF32, DType: F32, K: 2, Parts: []Part{
+			{Data: make([]byte, 15), Rows: 2},
+		}}, ErrInvalid},
+		"long data": {WeightSpec{Kind: LinearWeight, Compute: ComputeF32, DType: F32, K: 2, Parts: []Part{
+			{Data: make([]byte, 17), Rows: 2},
+		}}, ErrInvalid},
+		"no rows": {WeightSpec{
+			Kind: LinearWeight, Compute: ComputeF32, DType: F32, K: 2, Parts: []Part{{Rows: 0}},
+		}, ErrInvalid},
+		"huge rows": {WeightSpec{
+			Kind: LinearWeight, Compute: ComputeF32, DType: F32, K: 1 << 30, Parts: []Part{{Rows: 1 << 31}},
+		}, ErrInvalid},
+		"zero K": {WeightSpec{Kind: LinearWeight, Compute: ComputeF32, DType: F32, Parts: []Part{{Rows: 1}}},
+			ErrInvalid},
+		"bad dtype": {WeightSpec{
+			Kind: LinearWeight, Compute: ComputeF32, DType: 77, K: 1, Parts: []Part{{Rows: 1}},
+		}, ErrInvalid},
+		"int source": {WeightSpec{Kind: LinearWeight, Compute: ComputeF32, DType: I32, K: 1, Parts: []Part{
+			{Data: make([]byte, 4), Rows: 1},
+		}}, ErrUnsupported},
+		"NaN": {WeightSpec{
+			Kind: VectorWeight, DType: F32, K: 1, Parts: []Part{{Data: bytesOf(1, nan), Rows: 2}},
+		}, ErrCorrupt},
+		"bad kind": {WeightSpec{
+			Kind: 9, Compute: ComputeF32, DType: F32, K: 1, Parts: []Part{{Data: bytesOf(1), Rows: 1}},
+		}, ErrInvalid},
+		"vector of K2": {WeightSpec{
+			Kind: VectorWeight, DType: F32, K: 2, Parts: []Part{{Data: bytesOf(1, 2), Rows: 1}},
+		}, ErrInvalid},
 	} {
 		w, err := d.NewWeight(c.spec)
 		if !errors.Is(err, c.want) || w != nil {
@@ -334,7 +373,8 @@ func TestUseAfterClose(t *testing.T) {
 		a.Close()
 		m.close()
 	}
-	mustPanic(t, "closed slot", "closed Slot", func() { _ = s.Load(m.program, rowsBatch(ids, nil, cu, items)) })
+	mustPanic(t, "closed slot", "closed Slot",
+		func() { _ = s.Load(m.program, rowsBatch(ids, nil, cu, items)) })
 	mustPanic(t, "closed program", "closed Program", func() { m.program.Describe() })
 	r := d.Record(Caps{MaxTokens: 8, MaxSeqs: 2, MaxLen: 8})
 	mustPanic(t, "closed weight", "closed Weight", func() { r.EmbedLayerNorm(Embedding{Word: m.weights[0]}) })
@@ -387,7 +427,8 @@ func TestSlotLoadChecks(t *testing.T) {
 		"dims negative":      {[]int32{0}, nil, []int32{0, 1}, []OutItem{{DType: F32, Dims: -1}}},
 		"dtype unknown":      {[]int32{0}, nil, []int32{0, 1}, []OutItem{{DType: 40}}},
 	} {
-		if err := s.Load(m.program, rowsBatch(c.ids, c.types, c.cu, c.items)); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnsupported) {
+		if err := s.Load(m.program, rowsBatch(c.ids, c.types, c.cu, c.items)); !errors.Is(err, ErrInvalid) &&
+			!errors.Is(err, ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
@@ -424,7 +465,8 @@ func TestLoadSubmitWaitAllocateNothing(t *testing.T) {
 	defer s.Close()
 	b := rowsBatch([]int32{0, 1, 2}, nil, []int32{0, 2, 3}, []OutItem{{DType: F32}, {DType: F32, Offset: 8}})
 	allocations := testing.AllocsPerRun(100, func() {
-		if s.Load(m.program, b) != nil || m.program.Submit(a, s) != nil || s.Wait() != nil || len(s.UnsafeOutput(0)) == 0 {
+		if s.Load(m.program, b) != nil || m.program.Submit(a, s) != nil || s.Wait() != nil ||
+			len(s.UnsafeOutput(0)) == 0 {
 			t.Error("the batch failed")
 		}
 	})

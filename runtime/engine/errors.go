@@ -13,7 +13,8 @@ var (
 )
 
 // ErrNotBuilt is returned by Open in a binary built without the tag native.
-var ErrNotBuilt = errors.New("this binary has no native engine: run `make build`, or build libsie and pass -tags native")
+var ErrNotBuilt = errors.New(
+	"this binary has no native engine: run `make build`, or build libsie and pass -tags native")
 
 // Status is the result of a call into C. The numbers are those of sie_status and are append-only,
 // because logs and tables depend on them.
@@ -30,7 +31,9 @@ const (
 	StatusInternal
 )
 
-var sentinels = [...]error{nil, ErrInvalid, ErrUnsupported, ErrCorrupt, ErrNoMemory, ErrDeviceLost, ErrInternal}
+var sentinels = [...]error{
+	nil, ErrInvalid, ErrUnsupported, ErrCorrupt, ErrNoMemory, ErrDeviceLost, ErrInternal,
+}
 
 // Error is a refusal or failure of the engine. Msg is for operators. Code that answers users
 // chooses its own words from Status.

@@ -30,8 +30,13 @@ func Example() {
 	}
 	defer device.Close()
 	pack := func(kind engine.WeightKind, columns int64, values ...float32) *engine.Weight {
-		w, err := device.NewWeight(engine.WeightSpec{Kind: kind, Compute: engine.ComputeF32, DType: engine.F32, K: columns,
-			Parts: []engine.Part{{Data: floats(values...), Rows: int64(len(values)) / columns}}})
+		w, err := device.NewWeight(engine.WeightSpec{
+			Kind:    kind,
+			Compute: engine.ComputeF32,
+			DType:   engine.F32,
+			K:       columns,
+			Parts:   []engine.Part{{Data: floats(values...), Rows: int64(len(values)) / columns}},
+		})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -49,7 +54,8 @@ func Example() {
 	}
 
 	runner := engine.NewRunner(device)
-	batch := &engine.Batch{Program: program, IDs: []int32{0, 0, 1, 1}, CuSeqlens: []int32{0, 1, 4}, // two sequences, of one and three tokens
+	// two sequences, of one and three tokens
+	batch := &engine.Batch{Program: program, IDs: []int32{0, 0, 1, 1}, CuSeqlens: []int32{0, 1, 4},
 		Items:    [engine.MaxOutputs][]engine.OutItem{{{DType: engine.F32}, {DType: engine.F32, Offset: 8}}},
 		OutBytes: [engine.MaxOutputs]int64{16}}
 	if err := runner.Run(context.Background(), batch); err != nil {
@@ -57,7 +63,8 @@ func Example() {
 	}
 	for i := range 2 {
 		row := batch.Out[0][8*i:]
-		fmt.Printf("%.3f %.3f\n", math.Float32frombits(binary.LittleEndian.Uint32(row)), math.Float32frombits(binary.LittleEndian.Uint32(row[4:])))
+		fmt.Printf("%.3f %.3f\n", math.Float32frombits(binary.LittleEndian.Uint32(row)),
+			math.Float32frombits(binary.LittleEndian.Uint32(row[4:])))
 	}
 	runner.Close()
 	program.Close()

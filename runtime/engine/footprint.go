@@ -29,7 +29,12 @@ func (p *Program) Footprint(outBytes ...int64) Footprint {
 
 // With returns the smallest footprint that covers both. Both must be of devices of one kind.
 func (f Footprint) With(g Footprint) Footprint {
-	return Footprint{workspace: f.workspace.With(g.workspace), slot: f.slot.with(g.slot), lanes: max(f.lanes, g.lanes), card: f.card || g.card}
+	return Footprint{
+		workspace: f.workspace.With(g.workspace),
+		slot:      f.slot.with(g.slot),
+		lanes:     max(f.lanes, g.lanes),
+		card:      f.card || g.card,
+	}
 }
 
 // Bytes returns what a Runner that has no arena or slots yet allocates for the footprint. A GPU's

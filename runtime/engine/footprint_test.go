@@ -42,21 +42,25 @@ func TestFootprintOfTwoPrograms(t *testing.T) {
 			before := r.Stats()
 			grows, passing := r.Growth(prints[i])
 			if all, _ := r.Growth(both); all != arena+slots-has() {
-				t.Errorf("before program %d the Runner is to grow by %d bytes to %d, and has %d", i, all, arena+slots, has())
+				t.Errorf("before program %d the Runner is to grow by %d bytes to %d, and has %d",
+					i, all, arena+slots, has())
 			}
 			run(i)
 			if now := has(); now != before.ArenaBytes+before.SlotBytes+grows {
-				t.Errorf("with program %d the Runner has %d bytes, want %+v and %d more", i, now, before, grows)
+				t.Errorf("with program %d the Runner has %d bytes, want %+v and %d more",
+					i, now, before, grows)
 			}
 			wants := int64(0)
 			if r.Stats().ArenaBytes != before.ArenaBytes { // else it was not replaced
 				wants = before.ArenaBytes
 			}
 			if passing != wants || step == 1 && i == 1 && wants == 0 {
-				t.Errorf("with program %d the arena of %d bytes becomes one of %d; %d bytes pass", i, before.ArenaBytes, r.Stats().ArenaBytes, passing)
+				t.Errorf("with program %d the arena of %d bytes becomes one of %d; %d bytes pass",
+					i, before.ArenaBytes, r.Stats().ArenaBytes, passing)
 			}
 			if again, passing := r.Growth(prints[i]); again != 0 || passing != 0 {
-				t.Errorf("with program %d the Runner is still to grow by %d bytes, %d pass", i, again, passing)
+				t.Errorf("with program %d the Runner is still to grow by %d bytes, %d pass",
+					i, again, passing)
 			}
 		}
 		if now := has(); now != arena+slots {

@@ -2,7 +2,8 @@ package engine
 
 // GPU describes one GPU as the driver shows it.
 type GPU struct {
-	Ordinal         int    // for Options.Ordinal; counted from 0 among the GPUs that CUDA_VISIBLE_DEVICES leaves
+	// for Options.Ordinal; counted from 0 among the GPUs that CUDA_VISIBLE_DEVICES leaves
+	Ordinal         int
 	Name            string // "NVIDIA H100 80GB HBM3"
 	Major, Minor    int    // compute capability
 	Multiprocessors int
@@ -25,7 +26,9 @@ func FindGPUs() GPUReport { return findGPUs() }
 // ErrUnsupported for a device without its own memory.
 func (d *Device) Memory() (free, total int64, err error) {
 	if d.gpu == nil {
-		return 0, 0, &Error{Op: "memory", Status: StatusUnsupported, Msg: "this device has no memory of its own"}
+		return 0, 0, &Error{
+			Op: "memory", Status: StatusUnsupported, Msg: "this device has no memory of its own",
+		}
 	}
 	d.do(func() { free, total, err = d.gpu.driver.memory() })
 	return free, total, err

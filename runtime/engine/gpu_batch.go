@@ -160,7 +160,8 @@ func (g *gpu) enqueue(p *Program, a *Arena, s *Slot) error {
 	}
 	var outputs [MaxOutputs + 1]transfer
 	flags, at := cSlotNonFinite(s.ptrLocked())
-	if err := g.driver.keepOutput(s.gpu.flags, a.gpu.memory+devicePtr(at), flagBytes*int64(s.seqs)); err != nil {
+	if err := g.driver.keepOutput(s.gpu.flags, a.gpu.memory+devicePtr(at),
+		flagBytes*int64(s.seqs)); err != nil {
 		return err
 	}
 	outputs[0] = transfer{uintptr(flags), s.gpu.flags, flagBytes * int64(s.seqs)}

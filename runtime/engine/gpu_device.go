@@ -97,7 +97,9 @@ func (d *Device) locked(f func()) {
 func (d *Device) own(loop func(jobs <-chan func())) {
 	if d.gpu == nil || !d.gpu.taken.CompareAndSwap(false, true) {
 		go func() {
-			runtime.LockOSThread() // never unlocked: a device may keep state in its thread, so the thread ends with the loop
+			// never unlocked: a device may keep state in its thread, so the thread ends with the
+			// loop
+			runtime.LockOSThread()
 			loop(nil)
 		}()
 		return

@@ -29,7 +29,9 @@ func newHeads(t *testing.T, d *Device, compute Compute) (*Program, func()) {
 			}
 			data = binary.LittleEndian.AppendUint32(data, v)
 		}
-		w, err := d.NewWeight(WeightSpec{Kind: kind, Compute: compute, DType: dtype, K: k, Parts: []Part{{Data: data, Rows: rows}}})
+		w, err := d.NewWeight(WeightSpec{
+			Kind: kind, Compute: compute, DType: dtype, K: k, Parts: []Part{{Data: data, Rows: rows}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,9 +42,14 @@ func newHeads(t *testing.T, d *Device, compute Compute) (*Program, func()) {
 	caps := blockCaps
 	caps.MaxQueryRows = 8
 	r := d.Record(caps)
-	x := r.EmbedLayerNorm(Embedding{Word: weight(TableWeight, blockVocabulary, c, 1, 0), Gamma: weight(VectorWeight, c, 1, 0.2, 1), Eps: 1e-12})
+	x := r.EmbedLayerNorm(Embedding{
+		Word:  weight(TableWeight, blockVocabulary, c, 1, 0),
+		Gamma: weight(VectorWeight, c, 1, 0.2, 1),
+		Eps:   1e-12,
+	})
 	y := r.LinearLoRA(x, weight(LinearWeight, c, c, 0.12, 0), nil, GELU, x, []LoRA{
-		{A: weight(DataWeight, 4, c, 0.2, 0), B: weight(DataWeight, c, 4, 0.3, 0)}, {A: weight(DataWeight, 8, c, 0.2, 0), B: weight(DataWeight, c, 8, 0.3, 0)}})
+		{A: weight(DataWeight, 4, c, 0.2, 0), B: weight(DataWeight, c, 4, 0.3, 0)},
+		{A: weight(DataWeight, 8, c, 0.2, 0), B: weight(DataWeight, c, 8, 0.3, 0)}})
 	r.OutputTokenRows(y)
 	r.OutputValues(r.MaxSim(r.KeepRows(y), true))
 	r.OutputSparse(r.Splade(x, weight(LinearWeight, 90, c, 0.12, 0), nil), SparseLog)
@@ -64,8 +71,10 @@ func headBatch(p *Program, lengths ...int) *Batch {
 	b.Items[0] = nil
 	rng := rand.New(rand.NewPCG(9, 9))
 	for i, n := range lengths {
-		b.Items[0] = append(b.Items[0], OutItem{DType: F32, Normalize: true, Offset: int64(b.CuSeqlens[i]) * 4 * blockColumns})
-		b.Items[2] = append(b.Items[2], OutItem{DType: F32, Dims: 90, Offset: SparseBytes(90, F32) * int64(i)})
+		b.Items[0] = append(b.Items[0],
+			OutItem{DType: F32, Normalize: true, Offset: int64(b.CuSeqlens[i]) * 4 * blockColumns})
+		b.Items[2] = append(b.Items[2],
+			OutItem{DType: F32, Dims: 90, Offset: SparseBytes(90, F32) * int64(i)})
 		b.Adapter = append(b.Adapter, int32(i%3-1))
 		b.Partner = append(b.Partner, int32((i+1)%3-1))
 		for j := range n {
@@ -76,7 +85,8 @@ func headBatch(p *Program, lengths ...int) *Batch {
 	for range 8 * blockColumns {
 		b.Queries = append(b.Queries, float32(rng.NormFloat64()*0.2))
 	}
-	b.OutBytes = [MaxOutputs]int64{int64(len(b.IDs)) * 4 * blockColumns, int64(4 * len(lengths)), SparseBytes(90, F32) * int64(len(lengths))}
+	b.OutBytes = [MaxOutputs]int64{int64(len(b.IDs)) * 4 * blockColumns, int64(4 * len(lengths)),
+		SparseBytes(90, F32) * int64(len(lengths))}
 	return b
 }
 

@@ -81,7 +81,9 @@ func newBlock(d *Device, compute Compute, caps Caps) (m *block, err error) {
 			values[i] = float32(rng.NormFloat64()*scale + offset)
 		}
 		var w *Weight
-		w, err = d.NewWeight(WeightSpec{Kind: kind, Compute: compute, DType: F32, K: k, Parts: []Part{{Data: bytesOf(values...), Rows: rows}}})
+		w, err = d.NewWeight(WeightSpec{Kind: kind, Compute: compute, DType: F32, K: k, Parts: []Part{
+			{Data: bytesOf(values...), Rows: rows},
+		}})
 		if err == nil {
 			m.weights = append(m.weights, w)
 		}
@@ -122,7 +124,8 @@ func texts(p *Program, lengths ...int) *Batch {
 			b.IDs = append(b.IDs, rng.Int32N(blockVocabulary))
 		}
 		b.CuSeqlens = append(b.CuSeqlens, int32(len(b.IDs)))
-		b.Items[0] = append(b.Items[0], OutItem{DType: F32, Normalize: true, Offset: int64(4 * blockColumns * number)})
+		b.Items[0] = append(b.Items[0],
+			OutItem{DType: F32, Normalize: true, Offset: int64(4 * blockColumns * number)})
 	}
 	b.OutBytes[0] = int64(4 * blockColumns * len(lengths))
 	return b
@@ -179,7 +182,8 @@ func TestGPUAgreesWithTheCPU(t *testing.T) {
 		capability string
 		compute    Compute
 		least      float64
-	}{{"8.0", ComputeBF16, 0.9995}, {"8.6", ComputeF16, 0.9999}, {"8.9", ComputeFP8, 0.99}, {"9.0", ComputeBF16, 0.9995}, {"9.0", ComputeFP8, 0.99}} {
+	}{{"8.0", ComputeBF16, 0.9995}, {"8.6", ComputeF16, 0.9999}, {"8.9", ComputeFP8, 0.99},
+		{"9.0", ComputeBF16, 0.9995}, {"9.0", ComputeFP8, 0.99}} {
 		t.Run(c.capability+" "+c.compute.String(), func(t *testing.T) {
 			d := openCard(t, c.capability, Options{})
 			m, err := newBlock(d, c.compute, blockCaps)
@@ -256,8 +260,12 @@ func TestGPUBatchInvariance(t *testing.T) {
 	}
 	whole := texts(m.program, lengths...)
 	for i, n := range lengths {
-		one := &Batch{Program: m.program, IDs: whole.IDs[whole.CuSeqlens[i]:whole.CuSeqlens[i+1]], CuSeqlens: []int32{0, int32(n)},
-			Items: [MaxOutputs][]OutItem{{{DType: F32, Normalize: true}}}}
+		one := &Batch{
+			Program:   m.program,
+			IDs:       whole.IDs[whole.CuSeqlens[i]:whole.CuSeqlens[i+1]],
+			CuSeqlens: []int32{0, int32(n)},
+			Items:     [MaxOutputs][]OutItem{{{DType: F32, Normalize: true}}},
+		}
 		one.OutBytes[0] = 4 * blockColumns
 		for time := range 3 { // launched, captured, replayed
 			alone, err := run(r, one)
@@ -283,12 +291,14 @@ func TestFindGPUs(t *testing.T) {
 		if len(r.GPUs) != 1 || !strings.Contains(r.GPUs[0].Refusal, c.want) {
 			t.Errorf("%s: %+v", c.command, r)
 		}
-		if _, err := Open(Options{Kind: CUDA}); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), c.want) {
+		if _, err := Open(Options{Kind: CUDA}); !errors.Is(err, ErrUnsupported) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: opened, or %v", c.command, err)
 		}
 		command(t, "%s", c.undo)
 	}
-	if _, err := Open(Options{Kind: CUDA, Ordinal: 3}); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "cuda:3") {
+	if _, err := Open(Options{Kind: CUDA, Ordinal: 3}); !errors.Is(err, ErrUnsupported) ||
+		!strings.Contains(err.Error(), "cuda:3") {
 		t.Errorf("a card that is not there: %v", err)
 	}
 }
@@ -313,7 +323,8 @@ func TestTwoGPUs(t *testing.T) {
 		if rows[i], err = run(r, texts(m.program, 9, 30)); err != nil {
 			t.Fatal(err)
 		}
-		if info, err := d.Info(); err != nil || info.Ordinal != i || info.Capability != "9.0" || info.Driver != "13.0" {
+		if info, err := d.Info(); err != nil || info.Ordinal != i || info.Capability != "9.0" ||
+			info.Driver != "13.0" {
 			t.Errorf("%+v, %v", info, err)
 		}
 	}

@@ -46,14 +46,18 @@ func newTinyHeads(t *testing.T, d *Device) *tinyHeads {
 		return w
 	}
 	r := d.Record(Caps{MaxTokens: 32, MaxSeqs: 8, MaxLen: 16, MaxQueryRows: 6})
-	x := r.EmbedLayerNorm(Embedding{Word: weight(TableWeight, 2, 0, 2, 6, 2, -1, 1), Gamma: weight(VectorWeight, 1, 1, 2),
-		Beta: weight(VectorWeight, 1, 0.5, 0)})
+	x := r.EmbedLayerNorm(Embedding{
+		Word:  weight(TableWeight, 2, 0, 2, 6, 2, -1, 1),
+		Gamma: weight(VectorWeight, 1, 1, 2),
+		Beta:  weight(VectorWeight, 1, 0.5, 0),
+	})
 	kept := r.KeepRows(x)
 	r.OutputTokenRows(kept)
 	r.OutputValues(r.MaxSim(kept, false))
 	r.OutputSparse(r.Splade(x, weight(LinearWeight, 2, 1, 1, 0, -1, -1, 0), nil), SparseLog)
 	r.OutputTokenRows(r.LinearLoRA(x, weight(LinearWeight, 2, 1, 0, 0, 1), nil, NoAct, NoValue, []LoRA{
-		{A: weight(DataWeight, 2, 1, 0), B: weight(DataWeight, 1, 10, 0)}, {A: weight(DataWeight, 2, 0, 1), B: weight(DataWeight, 1, 0, 100)}}))
+		{A: weight(DataWeight, 2, 1, 0), B: weight(DataWeight, 1, 10, 0)},
+		{A: weight(DataWeight, 2, 0, 1), B: weight(DataWeight, 1, 0, 100)}}))
 	var err error
 	if m.program, err = r.End(); err != nil {
 		t.Fatal(err)
@@ -70,10 +74,20 @@ func newTinyHeads(t *testing.T, d *Device) *tinyHeads {
 // batch has the sequences 0 1 | 1 | 2 0 1 and every optional input. Sequence 1 keeps no token and
 // has neither a query nor an adapter.
 func (m *tinyHeads) batch() *Batch {
-	b := &Batch{Program: m.program, IDs: []int32{0, 1, 1, 2, 0, 1}, CuSeqlens: []int32{0, 2, 3, 6}, Keep: []uint8{0, 1, 0, 1, 0, 1},
-		Adapter: []int32{1, -1, 0}, Queries: []float32{1, 0, 0, 1, 2, 2}, CuQueries: []int32{0, 2, 3}, Partner: []int32{1, -1, 0}}
+	b := &Batch{
+		Program:   m.program,
+		IDs:       []int32{0, 1, 1, 2, 0, 1},
+		CuSeqlens: []int32{0, 2, 3, 6},
+		Keep:      []uint8{0, 1, 0, 1, 0, 1},
+		Adapter:   []int32{1, -1, 0},
+		Queries:   []float32{1, 0, 0, 1, 2, 2},
+		CuQueries: []int32{0, 2, 3},
+		Partner:   []int32{1, -1, 0},
+	}
 	b.Items[0] = []OutItem{{DType: F32, Offset: 16}, {DType: F32}, {DType: I8, Offset: 2}}
-	b.Items[2] = []OutItem{{DType: F32, Dims: 3}, {DType: F32, Dims: 3, Offset: 48}, {DType: F32, Dims: 1, Offset: 96}}
+	b.Items[2] = []OutItem{
+		{DType: F32, Dims: 3}, {DType: F32, Dims: 3, Offset: 48}, {DType: F32, Dims: 1, Offset: 96},
+	}
 	b.Items[3] = []OutItem{{DType: F32}, {DType: F32, Offset: 16}, {DType: F32, Offset: 24}}
 	b.OutBytes = [MaxOutputs]int64{24, 12, 128, 48}
 	return b
@@ -106,14 +120,17 @@ func TestHeadsByHand(t *testing.T) {
 				count   int
 				columns []int32
 				values  []float32
-			}{{3, []int32{0, 1, 2}, []float32{ln(1.5), ln(2), ln(0.5)}}, {1, []int32{1}, []float32{ln(2)}}, {3, []int32{0}, []float32{ln(1.5)}}} {
+			}{{3, []int32{0, 1, 2}, []float32{ln(1.5), ln(2), ln(0.5)}}, {1, []int32{1}, []float32{ln(2)}},
+				{3, []int32{0}, []float32{ln(1.5)}}} {
 				it := b.Items[2][i]
 				count, columns, values := SparseRow(b.Out[2][it.Offset:], it.Dims, it.DType)
-				if err := near(floatsOf(values), want.values); err != nil || count != want.count || !slices.Equal(columns, want.columns) {
+				if err := near(floatsOf(values), want.values); err != nil || count != want.count ||
+					!slices.Equal(columns, want.columns) {
 					t.Errorf("sparse row %d: %d columns, %v, %v", i, count, columns, err)
 				}
 			}
-			if err := near(floatsOf(b.Out[3]), []float32{-0.5, 202, 1.5, -202, 1.5, -2, -5.5, 2, -5.5, 2, 16.5, -2}); err != nil {
+			if err := near(floatsOf(b.Out[3]),
+				[]float32{-0.5, 202, 1.5, -202, 1.5, -2, -5.5, 2, -5.5, 2, 16.5, -2}); err != nil {
 				t.Errorf("rows with adapters: %v", err)
 			}
 			// Without the optional inputs all rows are kept, and there is no query and no adapter.
@@ -124,7 +141,8 @@ func TestHeadsByHand(t *testing.T) {
 				t.Fatal(err)
 			}
 			rows := []float32{-0.5, 2, 1.5, -2, 1.5, -2, -0.5, 2, -0.5, 2, 1.5, -2}
-			if err := errors.Join(near(floatsOf(b.Out[0]), rows), near(floatsOf(b.Out[1]), make([]float32, 3)), near(floatsOf(b.Out[3]), rows)); err != nil {
+			if err := errors.Join(near(floatsOf(b.Out[0]), rows),
+				near(floatsOf(b.Out[1]), make([]float32, 3)), near(floatsOf(b.Out[3]), rows)); err != nil {
 				t.Errorf("without choices: %v", err)
 			}
 		})
@@ -171,7 +189,8 @@ func TestMuveraSum(t *testing.T) {
 	d := openTest(t, Options{Threads: 1})
 	tables := map[string]*Weight{}
 	for name, w := range map[string]WeightSpec{
-		"word":   {Kind: TableWeight, Compute: ComputeF32, DType: F32, K: 2, Parts: []Part{{Data: bytesOf(0, 2, 6, 2), Rows: 2}}},
+		"word": {Kind: TableWeight, Compute: ComputeF32, DType: F32, K: 2,
+			Parts: []Part{{Data: bytesOf(0, 2, 6, 2), Rows: 2}}},
 		"gamma":  {Kind: VectorWeight, DType: F32, K: 1, Parts: []Part{{Data: bytesOf(1, 2), Rows: 2}}},
 		"sketch": {Kind: DataWeight, DType: I32, K: 1, Parts: []Part{{Data: int32Bytes(2, ^0), Rows: 2}}},
 		"wrong":  {Kind: DataWeight, DType: I32, K: 1, Parts: []Part{{Data: int32Bytes(2, 3), Rows: 2}}},
@@ -189,7 +208,8 @@ func TestMuveraSum(t *testing.T) {
 		r.OutputMuvera(x, Muvera{Repetitions: 1, Query: true, FinalDims: 3, Sketch: sketch})
 		return r.End()
 	}
-	if _, err := record(tables["wrong"]); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "sketch") {
+	if _, err := record(tables["wrong"]); !errors.Is(err, ErrCorrupt) ||
+		!strings.Contains(err.Error(), "sketch") {
 		t.Errorf("a sketch to column 3 of 3: %v", err)
 	}
 	p, err := record(tables["sketch"])
@@ -205,7 +225,8 @@ func TestMuveraSum(t *testing.T) {
 	if err := r.Run(context.Background(), b); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(near(floatsOf(b.Out[0]), []float32{-1, 2}), near(floatsOf(b.Out[1]), []float32{-2, 0, -1})); err != nil {
+	if err := errors.Join(near(floatsOf(b.Out[0]), []float32{-1, 2}),
+		near(floatsOf(b.Out[1]), []float32{-2, 0, -1})); err != nil {
 		t.Error(err)
 	}
 }
@@ -216,13 +237,15 @@ func TestGroupSketch(t *testing.T) {
 	}
 	// Two repetitions of three entries each, to two columns.
 	first, source, err := GroupSketch([]int32{1, ^0, 1, 0, 0, ^1}, 2, 3, 2)
-	if err != nil || !slices.Equal(first, []int32{0, 1, 3, 3, 5, 6}) || !slices.Equal(source, []int32{^1, 0, 2, 0, 1, ^2}) {
+	if err != nil || !slices.Equal(first, []int32{0, 1, 3, 3, 5, 6}) ||
+		!slices.Equal(source, []int32{^1, 0, 2, 0, 1, ^2}) {
 		t.Errorf("%v, %v, %v", first, source, err)
 	}
 	for _, c := range []struct {
 		n, repetitions, block, dims int
 		want                        error
-	}{{5, 2, 3, 2, ErrInvalid}, {6, 0, 3, 2, ErrInvalid}, {6, 2, 0, 2, ErrInvalid}, {6, 2, 3, 0, ErrInvalid}, {6, 2, 3, 1 << 40, ErrInvalid}, {6, 2, 3, 1, ErrCorrupt}} {
+	}{{5, 2, 3, 2, ErrInvalid}, {6, 0, 3, 2, ErrInvalid}, {6, 2, 0, 2, ErrInvalid}, {6, 2, 3, 0, ErrInvalid},
+		{6, 2, 3, 1 << 40, ErrInvalid}, {6, 2, 3, 1, ErrCorrupt}} {
 		sketch := []int32{1, 0, 0, 0, 0, 0}[:c.n]
 		if _, _, err := GroupSketch(sketch, c.repetitions, c.block, c.dims); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v", c, err)
@@ -261,7 +284,8 @@ func TestJoinByHand(t *testing.T) {
 			if err := r.Run(context.Background(), b); err != nil {
 				t.Fatal(err)
 			}
-			if err := near(floatsOf(b.Out[0]), []float32{1, 2, 2, 1, 2, 3, 5, 5, 3, 5, 3, 5, 5, 3, 5}); err != nil {
+			if err := near(floatsOf(b.Out[0]),
+				[]float32{1, 2, 2, 1, 2, 3, 5, 5, 3, 5, 3, 5, 5, 3, 5}); err != nil {
 				t.Error(err)
 			}
 			if err := near(floatsOf(b.Out[1]), []float32{2, 3.5, 3, 5, 3, 5, 3, 5}); err != nil {

@@ -59,33 +59,49 @@ var (
 var (
 	_ = [1]int{}[StatusInternal-C.SIE_INTERNAL]
 	_ = [1]int{}[CPU-C.SIE_DEVICE_CPU] + [1]int{}[CUDA-C.SIE_DEVICE_CUDA] + [1]int{}[Ref-C.SIE_DEVICE_REF]
-	_ = [1]int{}[AVX2-C.SIE_ISA_AVX2] + [1]int{}[AVX512-C.SIE_ISA_AVX512] + [1]int{}[AVX512VNNI-C.SIE_ISA_AVX512_VNNI] + [1]int{}[AMX-C.SIE_ISA_AMX]
+	_ = [1]int{}[AVX2-C.SIE_ISA_AVX2] + [1]int{}[AVX512-C.SIE_ISA_AVX512] + [1]int{}[AVX512VNNI-
+		C.SIE_ISA_AVX512_VNNI] + [1]int{}[AMX-C.SIE_ISA_AMX]
 	_ = [1]int{}[F32-C.SIE_F32] + [1]int{}[F16-C.SIE_F16] + [1]int{}[BF16-C.SIE_BF16] + [1]int{}[I8-C.SIE_I8]
-	_ = [1]int{}[U8-C.SIE_U8] + [1]int{}[I32-C.SIE_I32] + [1]int{}[F8E4M3-C.SIE_F8E4M3] + [1]int{}[Binary-C.SIE_BINARY]
-	_ = [1]int{}[ComputeF32-C.SIE_COMPUTE_F32] + [1]int{}[ComputeBF16-C.SIE_COMPUTE_BF16] + [1]int{}[ComputeINT8-C.SIE_COMPUTE_INT8]
+	_ = [1]int{}[U8-C.SIE_U8] + [1]int{}[I32-C.SIE_I32] + [1]int{}[F8E4M3-C.SIE_F8E4M3] + [1]int{}[Binary-
+		C.SIE_BINARY]
+	_ = [1]int{}[ComputeF32-C.SIE_COMPUTE_F32] + [1]int{}[ComputeBF16-C.SIE_COMPUTE_BF16] +
+		[1]int{}[ComputeINT8-C.SIE_COMPUTE_INT8]
 	_ = [1]int{}[ComputeF16-C.SIE_COMPUTE_F16] + [1]int{}[ComputeFP8-C.SIE_COMPUTE_FP8]
 	_ = [1]int{}[NoAct-C.SIE_ACT_NONE] + [1]int{}[GELU-C.SIE_ACT_GELU_ERF] + [1]int{}[Tanh-C.SIE_ACT_TANH]
 	_ = [1]int{}[GELUTanh-C.SIE_ACT_GELU_TANH] + [1]int{}[ReLU-C.SIE_ACT_RELU] + [1]int{}[SiLU-C.SIE_ACT_SILU]
-	_ = [1]int{}[PoolCLS-C.SIE_POOL_CLS] + [1]int{}[PoolMean-C.SIE_POOL_MEAN] + [1]int{}[PoolLast-C.SIE_POOL_LAST]
-	_ = [1]int{}[FullMask-C.SIE_MASK_FULL] + [1]int{}[CausalMask-C.SIE_MASK_CAUSAL] + [1]int{}[WindowMask-C.SIE_MASK_WINDOW]
-	_ = [1]int{}[LinearWeight-C.SIE_WEIGHT_LINEAR] + [1]int{}[TableWeight-C.SIE_WEIGHT_TABLE] + [1]int{}[VectorWeight-C.SIE_WEIGHT_VECTOR]
+	_ = [1]int{}[PoolCLS-C.SIE_POOL_CLS] + [1]int{}[PoolMean-C.SIE_POOL_MEAN] + [1]int{}[PoolLast-
+		C.SIE_POOL_LAST]
+	_ = [1]int{}[FullMask-C.SIE_MASK_FULL] + [1]int{}[CausalMask-C.SIE_MASK_CAUSAL] + [1]int{}[WindowMask-
+		C.SIE_MASK_WINDOW]
+	_ = [1]int{}[LinearWeight-C.SIE_WEIGHT_LINEAR] + [1]int{}[TableWeight-C.SIE_WEIGHT_TABLE] +
+		[1]int{}[VectorWeight-C.SIE_WEIGHT_VECTOR]
 	_ = [1]int{}[DataWeight-C.SIE_WEIGHT_DATA]
-	_ = [1]int{}[SparseAsIs-C.SIE_SPARSE_AS_IS] + [1]int{}[SparseLog-C.SIE_SPARSE_LOG] + [1]int{}[SparseLogLog-C.SIE_SPARSE_LOG_LOG]
+	_ = [1]int{}[SparseAsIs-C.SIE_SPARSE_AS_IS] + [1]int{}[SparseLog-C.SIE_SPARSE_LOG] +
+		[1]int{}[SparseLogLog-C.SIE_SPARSE_LOG_LOG]
 	_ = [1]int{}[Concat-C.SIE_LAYOUT_CONCAT] + [1]int{}[InterleaveGateUp-C.SIE_LAYOUT_INTERLEAVE_GATE_UP]
 	_ = [1]int{}[NoValue-C.SIE_NO_VALUE]
 	_ = [1]int{}[poolAttention-C.SIE_POOL_ATTENTION] + [1]int{}[PoolWeightedMean-C.SIE_POOL_WEIGHTED_MEAN]
-	_ = [1]int{}[LayerNorm-C.SIE_NORM_LAYER] + [1]int{}[RMSNorm-C.SIE_NORM_RMS] + [1]int{}[NoNorm-C.SIE_NORM_NONE]
-	_ = [1]int{}[SwiGLU-C.SIE_GATE_SWIGLU] + [1]int{}[GEGLU-C.SIE_GATE_GEGLU] + [1]int{}[GEGLUTanh-C.SIE_GATE_GEGLU_TANH]
-	_ = [1]int{}[FormValues-C.SIE_FORM_VALUES] + [1]int{}[FormRows-C.SIE_FORM_ROWS] + [1]int{}[FormTokenRows-C.SIE_FORM_TOKEN_ROWS]
+	_ = [1]int{}[LayerNorm-C.SIE_NORM_LAYER] + [1]int{}[RMSNorm-C.SIE_NORM_RMS] + [1]int{}[NoNorm-
+		C.SIE_NORM_NONE]
+	_ = [1]int{}[SwiGLU-C.SIE_GATE_SWIGLU] + [1]int{}[GEGLU-C.SIE_GATE_GEGLU] + [1]int{}[GEGLUTanh-
+		C.SIE_GATE_GEGLU_TANH]
+	_ = [1]int{}[FormValues-C.SIE_FORM_VALUES] + [1]int{}[FormRows-C.SIE_FORM_ROWS] + [1]int{}[FormTokenRows-
+		C.SIE_FORM_TOKEN_ROWS]
 	_ = [1]int{}[FormSparse-C.SIE_FORM_SPARSE]
-	_ = [1]int{}[kindSpace-C.SIE_SPACE] + [1]int{}[kindInput-C.SIE_INPUT] + [1]int{}[kindEmbed-C.SIE_EMBED] + [1]int{}[kindNorm-C.SIE_NORM]
-	_ = [1]int{}[kindLinear-C.SIE_LINEAR] + [1]int{}[kindColumns-C.SIE_COLUMNS] + [1]int{}[kindAttention-C.SIE_ATTENTION]
-	_ = [1]int{}[kindRope-C.SIE_ROPE] + [1]int{}[kindGatherRows-C.SIE_GATHER_ROWS] + [1]int{}[kindPool-C.SIE_POOL]
-	_ = [1]int{}[kindKeepRows-C.SIE_KEEP_ROWS] + [1]int{}[kindSplade-C.SIE_SPLADE] + [1]int{}[kindMaxSim-C.SIE_MAXSIM]
+	_ = [1]int{}[kindSpace-C.SIE_SPACE] + [1]int{}[kindInput-C.SIE_INPUT] + [1]int{}[kindEmbed-C.SIE_EMBED] +
+		[1]int{}[kindNorm-C.SIE_NORM]
+	_ = [1]int{}[kindLinear-C.SIE_LINEAR] + [1]int{}[kindColumns-C.SIE_COLUMNS] + [1]int{}[kindAttention-
+		C.SIE_ATTENTION]
+	_ = [1]int{}[kindRope-C.SIE_ROPE] + [1]int{}[kindGatherRows-C.SIE_GATHER_ROWS] +
+		[1]int{}[kindPool-C.SIE_POOL]
+	_ = [1]int{}[kindKeepRows-C.SIE_KEEP_ROWS] + [1]int{}[kindSplade-C.SIE_SPLADE] + [1]int{}[kindMaxSim-
+		C.SIE_MAXSIM]
 	_ = [1]int{}[kindOutputRows-C.SIE_OUTPUT_ROWS] + [1]int{}[kindOutputValues-C.SIE_OUTPUT_VALUES]
 	_ = [1]int{}[kindOutputTokenRows-C.SIE_OUTPUT_TOKEN_ROWS] + [1]int{}[kindOutputSparse-C.SIE_OUTPUT_SPARSE]
-	_ = [1]int{}[kindOutputMuvera-C.SIE_OUTPUT_MUVERA] + [1]int{}[kindOutputSMVE-C.SIE_OUTPUT_SMVE] + [1]int{}[kindJoin-C.SIE_JOIN]
-	_ = [1]int{}[spaceSeqs-C.SIE_SPACE_SEQS] + [1]int{}[spaceRows-C.SIE_SPACE_ROWS] + [1]int{}[spaceSubset-C.SIE_SPACE_SUBSET]
+	_ = [1]int{}[kindOutputMuvera-C.SIE_OUTPUT_MUVERA] + [1]int{}[kindOutputSMVE-C.SIE_OUTPUT_SMVE] +
+		[1]int{}[kindJoin-C.SIE_JOIN]
+	_ = [1]int{}[spaceSeqs-C.SIE_SPACE_SEQS] + [1]int{}[spaceRows-C.SIE_SPACE_ROWS] + [1]int{}[spaceSubset-
+		C.SIE_SPACE_SUBSET]
 	_ = [1]int{}[spaceShared-C.SIE_SPACE_SHARED]
 )
 
@@ -131,8 +147,8 @@ func ids(s []int32) *C.int32_t { return (*C.int32_t)(unsafe.SliceData(s)) }
 
 func cDeviceOpen(o Options, card *sieGPU) (unsafe.Pointer, error) {
 	if v := C.sie_abi_version(); v != C.SIE_ABI_VERSION {
-		return nil, &Error{Op: "open", Status: StatusInternal,
-			Msg: fmt.Sprintf("the library has ABI %d, this binary wants %d: rebuild both", v, C.SIE_ABI_VERSION)}
+		return nil, &Error{Op: "open", Status: StatusInternal, Msg: fmt.Sprintf(
+			"the library has ABI %d, this binary wants %d: rebuild both", v, C.SIE_ABI_VERSION)}
 	}
 	var e C.sie_error
 	var d *C.sie_device
@@ -141,8 +157,13 @@ func cDeviceOpen(o Options, card *sieGPU) (unsafe.Pointer, error) {
 	var pins runtime.Pinner
 	defer pins.Unpin()
 	if card != nil {
-		g := &C.sie_gpu{struct_size: C.sizeof_sie_gpu, major: C.int32_t(card.about.Major), minor: C.int32_t(card.about.Minor),
-			multiprocessors: C.int32_t(card.about.Multiprocessors), memory_total: C.int64_t(card.about.MemoryTotal)}
+		g := &C.sie_gpu{
+			struct_size:     C.sizeof_sie_gpu,
+			major:           C.int32_t(card.about.Major),
+			minor:           C.int32_t(card.about.Minor),
+			multiprocessors: C.int32_t(card.about.Multiprocessors),
+			memory_total:    C.int64_t(card.about.MemoryTotal),
+		}
 		if card.graphs {
 			g.graphs = 1
 		}
@@ -168,9 +189,10 @@ func cDeviceInfo(d unsafe.Pointer) (Info, error) {
 		return Info{}, fail("device info", st, &e)
 	}
 	info := Info{
-		Kind: Kind(in.kind), Name: C.GoString(&in.name[0]), Threads: int(in.threads), CPUsAffinity: int(in.cpus_affinity),
-		CPUsQuota: float64(in.cpus_quota), ISA: ISA(in.isa), ISADetected: ISA(in.isa_detected),
-		MemoryTotal: int64(in.memory_total), MemoryWeights: int64(in.memory_weights), Why: C.GoString(&in.why[0]),
+		Kind: Kind(in.kind), Name: C.GoString(&in.name[0]), Threads: int(in.threads),
+		CPUsAffinity: int(in.cpus_affinity), CPUsQuota: float64(in.cpus_quota), ISA: ISA(in.isa),
+		ISADetected: ISA(in.isa_detected), MemoryTotal: int64(in.memory_total),
+		MemoryWeights: int64(in.memory_weights), Why: C.GoString(&in.why[0]),
 	}
 	for c := ComputeF32; c <= ComputeFP8; c++ {
 		if in.compute_mask&(1<<c) != 0 {
@@ -183,9 +205,16 @@ func cDeviceInfo(d unsafe.Pointer) (Info, error) {
 func cWeightCreate(d unsafe.Pointer, s WeightSpec, rows int64) (unsafe.Pointer, error) {
 	var e C.sie_error
 	var w *C.sie_weight
-	desc := C.sie_weight_desc{struct_size: C.sizeof_sie_weight_desc, kind: C.uint32_t(s.Kind), compute: C.uint32_t(s.Compute),
-		dtype: C.uint32_t(s.DType), layout: C.uint32_t(s.Layout), n_parts: C.int32_t(len(s.Parts)),
-		n: C.int64_t(rows), k: C.int64_t(s.K)}
+	desc := C.sie_weight_desc{
+		struct_size: C.sizeof_sie_weight_desc,
+		kind:        C.uint32_t(s.Kind),
+		compute:     C.uint32_t(s.Compute),
+		dtype:       C.uint32_t(s.DType),
+		layout:      C.uint32_t(s.Layout),
+		n_parts:     C.int32_t(len(s.Parts)),
+		n:           C.int64_t(rows),
+		k:           C.int64_t(s.K),
+	}
 	var pins runtime.Pinner // the descriptor points to the parts; memory outside the Go heap needs no pin
 	defer pins.Unpin()
 	for i, p := range s.Parts {
@@ -235,7 +264,8 @@ func cProgram(d unsafe.Pointer, entries []entry, memory []unsafe.Pointer) (unsaf
 	for _, m := range memory {
 		pins.Pin(m)
 	}
-	st := C.sie_program_add(p, (*C.sie_op)(unsafe.Pointer(unsafe.SliceData(entries))), C.int64_t(len(entries)), &e)
+	st := C.sie_program_add(p, (*C.sie_op)(unsafe.Pointer(unsafe.SliceData(entries))),
+		C.int64_t(len(entries)), &e)
 	if st == C.SIE_OK {
 		st = C.sie_program_end(p, &size, &e)
 	}
@@ -254,7 +284,12 @@ func cProgramOutputs(p unsafe.Pointer, n int) ([]Output, error) {
 		if st := C.sie_program_output((*C.sie_program)(p), C.int32_t(i), &in, &e); st != C.SIE_OK {
 			return nil, fail("program outputs", st, &e)
 		}
-		outputs[i] = Output{Name: C.GoString(&in.name[0]), Form: OutputForm(in.form), PerToken: in.space != spaceSequences, Columns: int(in.columns)}
+		outputs[i] = Output{
+			Name:     C.GoString(&in.name[0]),
+			Form:     OutputForm(in.form),
+			PerToken: in.space != spaceSequences,
+			Columns:  int(in.columns),
+		}
 	}
 	return outputs, nil
 }
@@ -277,7 +312,8 @@ func cProgramFree(p unsafe.Pointer) { C.sie_program_free((*C.sie_program)(p)) }
 
 func cProgramDescribe(p unsafe.Pointer) string {
 	text := make([]byte, C.sie_program_describe((*C.sie_program)(p), nil, 0)+1)
-	C.sie_program_describe((*C.sie_program)(p), (*C.char)(unsafe.Pointer(unsafe.SliceData(text))), C.size_t(len(text)))
+	C.sie_program_describe((*C.sie_program)(p), (*C.char)(unsafe.Pointer(unsafe.SliceData(text))),
+		C.size_t(len(text)))
 	return string(bytes.TrimRight(text, "\x00"))
 }
 
@@ -298,7 +334,8 @@ func cArenaPlace(a unsafe.Pointer, at *gpuArena) error {
 	for i := range MaxOutputs {
 		outputs[i], bytes[i] = deviceMemory(at.output[i]), C.int64_t(at.bytes[i])
 	}
-	if st := C.sie_arena_place((*C.sie_arena)(a), deviceMemory(at.memory), MaxOutputs, &outputs[0], &bytes[0], &e); st != C.SIE_OK {
+	if st := C.sie_arena_place((*C.sie_arena)(a), deviceMemory(at.memory), MaxOutputs, &outputs[0], &bytes[0],
+		&e); st != C.SIE_OK {
 		return fail("arena", st, &e)
 	}
 	return nil
@@ -310,9 +347,14 @@ func cArenaBytes(a unsafe.Pointer) int64 { return int64(C.sie_arena_bytes((*C.si
 func cSlotCreate(d unsafe.Pointer, caps SlotCaps) (unsafe.Pointer, error) {
 	var e C.sie_error
 	var s *C.sie_slot
-	c := C.sie_slot_caps{struct_size: C.sizeof_sie_slot_caps, n_outputs: C.uint32_t(len(caps.OutputBytes)),
-		max_tokens: C.int64_t(caps.MaxTokens), max_seqs: C.int64_t(caps.MaxSeqs), input_bytes: C.int64_t(caps.InputBytes),
-		output_bytes: (*C.int64_t)(unsafe.SliceData(caps.OutputBytes))}
+	c := C.sie_slot_caps{
+		struct_size:  C.sizeof_sie_slot_caps,
+		n_outputs:    C.uint32_t(len(caps.OutputBytes)),
+		max_tokens:   C.int64_t(caps.MaxTokens),
+		max_seqs:     C.int64_t(caps.MaxSeqs),
+		input_bytes:  C.int64_t(caps.InputBytes),
+		output_bytes: (*C.int64_t)(unsafe.SliceData(caps.OutputBytes)),
+	}
 	var pins runtime.Pinner
 	defer pins.Unpin()
 	pins.Pin(c.output_bytes)
@@ -339,8 +381,9 @@ func cSlotLoad(s, p unsafe.Pointer, b *Batch, items *[MaxOutputs][]outItem) erro
 	var e C.sie_error
 	st := C.sie_go_slot_load((*C.sie_slot)(s), (*C.sie_program)(p), C.int64_t(len(b.CuSeqlens)-1),
 		C.int64_t(max(len(b.CuQueries)-1, 0)), ids(b.IDs), ids(b.TypeIDs), ids(b.CuSeqlens),
-		(*C.uint8_t)(unsafe.SliceData(b.Keep)), ids(b.Adapter), (*C.float)(unsafe.SliceData(b.Queries)), ids(b.CuQueries),
-		ids(b.Partner), outItems(items[0]), outItems(items[1]), outItems(items[2]), outItems(items[3]), &e)
+		(*C.uint8_t)(unsafe.SliceData(b.Keep)), ids(b.Adapter), (*C.float)(unsafe.SliceData(b.Queries)),
+		ids(b.CuQueries), ids(b.Partner), outItems(items[0]), outItems(items[1]), outItems(items[2]),
+		outItems(items[3]), &e)
 	if st != C.SIE_OK {
 		return fail("slot load", st, &e)
 	}
@@ -358,7 +401,8 @@ func outItems(s []outItem) *C.sie_out_item {
 
 func cProgramSubmit(p, a, s unsafe.Pointer) error {
 	var e C.sie_error
-	if st := C.sie_program_submit((*C.sie_program)(p), (*C.sie_arena)(a), (*C.sie_slot)(s), nil, &e); st != C.SIE_OK {
+	if st := C.sie_program_submit((*C.sie_program)(p), (*C.sie_arena)(a), (*C.sie_slot)(s), nil,
+		&e); st != C.SIE_OK {
 		return fail("submit", st, &e)
 	}
 	return nil
@@ -386,7 +430,8 @@ func cSlotOutput(s unsafe.Pointer, index int) unsafe.Pointer {
 
 func cMuveraGroup(sketch []int32, repetitions, block, finalDims int, first, source []int32) error {
 	var e C.sie_error
-	st := C.sie_muvera_group(ids(sketch), C.int64_t(repetitions), C.int64_t(block), C.int64_t(finalDims), ids(first), ids(source), &e)
+	st := C.sie_muvera_group(ids(sketch), C.int64_t(repetitions), C.int64_t(block), C.int64_t(finalDims),
+		ids(first), ids(source), &e)
 	if st != C.SIE_OK {
 		return fail("muvera sketch", st, &e)
 	}

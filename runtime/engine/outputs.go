@@ -9,20 +9,23 @@ import (
 // OutputRows declares the next output: each sequence's row of x [B, C], written as its OutItem
 // says. It returns the output's index.
 func (r *Recorder) OutputRows(x Value) int {
-	return output(r, kindOutputRows, func(p *outputParams, name unsafe.Pointer) { *p = outputParams{x: x, name: name} })
+	return output(r, kindOutputRows,
+		func(p *outputParams, name unsafe.Pointer) { *p = outputParams{x: x, name: name} })
 }
 
 // OutputValues declares the next output: all rows of x as float32, dense, in batch order. It
 // returns the output's index.
 func (r *Recorder) OutputValues(x Value) int {
-	return output(r, kindOutputValues, func(p *outputParams, name unsafe.Pointer) { *p = outputParams{x: x, name: name} })
+	return output(r, kindOutputValues,
+		func(p *outputParams, name unsafe.Pointer) { *p = outputParams{x: x, name: name} })
 }
 
 // OutputTokenRows declares the next output: the rows of x, which has token rows or kept rows. Each
 // row is written as its sequence's OutItem says. The rows of a sequence follow each other without
 // gaps, from the item's offset. It returns the output's index.
 func (r *Recorder) OutputTokenRows(x Value) int {
-	return output(r, kindOutputTokenRows, func(p *outputParams, name unsafe.Pointer) { *p = outputParams{x: x, name: name} })
+	return output(r, kindOutputTokenRows,
+		func(p *outputParams, name unsafe.Pointer) { *p = outputParams{x: x, name: name} })
 }
 
 // Sparse is the transform of the values of a sparse output row.
@@ -83,10 +86,13 @@ type Muvera struct {
 // index.
 func (r *Recorder) OutputMuvera(x Value, m Muvera) int {
 	return output(r, kindOutputMuvera, func(p *muveraParams, name unsafe.Pointer) {
-		*p = muveraParams{x: x, name: name, repetitions: m.Repetitions, simhashBits: m.SimHashBits, projected: m.Projected,
-			finalDims: m.FinalDims, query: flag(m.Query), fillEmpty: flag(m.FillEmpty), centerTokens: flag(m.CenterTokens),
-			normalize: flag(m.Normalize), simhash: r.useLocked(m.SimHash), ams: r.useLocked(m.AMS), sketch: r.useLocked(m.Sketch),
-			first: r.useLocked(m.SketchFirst), source: r.useLocked(m.SketchSource)}
+		*p = muveraParams{
+			x: x, name: name, repetitions: m.Repetitions, simhashBits: m.SimHashBits, projected: m.Projected,
+			finalDims: m.FinalDims, query: flag(m.Query), fillEmpty: flag(m.FillEmpty),
+			centerTokens: flag(m.CenterTokens), normalize: flag(m.Normalize), simhash: r.useLocked(m.SimHash),
+			ams: r.useLocked(m.AMS), sketch: r.useLocked(m.Sketch), first: r.useLocked(m.SketchFirst),
+			source: r.useLocked(m.SketchSource),
+		}
 	})
 }
 
@@ -94,10 +100,10 @@ func (r *Recorder) OutputMuvera(x Value, m Muvera) int {
 // read. Errors: ErrInvalid for sizes that contradict each other, ErrCorrupt for an entry outside
 // the finalDims columns.
 func GroupSketch(sketch []int32, repetitions, block, finalDims int) (first, source []int32, err error) {
-	if repetitions < 1 || block < 1 || finalDims < 1 || finalDims > 1<<20 || len(sketch) > 1<<24 || len(sketch)/block != repetitions ||
-		len(sketch)%block != 0 {
-		return nil, nil, invalid("muvera sketch", fmt.Sprintf("%d entries for %d repetitions of %d columns to %d", len(sketch),
-			repetitions, block, finalDims))
+	if repetitions < 1 || block < 1 || finalDims < 1 || finalDims > 1<<20 || len(sketch) > 1<<24 ||
+		len(sketch)/block != repetitions || len(sketch)%block != 0 {
+		return nil, nil, invalid("muvera sketch", fmt.Sprintf(
+			"%d entries for %d repetitions of %d columns to %d", len(sketch), repetitions, block, finalDims))
 	}
 	first, source = make([]int32, repetitions*(finalDims+1)), make([]int32, len(sketch))
 	if err := cMuveraGroup(sketch, repetitions, block, finalDims, first, source); err != nil {
@@ -120,8 +126,11 @@ type SMVE struct {
 // one that SparseRow reads. It returns the output's index.
 func (r *Recorder) OutputSMVE(x Value, s SMVE) int {
 	return output(r, kindOutputSMVE, func(p *smveParams, name unsafe.Pointer) {
-		*p = smveParams{x: x, name: name, repetitions: s.Repetitions, width: s.Width, top: s.Top, maxNonzero: s.MaxNonzeros,
-			query: flag(s.Query), normalize: flag(s.Normalize), anchors: r.useLocked(s.Anchors)}
+		*p = smveParams{
+			x: x, name: name, repetitions: s.Repetitions, width: s.Width, top: s.Top,
+			maxNonzero: s.MaxNonzeros, query: flag(s.Query), normalize: flag(s.Normalize),
+			anchors: r.useLocked(s.Anchors),
+		}
 	})
 }
 

@@ -42,10 +42,13 @@ type Recorder struct {
 // Record begins a program. End must be called, even after an error.
 func (d *Device) Record(caps Caps) *Recorder {
 	r := &Recorder{dev: d, caps: caps, weights: make(map[*Weight]struct{})}
-	r.declareSpace(spaceParams{kind: spaceRows, space: spaceTokens, rows: caps.MaxTokens, longest: caps.MaxLen}, "tokens")
+	r.declareSpace(spaceParams{
+		kind: spaceRows, space: spaceTokens, rows: caps.MaxTokens, longest: caps.MaxLen,
+	}, "tokens")
 	r.declareSpace(spaceParams{kind: spaceSeqs, space: spaceSequences, rows: caps.MaxSeqs}, "sequences")
 	if caps.MaxQueryRows != 0 {
-		r.declareSpace(spaceParams{kind: spaceShared, space: spaceQueries, rows: caps.MaxQueryRows}, "queries")
+		r.declareSpace(spaceParams{kind: spaceShared, space: spaceQueries, rows: caps.MaxQueryRows},
+			"queries")
 	}
 	return r
 }
@@ -95,11 +98,19 @@ func (r *Recorder) declareSpace(p spaceParams, name string) {
 }
 
 // input declares an input on first use, and returns its number.
-func (r *Recorder) input(number int32, name string, space int32, d DType, optional bool, otherwise int32) int32 {
+func (r *Recorder) input(
+	number int32, name string, space int32, d DType, optional bool, otherwise int32,
+) int32 {
 	if !r.declared[number] {
 		r.declared[number] = true
-		add(r, kindInput, &inputParams{input: number, space: space, dtype: uint32(d), optional: flag(optional), otherwise: otherwise,
-			name: r.name(name)})
+		add(r, kindInput, &inputParams{
+			input:     number,
+			space:     space,
+			dtype:     uint32(d),
+			optional:  flag(optional),
+			otherwise: otherwise,
+			name:      r.name(name),
+		})
 	}
 	return number
 }
@@ -151,16 +162,21 @@ func (r *Recorder) EmbedLayerNorm(e Embedding) Value {
 		typeIDs = r.typeIDs()
 	}
 	return operation(r, kindEmbed, func(p *embedParams, y Value) {
-		*p = embedParams{y: y, ids: ids, typeIDs: typeIDs, positionOffset: e.PositionOffset, word: r.useLocked(e.Word),
-			position: r.useLocked(e.Position), typ: r.useLocked(e.Type), gamma: r.useLocked(e.Gamma), beta: r.useLocked(e.Beta),
-			norm: uint32(e.Norm), eps: e.Eps, weightOffset: e.WeightOffset, factor: e.Scale}
+		*p = embedParams{
+			y: y, ids: ids, typeIDs: typeIDs, positionOffset: e.PositionOffset, word: r.useLocked(e.Word),
+			position: r.useLocked(e.Position), typ: r.useLocked(e.Type), gamma: r.useLocked(e.Gamma),
+			beta: r.useLocked(e.Beta), norm: uint32(e.Norm), eps: e.Eps, weightOffset: e.WeightOffset,
+			factor: e.Scale,
+		}
 	})
 }
 
 // Linear records y[R, N] = act(x·Wᵀ + bias) + residual. bias may be nil, residual NoValue.
 func (r *Recorder) Linear(x Value, w, bias *Weight, act Act, residual Value) Value {
 	return operation(r, kindLinear, func(p *linearParams, y Value) {
-		*p = linearParams{act: uint32(act), x: x, residual: residual, y: y, w: r.useLocked(w), bias: r.useLocked(bias)}
+		*p = linearParams{
+			act: uint32(act), x: x, residual: residual, y: y, w: r.useLocked(w), bias: r.useLocked(bias),
+		}
 	})
 }
 
@@ -169,7 +185,9 @@ func (r *Recorder) Linear(x Value, w, bias *Weight, act Act, residual Value) Val
 // NoValue.
 func (r *Recorder) GatedLinear(x Value, w, bias *Weight, gate Gate, residual Value) Value {
 	return operation(r, kindLinear, func(p *linearParams, y Value) {
-		*p = linearParams{gate: uint32(gate), x: x, residual: residual, y: y, w: r.useLocked(w), bias: r.useLocked(bias)}
+		*p = linearParams{
+			gate: uint32(gate), x: x, residual: residual, y: y, w: r.useLocked(w), bias: r.useLocked(bias),
+		}
 	})
 }
 
@@ -198,15 +216,18 @@ func (r *Recorder) Norm(x Value, n NormSpec) (y, sum Value) {
 		sum = r.values
 	}
 	y = operation(r, kindNorm, func(p *normParams, y Value) {
-		*p = normParams{norm: uint32(n.Norm), x: x, residual: n.Residual, y: y, sum: sum, gamma: r.useLocked(n.Gamma),
-			beta: r.useLocked(n.Beta), bias: r.useLocked(n.Bias), eps: n.Eps, weightOffset: n.WeightOffset}
+		*p = normParams{
+			norm: uint32(n.Norm), x: x, residual: n.Residual, y: y, sum: sum, gamma: r.useLocked(n.Gamma),
+			beta: r.useLocked(n.Beta), bias: r.useLocked(n.Bias), eps: n.Eps, weightOffset: n.WeightOffset,
+		}
 	})
 	return y, sum
 }
 
 // Columns records a view of the columns [column, column+width) of x.
 func (r *Recorder) Columns(x Value, column, width int64) Value {
-	return operation(r, kindColumns, func(p *columnsParams, y Value) { *p = columnsParams{x: x, y: y, column: column, width: width} })
+	return operation(r, kindColumns,
+		func(p *columnsParams, y Value) { *p = columnsParams{x: x, y: y, column: column, width: width} })
 }
 
 // MaxJoined is the most values of one Join.
@@ -240,8 +261,10 @@ type Attention struct {
 // rows, or the one row per sequence that GatherRows makes; k and v have token rows.
 func (r *Recorder) Attention(q, k, v Value, a Attention) Value {
 	return operation(r, kindAttention, func(p *attentionParams, y Value) {
-		*p = attentionParams{mask: uint32(a.Mask), q: q, k: k, v: v, y: y, heads: a.Heads, kvHeads: a.KVHeads, headDim: a.HeadDim,
-			window: a.Window, scale: a.Scale, alibi: r.useLocked(a.ALiBi)}
+		*p = attentionParams{
+			mask: uint32(a.Mask), q: q, k: k, v: v, y: y, heads: a.Heads, kvHeads: a.KVHeads,
+			headDim: a.HeadDim, window: a.Window, scale: a.Scale, alibi: r.useLocked(a.ALiBi),
+		}
 	})
 }
 
@@ -262,8 +285,10 @@ func (r *Recorder) Rope(q, k Value, t Rotation) {
 	if r.err != nil {
 		return
 	}
-	p := &ropeParams{q: q, k: k, heads: t.Heads, kvHeads: t.KVHeads, headDim: t.HeadDim, rot: t.Rot, positionOffset: t.PositionOffset,
-		eps: t.Eps, weightOffset: t.WeightOffset}
+	p := &ropeParams{
+		q: q, k: k, heads: t.Heads, kvHeads: t.KVHeads, headDim: t.HeadDim, rot: t.Rot,
+		positionOffset: t.PositionOffset, eps: t.Eps, weightOffset: t.WeightOffset,
+	}
 	r.dev.do(func() {
 		p.cos, p.sin = r.useLocked(t.Cos), r.useLocked(t.Sin)
 		p.qGamma, p.kGamma = r.useLocked(t.QGamma), r.useLocked(t.KGamma)
@@ -273,13 +298,15 @@ func (r *Recorder) Rope(q, k Value, t Rotation) {
 
 // GatherRows records y[B, C], the first (PoolCLS) or last (PoolLast) token row of each sequence.
 func (r *Recorder) GatherRows(x Value, which Pooling) Value {
-	return operation(r, kindGatherRows, func(p *gatherRowsParams, y Value) { *p = gatherRowsParams{which: uint32(which), x: x, y: y} })
+	return operation(r, kindGatherRows,
+		func(p *gatherRowsParams, y Value) { *p = gatherRowsParams{which: uint32(which), x: x, y: y} })
 }
 
 // Pool records y[B, C] in float32. If x already has sequence rows, they are only widened to
 // float32.
 func (r *Recorder) Pool(x Value, mode Pooling) Value {
-	return operation(r, kindPool, func(p *poolParams, y Value) { *p = poolParams{mode: uint32(mode), x: x, y: y} })
+	return operation(r, kindPool,
+		func(p *poolParams, y Value) { *p = poolParams{mode: uint32(mode), x: x, y: y} })
 }
 
 // PoolAttention records y[B, C] in float32, a weighted mean of each sequence's rows. The weights
@@ -298,7 +325,8 @@ func (r *Recorder) KeepRows(x Value) Value {
 		marks := r.input(inputKeep, "keep", spaceTokens, U8, true, 1)
 		r.declareSpace(spaceParams{kind: spaceSubset, space: spaceKept, marks: marks}, "kept")
 	}
-	return operation(r, kindKeepRows, func(p *keepRowsParams, y Value) { *p = keepRowsParams{to: spaceKept, x: x, y: y} })
+	return operation(r, kindKeepRows,
+		func(p *keepRowsParams, y Value) { *p = keepRowsParams{to: spaceKept, x: x, y: y} })
 }
 
 // LoRA is one adapter's part of one linear: A [rank, K] and B [N, rank], with the scale folded into
@@ -320,8 +348,11 @@ func (r *Recorder) LinearLoRA(x Value, w, bias *Weight, act Act, residual Value,
 		for i, adapter := range adapters {
 			a[i], b[i] = r.useLocked(adapter.A), r.useLocked(adapter.B)
 		}
-		*p = linearParams{act: uint32(act), x: x, residual: residual, y: y, w: r.useLocked(w), bias: r.useLocked(bias), adapter: adapter,
-			adapters: int32(len(adapters)), a: unsafe.Pointer(&a[0]), b: unsafe.Pointer(&b[0])}
+		*p = linearParams{
+			act: uint32(act), x: x, residual: residual, y: y, w: r.useLocked(w), bias: r.useLocked(bias),
+			adapter: adapter, adapters: int32(len(adapters)), a: unsafe.Pointer(&a[0]),
+			b: unsafe.Pointer(&b[0]),
+		}
 		r.memory = append(r.memory, p.a, p.b)
 	})
 }

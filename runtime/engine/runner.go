@@ -41,9 +41,10 @@ type RunnerStats struct {
 // same GPU passes every call to it. The runner owns the arena and the slots, and enlarges them when
 // a program or batch needs it.
 type Runner struct {
-	dev     *Device
-	work    chan *Batch   // unbuffered: a batch is taken only when a slot is free for it
-	free    chan *runSlot // slots without a batch; the waiters return them, and the owner those whose batch did not start
+	dev  *Device
+	work chan *Batch // unbuffered: a batch is taken only when a slot is free for it
+	// slots without a batch; the waiters return them, and the owner those whose batch did not start
+	free    chan *runSlot
 	flying  chan *runSlot // submitted, oldest first; closed by the owner when it stops
 	quit    chan struct{} // closed by Close
 	stopped chan struct{} // closed by stop when everything is freed
@@ -136,8 +137,9 @@ func (r *Runner) check(b *Batch) error {
 	}
 	for i, n := range b.OutBytes {
 		if n < 0 || n > maxOutputBytes || (n > 0 && i >= b.Program.outputs) {
-			return invalid("batch", fmt.Sprintf("%d bytes of output %d: the program has %d outputs of at most %d bytes",
-				n, i, b.Program.outputs, int64(maxOutputBytes)))
+			return invalid("batch",
+				fmt.Sprintf("%d bytes of output %d: the program has %d outputs of at most %d bytes",
+					n, i, b.Program.outputs, int64(maxOutputBytes)))
 		}
 	}
 	return nil
@@ -145,8 +147,15 @@ func (r *Runner) check(b *Batch) error {
 
 // Stats returns the counters.
 func (r *Runner) Stats() RunnerStats {
-	return RunnerStats{Batches: r.batches.Load(), Sequences: r.sequences.Load(), Tokens: r.tokens.Load(), Failed: r.failed.Load(),
-		Busy: time.Duration(r.busyNanos.Load()), ArenaBytes: r.arenaBytes.Load(), SlotBytes: r.slotBytes.Load()}
+	return RunnerStats{
+		Batches:    r.batches.Load(),
+		Sequences:  r.sequences.Load(),
+		Tokens:     r.tokens.Load(),
+		Failed:     r.failed.Load(),
+		Busy:       time.Duration(r.busyNanos.Load()),
+		ArenaBytes: r.arenaBytes.Load(),
+		SlotBytes:  r.slotBytes.Load(),
+	}
 }
 
 // Close refuses new batches, waits for those in flight and frees arena and slots. It may be called
@@ -266,13 +275,16 @@ func (r *Runner) fitArena(workspace Workspace) error {
 // fitSlot replaces the slot by one that fits. Capacities only grow, outputs by powers of two, so
 // replacements end.
 func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
-	want := SlotCaps{MaxTokens: b.Program.caps.MaxTokens, MaxSeqs: b.Program.caps.MaxSeqs, InputBytes: b.Program.inputBytes}
+	want := SlotCaps{
+		MaxTokens: b.Program.caps.MaxTokens, MaxSeqs: b.Program.caps.MaxSeqs,
+		InputBytes: b.Program.inputBytes,
+	}
 	var have SlotCaps
 	if s.slot != nil {
 		have = s.slot.caps
 	}
-	fits := want.MaxTokens <= have.MaxTokens && want.MaxSeqs <= have.MaxSeqs && want.InputBytes <= have.InputBytes &&
-		b.Program.outputs <= len(have.OutputBytes)
+	fits := want.MaxTokens <= have.MaxTokens && want.MaxSeqs <= have.MaxSeqs &&
+		want.InputBytes <= have.InputBytes && b.Program.outputs <= len(have.OutputBytes)
 	for i := range have.OutputBytes {
 		fits = fits && b.OutBytes[i] <= have.OutputBytes[i]
 	}

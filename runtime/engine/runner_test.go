@@ -73,7 +73,8 @@ func TestRunnerManyCallers(t *testing.T) {
 		w.Close()
 	}
 	wg.Wait()
-	if s := r.Stats(); s.Batches != callers*rounds || s.Failed != 0 || s.Tokens < s.Sequences || s.Sequences < s.Batches || s.ArenaBytes <= 0 || s.SlotBytes <= 0 || s.Busy <= 0 {
+	if s := r.Stats(); s.Batches != callers*rounds || s.Failed != 0 || s.Tokens < s.Sequences ||
+		s.Sequences < s.Batches || s.ArenaBytes <= 0 || s.SlotBytes <= 0 || s.Busy <= 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -96,7 +97,12 @@ func TestRunnerSurvivesBadBatches(t *testing.T) {
 	negative.OutBytes[1] = -1
 	third, _ := batchOf(rng, m.program, 1)
 	third.OutBytes[2] = 8
-	for name, b := range map[string]*Batch{"no program": {}, "program of another device": foreign, "negative size": negative, "output 2 of 2": third} {
+	for name, b := range map[string]*Batch{
+		"no program":                {},
+		"program of another device": foreign,
+		"negative size":             negative,
+		"output 2 of 2":             third,
+	} {
 		if err := r.Run(context.Background(), b); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}

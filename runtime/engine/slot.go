@@ -57,7 +57,8 @@ func (d *Device) NewSlot(caps SlotCaps) (*Slot, error) {
 		return nil, invalid("slot", fmt.Sprintf("%d outputs: must be 1 to %d", n, MaxOutputs))
 	}
 	if caps.MaxSeqs <= 0 || caps.MaxTokens <= 0 || caps.MaxSeqs > 1<<30 || caps.MaxTokens > 1<<30 {
-		return nil, invalid("slot", fmt.Sprintf("max tokens %d and max seqs %d: must be 1 to 2^30", caps.MaxTokens, caps.MaxSeqs))
+		return nil, invalid("slot",
+			fmt.Sprintf("max tokens %d and max seqs %d: must be 1 to 2^30", caps.MaxTokens, caps.MaxSeqs))
 	}
 	if caps.InputBytes == 0 {
 		caps.InputBytes = anyInputBytes(caps)
@@ -112,7 +113,8 @@ func (s *Slot) Load(p *Program, b *Batch) error {
 		return err
 	}
 	if p.outputs > len(s.caps.OutputBytes) {
-		return invalid("slot load", fmt.Sprintf("the slot has %d outputs, the program %d", len(s.caps.OutputBytes), p.outputs))
+		return invalid("slot load",
+			fmt.Sprintf("the slot has %d outputs, the program %d", len(s.caps.OutputBytes), p.outputs))
 	}
 	if err := s.pack(b); err != nil {
 		return err
@@ -134,7 +136,8 @@ func (s *Slot) pack(b *Batch) error {
 		s.items[o] = s.items[o][:len(items)]
 		for i, it := range items {
 			if it.Dims < 0 || it.Dims > 1<<30 {
-				return invalid("slot load", fmt.Sprintf("item %d of output %d asks for %d dims", i, o, it.Dims))
+				return invalid("slot load",
+					fmt.Sprintf("item %d of output %d asks for %d dims", i, o, it.Dims))
 			}
 			s.items[o][i] = outItem{dtype: int32(it.DType), dims: int32(it.Dims), offset: it.Offset}
 			if it.Normalize {

@@ -38,7 +38,9 @@ const x86 ISA = 1 << 16
 func (i ISA) Covers(j ISA) bool { return i>>16 == j>>16 && i >= j }
 
 func (i ISA) String() string {
-	return name("isa", i, map[ISA]string{BestISA: "best", AVX2: "avx2", AVX512: "avx512", AVX512VNNI: "avx512_vnni", AMX: "amx"})
+	return name("isa", i, map[ISA]string{
+		BestISA: "best", AVX2: "avx2", AVX512: "avx512", AVX512VNNI: "avx512_vnni", AMX: "amx",
+	})
 }
 
 // DType is the element type of weights and outputs.
@@ -58,8 +60,16 @@ const (
 )
 
 func (d DType) String() string {
-	return name("dtype", d, map[DType]string{F32: "f32", F16: "f16", BF16: "bf16", I8: "i8", U8: "u8", I32: "i32",
-		F8E4M3: "f8e4m3", Binary: "binary"})
+	return name("dtype", d, map[DType]string{
+		F32:    "f32",
+		F16:    "f16",
+		BF16:   "bf16",
+		I8:     "i8",
+		U8:     "u8",
+		I32:    "i32",
+		F8E4M3: "f8e4m3",
+		Binary: "binary",
+	})
 }
 
 // RowBytes returns the bytes of n elements, or 0 for an unknown type.
@@ -93,7 +103,9 @@ const (
 	ComputeFP8  Compute = 5
 )
 
-var computeNames = map[Compute]string{ComputeF32: "fp32", ComputeBF16: "bf16", ComputeINT8: "int8", ComputeF16: "fp16", ComputeFP8: "fp8"}
+var computeNames = map[Compute]string{
+	ComputeF32: "fp32", ComputeBF16: "bf16", ComputeINT8: "int8", ComputeF16: "fp16", ComputeFP8: "fp8",
+}
 
 func (c Compute) String() string { return name("compute", c, computeNames) }
 
@@ -143,8 +155,13 @@ const (
 )
 
 func (p Pooling) String() string {
-	return name("pooling", p, map[Pooling]string{PoolCLS: "cls", PoolMean: "mean", PoolLast: "last", poolAttention: "attention",
-		PoolWeightedMean: "weighted_mean"})
+	return name("pooling", p, map[Pooling]string{
+		PoolCLS:          "cls",
+		PoolMean:         "mean",
+		PoolLast:         "last",
+		poolAttention:    "attention",
+		PoolWeightedMean: "weighted_mean",
+	})
 }
 
 // Norm chooses how rows are normalised.

@@ -107,10 +107,12 @@ func (s WeightSpec) check() (rows int64, err error) {
 	}
 	for i, p := range s.Parts {
 		if p.Rows <= 0 || p.Rows > math.MaxInt32 {
-			return 0, invalid("weight", fmt.Sprintf("part %d has %d rows: must be 1 to %d", i, p.Rows, math.MaxInt32))
+			return 0, invalid("weight",
+				fmt.Sprintf("part %d has %d rows: must be 1 to %d", i, p.Rows, math.MaxInt32))
 		}
 		if p.Rows > math.MaxInt64/width || int64(len(p.Data)) != p.Rows*width {
-			return 0, invalid("weight", fmt.Sprintf("part %d has %d bytes: %d×%d %s are wanted", i, len(p.Data), p.Rows, s.K, s.DType))
+			return 0, invalid("weight", fmt.Sprintf("part %d has %d bytes: %d×%d %s are wanted",
+				i, len(p.Data), p.Rows, s.K, s.DType))
 		}
 		rows += p.Rows
 	}

@@ -2,7 +2,9 @@ package metrics
 
 import "github.com/sie-engine/sie/internal/obs"
 
-func (m *Metrics) register(labels []string, read func(set func(gauge int, value float64, labels ...string)), names ...string) {
+func (m *Metrics) register(
+	labels []string, read func(set func(gauge int, value float64, labels ...string)), names ...string,
+) {
 	m.Registry.MustRegister(obs.Gauges(labels, read, names...))
 }
 
@@ -19,7 +21,8 @@ func (m *Metrics) Models(read func(report func(model, device string, bytes int64
 			set(0, 0, model, device)
 			set(1, float64(bytes), model, device)
 		})
-	}, "sie_model_loaded", "1 while the model is loaded.", "sie_model_memory_bytes", "Packed weights of a loaded model.")
+	}, "sie_model_loaded", "1 while the model is loaded.", "sie_model_memory_bytes",
+		"Packed weights of a loaded model.")
 }
 
 // DeviceMemory registers the memory gauges of GPUs. read reports each GPU's bytes.
@@ -29,7 +32,8 @@ func (m *Metrics) DeviceMemory(read func(report func(device string, used, total 
 			set(0, float64(used), device)
 			set(1, float64(total), device)
 		})
-	}, "sie_device_memory_used_bytes", "Memory of a GPU in use, by any process.", "sie_device_memory_total_bytes", "Memory of a GPU.")
+	}, "sie_device_memory_used_bytes", "Memory of a GPU in use, by any process.",
+		"sie_device_memory_total_bytes", "Memory of a GPU.")
 }
 
 // Activations registers a gauge of the memory that batches take on each device. Packed weights are

@@ -34,10 +34,12 @@ func TestNoReportFailsAScrape(t *testing.T) {
 		name   string
 		labels []string
 	}{
-		{7, "sie_queue_depth", []string{"a"}}, {3, "sie_queue_depth", []string{""}}, {11, "sie_queue_depth", []string{"odd \ufffd"}},
+		{7, "sie_queue_depth", []string{"a"}}, {3, "sie_queue_depth", []string{""}},
+		{11, "sie_queue_depth", []string{"odd \ufffd"}},
 		{1, "sie_model_loaded", []string{"a", "cpu"}}, {30, "sie_model_memory_bytes", []string{"a", "cpu"}},
 		{0, "sie_model_loaded", []string{"gone"}}, {0, "sie_model_memory_bytes", []string{"gone"}},
-		{2, "sie_device_memory_used_bytes", []string{"cuda:0"}}, {4, "sie_device_memory_total_bytes", []string{"cuda:0"}},
+		{2, "sie_device_memory_used_bytes", []string{"cuda:0"}},
+		{4, "sie_device_memory_total_bytes", []string{"cuda:0"}},
 		{2, "sie_device_activation_bytes", []string{"cpu"}}, {-1, "sie_queue_depth", []string{"nobody"}},
 	} {
 		if v := testrig.MetricOf(got, c.name, c.labels...); v != c.want {

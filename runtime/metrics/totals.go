@@ -15,7 +15,14 @@ type totals struct {
 // already be in one and not yet in the next.
 func (m *Metrics) Totals() api.Totals {
 	t := &m.totals
-	return api.Totals{Requests: t.requests.Load(), Failed: t.failed.Load(), Items: t.items.Load(), Tokens: t.tokens.Load(),
-		Batches: t.batches.Load(), BatchItems: t.batchItems.Load(), BatchTokens: t.batchTokens.Load(),
-		BusySeconds: time.Duration(t.busy.Load()).Seconds()}
+	return api.Totals{
+		Requests:    t.requests.Load(),
+		Failed:      t.failed.Load(),
+		Items:       t.items.Load(),
+		Tokens:      t.tokens.Load(),
+		Batches:     t.batches.Load(),
+		BatchItems:  t.batchItems.Load(),
+		BatchTokens: t.batchTokens.Load(),
+		BusySeconds: time.Duration(t.busy.Load()).Seconds(),
+	}
 }

@@ -27,7 +27,9 @@ var errTooManyAdapters = errors.New("model: a batch has more adapters than a pro
 // adapted returns a set with the adapters of a batch, and the index of each sequence's adapter in
 // it, -1 for none. The caller must call done when the batch has run. If a set must be recorded, one
 // caller records it and the others wait.
-func (v *Variant) adapted(s *adapterCache, wanted []batch.Adapter) (set *adaptedSet, which []int32, done func(), err error) {
+func (v *Variant) adapted(
+	s *adapterCache, wanted []batch.Adapter,
+) (set *adaptedSet, which []int32, done func(), err error) {
 	if set, err = v.setFor(s, wanted); err != nil {
 		return nil, nil, nil, err
 	}
@@ -55,7 +57,8 @@ func (v *Variant) setFor(s *adapterCache, wanted []batch.Adapter) (*adaptedSet, 
 				need = append(need, l)
 			}
 		}
-		if set := v.set; set != nil && !slices.ContainsFunc(need, func(a *loadedAdapter) bool { return !slices.Contains(set.adapters, a) }) {
+		if set := v.set; set != nil && !slices.ContainsFunc(need,
+			func(a *loadedAdapter) bool { return !slices.Contains(set.adapters, a) }) {
 			set.holds++
 			s.unlock()
 			return set, nil
@@ -82,7 +85,8 @@ func (v *Variant) setFor(s *adapterCache, wanted []batch.Adapter) (*adaptedSet, 
 		case err != nil:
 			s.releaseAllLocked(set.adapters)
 			set = nil
-		case !slices.ContainsFunc(set.adapters, func(a *loadedAdapter) bool { return a.gone }): // else the set is used for this batch only
+		case !slices.ContainsFunc(set.adapters, func(a *loadedAdapter) bool { return a.gone }):
+			// else the set is used for this batch only
 			if v.set != nil {
 				s.dropLocked(v.set)
 			}

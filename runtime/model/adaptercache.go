@@ -28,7 +28,8 @@ type adapterCache struct {
 	jobs   sync.WaitGroup
 	bytes  atomic.Int64 // packed size of the adapters on all devices
 
-	mu     lockorder.Mutex[lockorder.Adapters] // guards the fields below, the adapters in all, and the sets of the model's variants
+	// guards the fields below, the adapters in all, and the sets of the model's variants
+	mu     lockorder.Mutex[lockorder.Adapters]
 	all    map[LoRAKey]*loadedAdapter
 	failed map[LoRAKey]*registry.Failure // failed loads, at most maxFailedLoras
 	used   uint64
@@ -54,7 +55,14 @@ type loadedAdapter struct {
 
 func newAdapterCache(l *Model, limit int) *adapterCache {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &adapterCache{model: l, limit: limit, ctx: ctx, cancel: cancel, all: make(map[LoRAKey]*loadedAdapter), failed: make(map[LoRAKey]*registry.Failure)}
+	return &adapterCache{
+		model:  l,
+		limit:  limit,
+		ctx:    ctx,
+		cancel: cancel,
+		all:    make(map[LoRAKey]*loadedAdapter),
+		failed: make(map[LoRAKey]*registry.Failure),
+	}
 }
 
 // acquire pins the adapter of key, which the request calls name. If the adapter is not loaded, it
@@ -83,7 +91,9 @@ func (s *adapterCache) acquire(key LoRAKey, name string, m *catalog.Resolved) (*
 }
 
 // adapter pins the adapter of key until drop is called; see adapterCache.acquire.
-func (l *Model) adapter(key LoRAKey, name string, m *catalog.Resolved) (adapter batch.Adapter, drop func(), err error) {
+func (l *Model) adapter(
+	key LoRAKey, name string, m *catalog.Resolved,
+) (adapter batch.Adapter, drop func(), err error) {
 	a, err := l.loras.acquire(key, name, m)
 	if err != nil {
 		return nil, nil, err
@@ -231,7 +241,9 @@ func (s *adapterCache) releaseAllLocked(adapters []*loadedAdapter) {
 // LoRAOf returns the key of the adapter that the options o name; ok is false for none. A request
 // may name an adapter of the hub or one of the model's load-time options. Only the operator may
 // name a directory.
-func LoRAOf(m *catalog.Resolved, o *catalog.RuntimeOptions, request map[string]any) (key LoRAKey, ok bool, err error) {
+func LoRAOf(
+	m *catalog.Resolved, o *catalog.RuntimeOptions, request map[string]any,
+) (key LoRAKey, ok bool, err error) {
 	if o.LoRAID == "" {
 		return LoRAKey{}, false, nil
 	}
@@ -246,7 +258,8 @@ func LoRAOf(m *catalog.Resolved, o *catalog.RuntimeOptions, request map[string]a
 	_, named := request["lora_id"]
 	if named && (catalog.IsPath(o.LoRAID) || !catalog.IsHubID(o.LoRAID)) {
 		return LoRAKey{}, false, errs.Invalidf("options.lora_id",
-			"Field 'options.lora_id' must name a hub repository such as \"org/name\", or an adapter of the model's lora_paths; got %.80q", o.LoRAID)
+			"Field 'options.lora_id' must name a hub repository such as \"org/name\", or an adapter of the model's lora_paths; got %.80q",
+			o.LoRAID)
 	}
 	return LoRAKey{id: o.LoRAID, operator: !named}, true, nil
 }

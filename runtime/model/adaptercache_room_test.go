@@ -17,7 +17,8 @@ import (
 func withAdapters(t *testing.T, change func(*Options)) (r *rig, key LoRAKey) {
 	t.Helper()
 	key = LoRAKey{id: filepath.Join(golden.Open(t, "lora-bert").Dir, "adapters", "rank4"), operator: true}
-	m := loadtime(t, "lo", withTokenizer(t, "lora-bert", "st-mean", nil), "bert_flash", "tasks: {encode: {dense: {dim: 64}}}", fmt.Sprintf("{lora_paths: {four: %s}}", key.id))
+	m := loadtime(t, "lo", withTokenizer(t, "lora-bert", "st-mean", nil), "bert_flash",
+		"tasks: {encode: {dense: {dim: 64}}}", fmt.Sprintf("{lora_paths: {four: %s}}", key.id))
 	return start(t, change, []string{mean}, m), key
 }
 
@@ -30,7 +31,8 @@ func four() *Request {
 func TestAdapterNeedsRoom(t *testing.T) {
 	bytes, _, _ := sizes(t, mean)
 	r, _ := withAdapters(t, nil)
-	if _, err := untilLoaded(t, func() (*Result, error) { return r.Encode(t.Context(), four()) }); err != nil {
+	if _, err := untilLoaded(t,
+		func() (*Result, error) { return r.Encode(t.Context(), four()) }); err != nil {
 		t.Fatal(err)
 	}
 	whole := r.size("lo") // including the adapter
@@ -47,7 +49,8 @@ func TestAdapterNeedsRoom(t *testing.T) {
 	}{
 		{"room for all", whole + bytes, nil, "", true},
 		{"one byte too few", whole + bytes - 1, nil, "", false},
-		{"one byte too few beside a pinned model", whole + bytes - 1, []string{mean}, errs.ResourceExhausted, true},
+		{"one byte too few beside a pinned model", whole + bytes - 1, []string{mean},
+			errs.ResourceExhausted, true},
 		{"one byte too few for it alone", whole - 1, nil, errs.ResourceExhausted, false},
 	} {
 		r, _ := withAdapters(t, func(o *Options) { o.Pinned = c.pinned })
@@ -56,7 +59,8 @@ func TestAdapterNeedsRoom(t *testing.T) {
 		}
 		r.opt.MemoryBudget = c.budget
 		_, err := untilLoaded(t, func() (*Result, error) { return r.Encode(t.Context(), four()) })
-		if e := errs.As(err); c.code == "" && err != nil || c.code != "" && (e == nil || e.Code != c.code || e.RetryAfter <= 0) {
+		if e := errs.As(err); c.code == "" && err != nil ||
+			c.code != "" && (e == nil || e.Code != c.code || e.RetryAfter <= 0) {
 			t.Errorf("%s: %v, want %q", c.what, err, c.code)
 		}
 		if stays := r.state(mean) == registry.Loaded; stays != c.stays || r.state("lo") != registry.Loaded {
@@ -72,7 +76,8 @@ func TestAdapterNeedsRoom(t *testing.T) {
 // not need an adapter that was freed in this way.
 func TestBatchWithARemovedAdapter(t *testing.T) {
 	r, key := withAdapters(t, nil)
-	if _, err := untilLoaded(t, func() (*Result, error) { return r.Encode(t.Context(), four()) }); err != nil {
+	if _, err := untilLoaded(t,
+		func() (*Result, error) { return r.Encode(t.Context(), four()) }); err != nil {
 		t.Fatal(err)
 	}
 	m := r.copy("lo")

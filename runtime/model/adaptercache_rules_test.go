@@ -17,7 +17,8 @@ import (
 // keys by name.
 func adapterSet(t *testing.T) (s *adapterCache, key func(name string) LoRAKey, entry *catalog.Resolved) {
 	t.Helper()
-	r := start(t, func(o *Options) { o.MaxLoRAs = 2 }, nil, adapted(t, "ce", copyModel(t, "rerank-sigmoid"), "rerank-sigmoid", "cross_encoder", "tasks: {score: {}}"))
+	r := start(t, func(o *Options) { o.MaxLoRAs = 2 }, nil, adapted(t, "ce", copyModel(t, "rerank-sigmoid"),
+		"rerank-sigmoid", "cross_encoder", "tasks: {score: {}}"))
 	if err := r.Preload(t.Context(), "ce"); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,8 @@ func TestWhichAdapterGoes(t *testing.T) {
 	if _, err := s.acquire(key("saved"), "saved", m); errs.As(err).Code != errs.LoRALoading {
 		t.Error(err)
 	}
-	if got := s.there(); !slices.Equal(got, []string{"all", "attention"}) || attention.copies == nil || all.copies == nil {
+	if got := s.there(); !slices.Equal(got, []string{"all", "attention"}) || attention.copies == nil ||
+		all.copies == nil {
 		t.Fatalf("with both in use there are %v", got)
 	}
 	s.release(attention)
@@ -133,17 +135,23 @@ func TestMaxAdaptersOfAProgram(t *testing.T) {
 
 // LoRAOf accepts names of the model's adapters and hub ids; only the operator may name directories.
 func TestWhoNamesAnAdapter(t *testing.T) {
-	m := &catalog.Resolved{Loadtime: &catalog.LoadtimeOptions{LoRAs: []catalog.LoRA{{Name: "law", ID: "org/law", Revision: "abc"}, {Name: "twin", ID: "org/own"}}},
-		Runtime: &catalog.RuntimeOptions{LoRAID: "/adapters/own"}}
-	hub := &catalog.Resolved{Loadtime: &catalog.LoadtimeOptions{}, Runtime: &catalog.RuntimeOptions{LoRAID: "org/own"}}
+	m := &catalog.Resolved{Loadtime: &catalog.LoadtimeOptions{
+		LoRAs: []catalog.LoRA{{Name: "law", ID: "org/law", Revision: "abc"}, {Name: "twin", ID: "org/own"}},
+	}, Runtime: &catalog.RuntimeOptions{LoRAID: "/adapters/own"}}
+	hub := &catalog.Resolved{
+		Loadtime: &catalog.LoadtimeOptions{}, Runtime: &catalog.RuntimeOptions{LoRAID: "org/own"},
+	}
 	for _, c := range []struct {
 		asked string
 		want  LoRAKey // zero: refused
 	}{
-		{"law", LoRAKey{"org/law", "abc", true}}, {"org/other", LoRAKey{id: "org/other"}}, {"/adapters/own", LoRAKey{id: "/adapters/own", operator: true}},
-		{"/adapters/other", LoRAKey{}}, {"./own", LoRAKey{}}, {"~/own", LoRAKey{}}, {"adapters/../own", LoRAKey{}}, {"two words", LoRAKey{}}, {"a/b/c", LoRAKey{}},
+		{"law", LoRAKey{"org/law", "abc", true}}, {"org/other", LoRAKey{id: "org/other"}},
+		{"/adapters/own", LoRAKey{id: "/adapters/own", operator: true}},
+		{"/adapters/other", LoRAKey{}}, {"./own", LoRAKey{}}, {"~/own", LoRAKey{}},
+		{"adapters/../own", LoRAKey{}}, {"two words", LoRAKey{}}, {"a/b/c", LoRAKey{}},
 	} {
-		key, ok, err := LoRAOf(m, &catalog.RuntimeOptions{LoRAID: c.asked}, map[string]any{"lora_id": c.asked})
+		key, ok, err := LoRAOf(m, &catalog.RuntimeOptions{LoRAID: c.asked},
+			map[string]any{"lora_id": c.asked})
 		if key != c.want || ok != (c.want != LoRAKey{}) || (err == nil) != ok {
 			t.Errorf("%q: %v, %v, %v; want %v", c.asked, key, ok, err, c.want)
 		}
@@ -151,7 +159,9 @@ func TestWhoNamesAnAdapter(t *testing.T) {
 	if _, ok, err := LoRAOf(m, &catalog.RuntimeOptions{}, nil); ok || err != nil {
 		t.Errorf("none: %v, %v", ok, err)
 	}
-	want := []LoRAKey{{"org/law", "abc", true}, {id: "org/own", operator: true}, {id: "/adapters/own", operator: true}}
+	want := []LoRAKey{
+		{"org/law", "abc", true}, {id: "org/own", operator: true}, {id: "/adapters/own", operator: true},
+	}
 	if got := adapterKeysOf([]*catalog.Resolved{m, m, hub}); !slices.Equal(got, want) {
 		t.Errorf("loaded with the model: %v, want %v", got, want)
 	}

@@ -18,7 +18,8 @@ import (
 func TestLoRA(t *testing.T) {
 	dir := withTokenizer(t, "lora-bert", "st-mean", nil)
 	adapters := filepath.Join(golden.Open(t, "lora-bert").Dir, "adapters")
-	m := loadtime(t, "lo", dir, "bert_flash", "tasks: {encode: {dense: {dim: 64}}}", fmt.Sprintf("{lora_paths: {four: %s/rank4, other: %s/rslora, third: %s/patterns}}", adapters, adapters, adapters))
+	m := loadtime(t, "lo", dir, "bert_flash", "tasks: {encode: {dense: {dim: 64}}}", fmt.Sprintf(
+		"{lora_paths: {four: %s/rank4, other: %s/rslora, third: %s/patterns}}", adapters, adapters, adapters))
 	r := start(t, func(o *Options) { o.MaxLoRAs = 2 }, nil, m)
 	with := func(lora string) *Request {
 		req := &Request{Model: "lo", Texts: []string{"the cat sat on the mat"}, Options: map[string]any{}}
@@ -35,14 +36,16 @@ func TestLoRA(t *testing.T) {
 			if err == nil {
 				return string(res.Rows[0])
 			}
-			if e := errs.As(err); e.Code != errs.LoRALoading || e.Status != 503 || e.RetryAfter != time.Second || time.Now().After(deadline) {
+			if e := errs.As(err); e.Code != errs.LoRALoading || e.Status != 503 ||
+				e.RetryAfter != time.Second || time.Now().After(deadline) {
 				t.Fatalf("%q: %v (retry after %v)", lora, err, e.RetryAfter)
 			}
 			time.Sleep(2 * time.Millisecond)
 		}
 	}
 	plain := row("")
-	e := r.refused(t.Context(), with("third"), errs.LoRALoading, 503) // four and other are loaded: one must be removed first
+	// four and other are loaded: one must be removed first
+	e := r.refused(t.Context(), with("third"), errs.LoRALoading, 503)
 	if !strings.Contains(e.Message, "third") {
 		t.Error(e.Message)
 	}
@@ -65,14 +68,18 @@ func TestLoRA(t *testing.T) {
 	for i := range 60 {
 		lora := []string{"", "four", "other"}[i%3]
 		all.Go(func() {
-			if res, err := r.Encode(t.Context(), with(lora)); err == nil && string(res.Rows[0]) != seen[lora] {
+			if res, err := r.Encode(t.Context(), with(lora)); err == nil &&
+				string(res.Rows[0]) != seen[lora] {
 				t.Errorf("%q: in company another row", lora)
 			}
 		})
 	}
 	all.Wait()
-	for lora, want := range map[string]string{"/etc": "must name a hub repository", "../x": "must name a hub repository"} {
-		if e := r.refused(t.Context(), with(lora), errs.InvalidInput, 400); !strings.Contains(e.Message, want) {
+	for lora, want := range map[string]string{
+		"/etc": "must name a hub repository", "../x": "must name a hub repository",
+	} {
+		if e := r.refused(t.Context(), with(lora), errs.InvalidInput, 400); !strings.Contains(e.Message,
+			want) {
 			t.Errorf("%s: %s", lora, e.Message)
 		}
 	}
@@ -89,7 +96,8 @@ func refusedAdapter(t *testing.T, r *rig, req *Request) {
 			time.Sleep(time.Millisecond)
 			continue
 		}
-		if e.Status != 400 || e.Param != "options.lora_id" || !strings.Contains(e.Message, `names "acme/nowhere", which cannot be used`) {
+		if e.Status != 400 || e.Param != "options.lora_id" ||
+			!strings.Contains(e.Message, `names "acme/nowhere", which cannot be used`) {
 			t.Errorf("%v", err)
 		}
 		return

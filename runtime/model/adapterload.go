@@ -53,7 +53,8 @@ func (s *adapterCache) ended(key LoRAKey, err error) *registry.Failure {
 		return nil
 	}
 	delete(s.all, key)
-	if s.ctx.Err() != nil || errors.Is(err, registry.ErrBusy) { // the model is being unloaded, or the next request tries again
+	// the model is being unloaded, or the next request tries again
+	if s.ctx.Err() != nil || errors.Is(err, registry.ErrBusy) {
 		return nil
 	}
 	s.rememberLocked(key, err)
@@ -101,7 +102,8 @@ func (s *adapterCache) pack(a *loadedAdapter, dir string) (err error) {
 		return fmt.Errorf("every LoRA adapter is in use: %w", registry.ErrBusy)
 	}
 	bytes := replicas[0].Bytes()
-	if err := s.model.host.makeRoom(s.ctx, need{packed: bytes, whole: bytes, what: "a LoRA adapter needs", spare: s.model.key}); err != nil {
+	if err := s.model.host.makeRoom(s.ctx,
+		need{packed: bytes, whole: bytes, what: "a LoRA adapter needs", spare: s.model.key}); err != nil {
 		return err
 	}
 	for _, c := range replicas {
@@ -110,7 +112,8 @@ func (s *adapterCache) pack(a *loadedAdapter, dir string) (err error) {
 	s.mu.Lock()
 	a.ready, a.copies = true, replicas
 	s.mu.Unlock()
-	s.model.host.opt.Log.Info("LoRA adapter ready", "lora", a.key.id, "weights", s.model.key, "rank", replicas[0].Rank, "packed_kib", bytes>>10)
+	s.model.host.opt.Log.Info("LoRA adapter ready", "lora", a.key.id, "weights", s.model.key,
+		"rank", replicas[0].Rank, "packed_kib", bytes>>10)
 	return nil
 }
 
@@ -145,7 +148,8 @@ func (s *adapterCache) refusalLocked(key LoRAKey, name string, m *catalog.Resolv
 	case !time.Now().Before(f.Until):
 		return nil
 	case f.Permanent && !key.operator:
-		return errs.Invalidf("options.lora_id", "Field 'options.lora_id' names %.80q, which cannot be used: %s", name, publicCause(f.Err))
+		return errs.Invalidf("options.lora_id",
+			"Field 'options.lora_id' names %.80q, which cannot be used: %s", name, publicCause(f.Err))
 	}
 	e := errs.LoRAFailed(name, m.ID, f.Err)
 	e.Message += ": " + publicCause(f.Err)

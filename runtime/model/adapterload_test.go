@@ -25,10 +25,13 @@ import (
 func onHub(t *testing.T) (r *rig, s *hubtest.Server, cache string) {
 	t.Helper()
 	s, cache = hubtest.New(t), t.TempDir()
-	m := loadtime(t, "lo", withTokenizer(t, "lora-bert", "st-mean", nil), "bert_flash", "tasks: {encode: {dense: {dim: 64}}}", "{}")
+	m := loadtime(t, "lo", withTokenizer(t, "lora-bert", "st-mean", nil), "bert_flash",
+		"tasks: {encode: {dense: {dim: 64}}}", "{}")
 	r = start(t, func(o *Options) {
 		var err error
-		if o.Hub, err = hub.New(hub.Options{CacheDir: cache, Endpoint: s.URL, Transport: &http.Transport{DisableKeepAlives: true}}); err != nil {
+		if o.Hub, err = hub.New(hub.Options{
+			CacheDir: cache, Endpoint: s.URL, Transport: &http.Transport{DisableKeepAlives: true},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}, []string{mean}, m)
@@ -63,7 +66,9 @@ func rank4(t *testing.T) map[string][]byte {
 // adapter is an error of the client, and is not fetched again at once.
 func TestARequestsAdapterIsAllThatIsFetched(t *testing.T) {
 	r, s, cache := onHub(t)
-	s.Add("somebody/model", map[string][]byte{"config.json": []byte("{}"), "model.safetensors": make([]byte, 4<<20), "tokenizer.json": []byte("{}")})
+	s.Add("somebody/model", map[string][]byte{
+		"config.json": []byte("{}"), "model.safetensors": make([]byte, 4<<20), "tokenizer.json": []byte("{}"),
+	})
 	files := rank4(t)
 	files["model.safetensors"] = make([]byte, 4<<20)
 	s.Add("somebody/adapter", files)
@@ -144,7 +149,8 @@ func TestAdaptersShareTheFetches(t *testing.T) {
 	done := make(chan error, 4)
 	for range 4 {
 		go func() {
-			done <- r.models.Fetch(context.Background(), func(context.Context) error { taken <- struct{}{}; <-open; return nil })
+			done <- r.models.Fetch(context.Background(),
+				func(context.Context) error { taken <- struct{}{}; <-open; return nil })
 		}()
 		<-taken
 	}

@@ -13,7 +13,8 @@ import (
 func loaded(t *testing.T) (m *Model, v *Variant, a *loadedAdapter) {
 	t.Helper()
 	r, key := withAdapters(t, nil)
-	if _, err := untilLoaded(t, func() (*Result, error) { return r.Encode(t.Context(), four()) }); err != nil {
+	if _, err := untilLoaded(t,
+		func() (*Result, error) { return r.Encode(t.Context(), four()) }); err != nil {
 		t.Fatal(err)
 	}
 	m = r.copy("lo")

@@ -16,8 +16,16 @@ func init() {
 		if err != nil {
 			return nil, err
 		}
-		r := &task.Request{Op: task.Encode, Model: m, Inputs: task.Texts(q.Texts), Labels: q.Labels, Options: q.Options,
-			OutputTypes: q.OutputTypes, OutputDType: q.OutputDType, IsQuery: q.IsQuery}
+		r := &task.Request{
+			Op:          task.Encode,
+			Model:       m,
+			Inputs:      task.Texts(q.Texts),
+			Labels:      q.Labels,
+			Options:     q.Options,
+			OutputTypes: q.OutputTypes,
+			OutputDType: q.OutputDType,
+			IsQuery:     q.IsQuery,
+		}
 		switch {
 		case q.Tokens != nil:
 			r.Inputs = task.TokenLists(q.Tokens)
@@ -42,7 +50,8 @@ func init() {
 			out.Multi = append(out.Multi, m.Data)
 		}
 		for _, x := range res.Found {
-			out.Entities, out.Classes, out.Errors = append(out.Entities, x.Entities), append(out.Classes, x.Classes), append(out.Errors, x.Err)
+			out.Entities, out.Classes, out.Errors = append(out.Entities, x.Entities),
+				append(out.Classes, x.Classes), append(out.Errors, x.Err)
 		}
 		return out, nil
 	}

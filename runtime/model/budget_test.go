@@ -62,7 +62,9 @@ func TestAHundredModelsOnABudgetForTen(t *testing.T) {
 	bytes, estimate, _ := sizes(t, mean)
 	budget := 10*bytes + max(0, estimate-bytes)
 	// A load may take as long as the machine needs: only a hang reaches these limits.
-	r := start(t, func(o *Options) { o.MemoryBudget, o.LoadWait, o.EvictWait = budget, 5*time.Minute, 5*time.Minute }, []string{mean, cls, prompts})
+	r := start(t,
+		func(o *Options) { o.MemoryBudget, o.LoadWait, o.EvictWait = budget, 5*time.Minute, 5*time.Minute },
+		[]string{mean, cls, prompts})
 	want := map[string][]float32{}
 	for _, id := range []string{mean, cls, prompts} {
 		want[id] = r.vectors(id, "the text")[0]
@@ -113,11 +115,13 @@ func TestPinnedModelsStayAndTheBudgetSaysSo(t *testing.T) {
 		o.Pinned = []string{mean}
 	}, []string{mean, cls})
 	r.encode(&Request{Model: mean, Texts: words(1)})
-	if has := r.devices[0].runner.Stats(); r.metric("sie_device_activation_bytes", "cpu") != float64(has.ArenaBytes+has.SlotBytes) || has.ArenaBytes <= 0 {
+	if has := r.devices[0].runner.Stats(); r.metric("sie_device_activation_bytes",
+		"cpu") != float64(has.ArenaBytes+has.SlotBytes) || has.ArenaBytes <= 0 {
 		t.Errorf("activations: %+v", has)
 	}
 	e := r.refused(t.Context(), &Request{Model: cls, Texts: words(1)}, errs.ModelLoadFailed, 502)
-	if e.Load.Class != "OOM" || !strings.Contains(e.Message, "--memory-budget") || r.state(mean) != registry.Loaded {
+	if e.Load.Class != "OOM" || !strings.Contains(e.Message, "--memory-budget") ||
+		r.state(mean) != registry.Loaded {
 		t.Errorf("%+v %v; mean is %s", e.Load, e, r.state(mean))
 	}
 	if _, err := r.SetCatalog(only(r, cls)); err == nil || !strings.Contains(err.Error(), mean) {
@@ -128,7 +132,8 @@ func TestPinnedModelsStayAndTheBudgetSaysSo(t *testing.T) {
 func TestIdleModelsAreUnloaded(t *testing.T) {
 	r := start(t, func(o *Options) { o.IdleEvict, o.watch = time.Second, 0 }, []string{mean})
 	r.encode(&Request{Model: mean, Texts: words(1)})
-	for deadline := time.Now().Add(2 * time.Minute); r.state(mean) != registry.Available; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); r.state(mean) != registry.Available; time.Sleep(
+		10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it is still loaded")
 		}

@@ -28,20 +28,25 @@ type chaosCall struct {
 // with adapters.
 func chaosCalls(t *testing.T, w *rig) (calls []*chaosCall, models []*catalog.Model) {
 	t.Helper()
-	long := []string{"the cat sat on the mat", "zebra quiz 42", "a", "the quick brown fox jumps over the lazy dog and sleeps"}
+	long := []string{"the cat sat on the mat", "zebra quiz 42", "a",
+		"the quick brown fox jumps over the lazy dog and sleeps"}
 	adapters := filepath.Join(golden.Open(t, "lora-bert").Dir, "adapters")
 	encoder := linked(t, withTokenizer(t, "lora-bert", "st-mean", nil))
-	paths := fmt.Sprintf("{lora_paths: {four: %s/rank4, other: %s/rslora, third: %s/patterns}}", adapters, adapters, adapters)
+	paths := fmt.Sprintf("{lora_paths: {four: %s/rank4, other: %s/rslora, third: %s/patterns}}",
+		adapters, adapters, adapters)
 	add := func(model, lora string, ask func(ctx context.Context, options map[string]any) (string, error)) {
 		options := map[string]any{}
 		if lora != "" {
 			options["lora_id"] = lora
 		}
-		calls = append(calls, &chaosCall{model: model, ask: func(ctx context.Context) (string, error) { return ask(ctx, options) }})
+		calls = append(calls, &chaosCall{
+			model: model, ask: func(ctx context.Context) (string, error) { return ask(ctx, options) },
+		})
 	}
 	encode := func(model string, outputs ...string) func(context.Context, map[string]any) (string, error) {
 		return func(ctx context.Context, options map[string]any) (string, error) {
-			res, err := w.Encode(ctx, &Request{Model: model, Texts: long, Options: options, OutputTypes: outputs})
+			res, err := w.Encode(ctx,
+				&Request{Model: model, Texts: long, Options: options, OutputTypes: outputs})
 			if err != nil {
 				return "", err
 			}
@@ -49,27 +54,33 @@ func chaosCalls(t *testing.T, w *rig) (calls []*chaosCall, models []*catalog.Mod
 		}
 	}
 	for _, id := range []string{"chaos/one", "chaos/two"} {
-		models = append(models, loadtime(t, id, linked(t, encoder), "bert_flash", "tasks: {encode: {dense: {dim: 64}}}", paths))
+		models = append(models,
+			loadtime(t, id, linked(t, encoder), "bert_flash", "tasks: {encode: {dense: {dim: 64}}}", paths))
 		for _, lora := range []string{"", "four", "other", "third"} {
 			add(id, lora, encode(id))
 		}
 	}
-	models = append(models, entry(t, "chaos/sparse", golden.Open(t, "splade-bert").Dir, "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"))
+	models = append(models, entry(t, "chaos/sparse", golden.Open(t, "splade-bert").Dir, "splade_flash",
+		"tasks: {encode: {sparse: {dim: 101}}}"))
 	add("chaos/sparse", "", encode("chaos/sparse", "sparse"))
-	models = append(models, adapted(t, "chaos/rerank", golden.Open(t, "rerank-sigmoid").Dir, "rerank-sigmoid", "cross_encoder", "tasks: {score: {}}"))
+	models = append(models, adapted(t, "chaos/rerank", golden.Open(t, "rerank-sigmoid").Dir, "rerank-sigmoid",
+		"cross_encoder", "tasks: {score: {}}"))
 	for _, lora := range []string{"", "attention", "all"} {
 		add("chaos/rerank", lora, func(ctx context.Context, options map[string]any) (string, error) {
-			res, err := w.Encode(ctx, &Request{Model: "chaos/rerank", Query: "the cat", Texts: long, Options: options})
+			res, err := w.Encode(ctx,
+				&Request{Model: "chaos/rerank", Query: "the cat", Texts: long, Options: options})
 			if err != nil {
 				return "", err
 			}
 			return fmt.Sprint(res.Scores), nil
 		})
 	}
-	models = append(models, adapted(t, "chaos/tags", withTokenizer(t, "tag-bert", "st-mean", nil), "tag-bert", "token_classification", "tasks: {extract: {}}"))
+	models = append(models, adapted(t, "chaos/tags", withTokenizer(t, "tag-bert", "st-mean", nil), "tag-bert",
+		"token_classification", "tasks: {extract: {}}"))
 	for _, lora := range []string{"", "all"} {
 		add("chaos/tags", lora, func(ctx context.Context, options map[string]any) (string, error) {
-			res, err := w.Encode(ctx, &Request{Model: "chaos/tags", Extract: true, Texts: long, Options: options})
+			res, err := w.Encode(ctx,
+				&Request{Model: "chaos/tags", Extract: true, Texts: long, Options: options})
 			if err != nil {
 				return "", err
 			}
@@ -85,7 +96,9 @@ func chaosCalls(t *testing.T, w *rig) (calls []*chaosCall, models []*catalog.Mod
 // bytes stay within the budget, and nothing is left at the end. The clients go on until enough of
 // them were answered and some have left, however slow the machine is.
 func TestChaos(t *testing.T) {
-	r := start(t, func(o *Options) { o.MaxLoRAs, o.EvictWait, o.LoadWait = 2, 5*time.Second, 300*time.Millisecond }, nil)
+	r := start(t, func(o *Options) {
+		o.MaxLoRAs, o.EvictWait, o.LoadWait = 2, 5*time.Second, 300*time.Millisecond
+	}, nil)
 	calls, models := chaosCalls(t, r)
 	whole, err := r.snapshot.Load().catalog.With(models...)
 	if err != nil {
@@ -166,7 +179,9 @@ func TestChaos(t *testing.T) {
 					time.Sleep(time.Duration(dice.IntN(5)) * time.Millisecond)
 				case leaves && errors.Is(err, context.Canceled):
 					left.Add(1)
-				case e != nil && e.Code == errs.ModelNotFound && (c.model == "chaos/two" || c.model == "chaos/sparse"): // while it is removed
+				case e != nil && e.Code == errs.ModelNotFound &&
+					(c.model == "chaos/two" || c.model == "chaos/sparse"):
+					// while it is removed
 					unknown.Add(1)
 				default:
 					t.Errorf("%s: %v", c.model, err)
@@ -177,7 +192,8 @@ func TestChaos(t *testing.T) {
 	clients.Wait()
 	close(stop)
 	others.Wait()
-	t.Logf("%d answered, %d told to come later, %d left, %d asked for what was removed", answered.Load(), later.Load(), left.Load(), unknown.Load())
+	t.Logf("%d answered, %d told to come later, %d left, %d asked for what was removed",
+		answered.Load(), later.Load(), left.Load(), unknown.Load())
 	chaosEmpty(t, r)
 }
 

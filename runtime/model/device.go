@@ -109,14 +109,16 @@ func (h *Host) checkPrecision(precision string) error {
 	onGPU := d.about.Kind == engine.CUDA
 	switch {
 	case onGPU && (c == engine.ComputeF32 || c == engine.ComputeINT8):
-		return fmt.Errorf("precision %s exists on the CPU only; %s (%s) has %s: choose one of them, or --device cpu", precision, d.name,
-			d.about.Name, classes(d.about.Compute))
+		return fmt.Errorf(
+			"precision %s exists on the CPU only; %s (%s) has %s: choose one of them, or --device cpu",
+			precision, d.name, d.about.Name, classes(d.about.Compute))
 	case !onGPU && (c == engine.ComputeF16 || c == engine.ComputeFP8):
-		return fmt.Errorf("precision %s exists on GPUs only; this machine's %s (%s) has %s: choose one of them", precision, d.name,
-			d.about.Name, classes(d.about.Compute))
+		return fmt.Errorf(
+			"precision %s exists on GPUs only; this machine's %s (%s) has %s: choose one of them",
+			precision, d.name, d.about.Name, classes(d.about.Compute))
 	}
-	return fmt.Errorf("precision %s is not available on %s (%s), which has %s: %s", precision, d.name, d.about.Name,
-		classes(d.about.Compute), d.about.Why)
+	return fmt.Errorf("precision %s is not available on %s (%s), which has %s: %s",
+		precision, d.name, d.about.Name, classes(d.about.Compute), d.about.Why)
 }
 
 func classes(list []engine.Compute) string {
@@ -148,8 +150,10 @@ func (r batchRunner) RunPacked(ctx context.Context, device int, p *batch.Packed)
 		defer done()
 		programs, which = set.programs, of
 	}
-	b := engine.Batch{Program: programs[device], Adapter: which, IDs: p.IDs, TypeIDs: p.TypeIDs, CuSeqlens: p.CuSeqlens, Keep: p.Keep,
-		Queries: p.Queries, CuQueries: p.CuQueries, Partner: p.Partner}
+	b := engine.Batch{
+		Program: programs[device], Adapter: which, IDs: p.IDs, TypeIDs: p.TypeIDs, CuSeqlens: p.CuSeqlens,
+		Keep: p.Keep, Queries: p.Queries, CuQueries: p.CuQueries, Partner: p.Partner,
+	}
 	for o := range p.Outputs {
 		out := &p.Outputs[o]
 		b.OutBytes[o] = out.Bytes
@@ -158,7 +162,12 @@ func (r batchRunner) RunPacked(ctx context.Context, device int, p *batch.Packed)
 		}
 		b.Items[o] = make([]engine.OutItem, len(out.Specs))
 		for i, s := range out.Specs {
-			b.Items[o][i] = engine.OutItem{DType: engine.DType(s.DType), Dims: int(s.Dims), Normalize: s.Normalize, Offset: out.Offsets[i]}
+			b.Items[o][i] = engine.OutItem{
+				DType:     engine.DType(s.DType),
+				Dims:      int(s.Dims),
+				Normalize: s.Normalize,
+				Offset:    out.Offsets[i],
+			}
 		}
 	}
 	if f := h.opt.Intercept; f != nil {

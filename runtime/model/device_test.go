@@ -51,7 +51,8 @@ func TestOneTextFailsAlone(t *testing.T) {
 		status  int
 		message string
 	}{
-		engine.StatusNoMemory: {errs.ResourceExhausted, 503, "Inference temporarily unavailable due to resource pressure: out of memory"},
+		engine.StatusNoMemory: {errs.ResourceExhausted, 503,
+			"Inference temporarily unavailable due to resource pressure: out of memory"},
 		engine.StatusInternal: {errs.InferenceError, 500, "internal error during encoding"},
 	} {
 		r := start(t, func(o *Options) {
@@ -65,8 +66,10 @@ func TestOneTextFailsAlone(t *testing.T) {
 				return nil
 			}
 		}, []string{mean})
-		rows, failures := r.all(&Request{Model: mean, Texts: texts[:2]}, &Request{Model: mean, Tokens: [][]int32{bad}}, &Request{Model: mean, Texts: texts[2:]})
-		if e := failures[1]; e == nil || e.Code != c.code || e.Status != c.status || e.Message != c.message || e.Cause == nil {
+		rows, failures := r.all(&Request{Model: mean, Texts: texts[:2]},
+			&Request{Model: mean, Tokens: [][]int32{bad}}, &Request{Model: mean, Texts: texts[2:]})
+		if e := failures[1]; e == nil || e.Code != c.code || e.Status != c.status || e.Message != c.message ||
+			e.Cause == nil {
 			t.Errorf("the text that fails gets %v, want %s with status %d", e, c.code, c.status)
 		}
 		if failures[0] != nil || failures[2] != nil {
@@ -106,7 +109,8 @@ func TestLostDevice(t *testing.T) {
 	<-running
 	_, failures := r.all(&Request{Model: mean, Texts: words(1)}, &Request{Model: mean, Texts: words(1)})
 	for _, e := range failures {
-		if e == nil || e.Code != errs.Draining || e.Status != 503 || e.RetryAfter < time.Second || e.Cause == nil {
+		if e == nil || e.Code != errs.Draining || e.Status != 503 || e.RetryAfter < time.Second ||
+			e.Cause == nil {
 			t.Errorf("got %v, want a 503 that says to retry elsewhere", e)
 		}
 	}

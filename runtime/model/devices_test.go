@@ -46,14 +46,16 @@ func TestTwoDevices(t *testing.T) {
 	for i, d := range r.devices {
 		s := d.runner.Stats()
 		sequences += s.Sequences
-		if s.Batches == 0 { // the number depends on the scheduler: one device may finish before the other starts
+		// the number depends on the scheduler: one device may finish before the other starts
+		if s.Batches == 0 {
 			t.Errorf("device %d ran no batch", i)
 		}
 	}
 	if sequences != int64(len(texts)) {
 		t.Errorf("%d sequences ran for %d texts", sequences, len(texts))
 	}
-	if l := r.States()[0].Loaded; r.DeviceName() != "cpu,cpu" || l.Bytes != 2*r.copy(mean).replicas[0].Bytes() {
+	if l := r.States()[0].Loaded; r.DeviceName() != "cpu,cpu" ||
+		l.Bytes != 2*r.copy(mean).replicas[0].Bytes() {
 		t.Errorf("%+v on %s: two copies are two devices and twice the memory", l, r.DeviceName())
 	}
 }
@@ -135,7 +137,8 @@ func TestOneOfTwoDevicesIsLost(t *testing.T) {
 		}
 	}
 	if n := lost.Load(); failed < 1 || failed == len(requests) || n > slotsInFlight {
-		t.Errorf("%d requests in %d batches failed: only what was on the lost device may, %d batches", failed, n, slotsInFlight)
+		t.Errorf("%d requests in %d batches failed: only what was on the lost device may, %d batches",
+			failed, n, slotsInFlight)
 	}
 	if !r.Lost() {
 		t.Error("the worker does not count as lost")
@@ -154,7 +157,12 @@ func TestDeviceIsLostDuringALoad(t *testing.T) {
 }
 
 func TestDeviceNames(t *testing.T) {
-	for want, o := range map[string]engine.Options{"cpu": {}, "cuda:0": {Kind: engine.CUDA}, "cuda:3": {Kind: engine.CUDA, Ordinal: 3}, "ref": {Kind: engine.Ref}} {
+	for want, o := range map[string]engine.Options{
+		"cpu":    {},
+		"cuda:0": {Kind: engine.CUDA},
+		"cuda:3": {Kind: engine.CUDA, Ordinal: 3},
+		"ref":    {Kind: engine.Ref},
+	} {
 		if got := deviceName(o); got != want {
 			t.Errorf("%+v is %s, want %s", o, got, want)
 		}
@@ -163,7 +171,10 @@ func TestDeviceNames(t *testing.T) {
 
 // gpu is a device of a worker with the description of a GPU.
 func gpu(name string, compute ...engine.Compute) *device {
-	return &device{name: "cuda:0", about: engine.Info{Kind: engine.CUDA, Name: name, Compute: compute, Why: "sm_80 has no fp8"}}
+	return &device{
+		name:  "cuda:0",
+		about: engine.Info{Kind: engine.CUDA, Name: name, Compute: compute, Why: "sm_80 has no fp8"},
+	}
 }
 
 // A GPU refuses precisions that it lacks by name, and the error says which exist only on the CPU.
@@ -181,8 +192,10 @@ func TestPrecisionOfGPUs(t *testing.T) {
 		{[]*device{h100}, "bf16", nil},
 		{[]*device{h100}, "fp16", nil},
 		{[]*device{h100, a100}, "fp16", nil},
-		{[]*device{h100, a100}, "fp8", []string{"fp8", "cuda:1", "NVIDIA A100", "bf16, fp16", "sm_80 has no fp8"}},
-		{[]*device{h100}, "fp32", []string{"fp32", "CPU only", "cuda:0", "NVIDIA H100", "bf16, fp16, fp8", "--device cpu"}},
+		{[]*device{h100, a100}, "fp8",
+			[]string{"fp8", "cuda:1", "NVIDIA A100", "bf16, fp16", "sm_80 has no fp8"}},
+		{[]*device{h100}, "fp32",
+			[]string{"fp32", "CPU only", "cuda:0", "NVIDIA H100", "bf16, fp16, fp8", "--device cpu"}},
 		{[]*device{h100}, "int8", []string{"int8", "CPU only"}},
 	} {
 		err := (&Host{devices: c.devices}).checkPrecision(c.precision)
@@ -199,14 +212,16 @@ func TestPrecisionOfGPUs(t *testing.T) {
 	r := start(t, nil, []string{mean})
 	o := r.opt
 	o.Precision = "fp8"
-	if w, err := New(o); err == nil || !strings.Contains(err.Error(), "fp8") || !strings.Contains(err.Error(), "cpu") {
+	if w, err := New(o); err == nil || !strings.Contains(err.Error(), "fp8") ||
+		!strings.Contains(err.Error(), "cpu") {
 		t.Errorf("a CPU takes fp8: %v, %v", w, err)
 	}
 }
 
 // A profile in float32 shares the weights of the others if the device has no float32.
 func TestFloat32ProfileOnAGPU(t *testing.T) {
-	r := start(t, nil, nil, family(t, "test/family", t.TempDir(), "  exact: {extends: default, compute_precision: float32}\n"))
+	r := start(t, nil, nil,
+		family(t, "test/family", t.TempDir(), "  exact: {extends: default, compute_precision: float32}\n"))
 	own, exact := r.describe("test/family"), r.describe("test/family:exact")
 	on := func(d *device, precision string) string {
 		w := &Host{devices: []*device{d}, opt: Options{Precision: precision, Tasks: Tasks}}
@@ -217,7 +232,9 @@ func TestFloat32ProfileOnAGPU(t *testing.T) {
 		return fmt.Sprint(w.key(exact) == w.key(own), c, err)
 	}
 	h100 := gpu("NVIDIA H100", engine.ComputeBF16, engine.ComputeF16, engine.ComputeFP8)
-	amx := &device{name: "cpu", about: engine.Info{Kind: engine.CPU, ISA: engine.AMX, Compute: []engine.Compute{engine.ComputeF32, engine.ComputeBF16}}}
+	amx := &device{name: "cpu", about: engine.Info{
+		Kind: engine.CPU, ISA: engine.AMX, Compute: []engine.Compute{engine.ComputeF32, engine.ComputeBF16},
+	}}
 	for _, c := range []struct {
 		on        *device
 		precision string

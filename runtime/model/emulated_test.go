@@ -103,12 +103,15 @@ func TestTwoGPUs(t *testing.T) {
 		if d.runner.Stats().Batches == 0 {
 			t.Errorf("%s ran nothing", d.name)
 		}
-		used, total := r.metric("sie_device_memory_used_bytes", d.name), r.metric("sie_device_memory_total_bytes", d.name)
-		if used < float64(r.copy(mean).weights.Bytes()) || total < used || r.metric("sie_model_loaded", d.name) != 1 {
+		used, total := r.metric("sie_device_memory_used_bytes", d.name),
+			r.metric("sie_device_memory_total_bytes", d.name)
+		if used < float64(r.copy(mean).weights.Bytes()) || total < used ||
+			r.metric("sie_model_loaded", d.name) != 1 {
 			t.Errorf("%s: %v of %v bytes used", d.name, used, total)
 		}
 	}
-	if gpus := r.GPUs(); len(gpus) != 2 || gpus[1].Device != "cuda:1" || gpus[1].Used <= 0 || r.DeviceName() != "cuda:0,cuda:1" {
+	if gpus := r.GPUs(); len(gpus) != 2 || gpus[1].Device != "cuda:1" || gpus[1].Used <= 0 ||
+		r.DeviceName() != "cuda:0,cuda:1" {
 		t.Errorf("cards %+v, together %s", gpus, r.DeviceName())
 	}
 }
@@ -129,7 +132,8 @@ func TestPrecisionOnAGPU(t *testing.T) {
 	o := r.opt
 	for _, precision := range []string{"fp32", "int8"} {
 		o.Precision = precision
-		if _, err := New(o); err == nil || !strings.Contains(err.Error(), precision+" exists on the CPU only") {
+		if _, err := New(o); err == nil ||
+			!strings.Contains(err.Error(), precision+" exists on the CPU only") {
 			t.Errorf("%s: %v", precision, err)
 		}
 	}
@@ -143,7 +147,8 @@ func TestLoadOnAFullGPU(t *testing.T) {
 		standIn(t, fmt.Sprintf("fail cuMemAlloc_v2 %d 2", 1+10*n))
 		r.vectors(load, "the cat")
 		other := map[string]string{mean: cls, cls: mean}[load]
-		if left := standIn(t, "pending"); r.state(other) != registry.Available || strings.Contains(left, "cuMemAlloc") {
+		if left := standIn(t, "pending"); r.state(other) != registry.Available ||
+			strings.Contains(left, "cuMemAlloc") {
 			t.Errorf("the other model is %s after a load without memory; pending %q", r.state(other), left)
 		}
 	}
@@ -167,10 +172,13 @@ func TestSmallGPU(t *testing.T) {
 		r.vectors(id, shorts(3)...)
 	}
 	has, now := r.devices[0].runner.Stats(), r.copy(mean)
-	if arena, slots := l.scratch.Bytes(); has.ArenaBytes != arena || has.SlotBytes == 0 || has.SlotBytes > slots {
-		t.Errorf("the runner has %d and %d bytes; it was to have %d and at most %d", has.ArenaBytes, has.SlotBytes, arena, slots)
+	if arena, slots := l.scratch.Bytes(); has.ArenaBytes != arena || has.SlotBytes == 0 ||
+		has.SlotBytes > slots {
+		t.Errorf("the runner has %d and %d bytes; it was to have %d and at most %d",
+			has.ArenaBytes, has.SlotBytes, arena, slots)
 	}
-	if got, want := r.metric("sie_device_memory_used_bytes", "cuda:0"), total-free+now.weights.Bytes()+has.ArenaBytes+has.SlotBytes; int64(got) != want {
+	if got, want := r.metric("sie_device_memory_used_bytes", "cuda:0"), total-free+now.weights.Bytes()+
+		has.ArenaBytes+has.SlotBytes; int64(got) != want {
 		t.Errorf("%v bytes are used, %d are known of", got, want)
 	}
 	if r.loads(mean) != 2 || r.loads(cls) != 2 {
@@ -193,7 +201,8 @@ func TestBatchOnAFullGPU(t *testing.T) {
 		t.Fatalf("the batch allocated nothing: %s", left)
 	}
 	if r.state(mean) != registry.Available || r.ofModel("sie_oom_recoveries_succeeded_total", cls) != 1 {
-		t.Errorf("mean is %s, %v recoveries", r.state(mean), r.ofModel("sie_oom_recoveries_succeeded_total", cls))
+		t.Errorf("mean is %s, %v recoveries",
+			r.state(mean), r.ofModel("sie_oom_recoveries_succeeded_total", cls))
 	}
 }
 

@@ -18,7 +18,9 @@ func TestFull(t *testing.T) {
 	var waiting sync.WaitGroup
 	fill := func(id string, items, queued int, options map[string]any) {
 		waiting.Go(func() {
-			if _, err := r.Encode(ctx, &Request{Model: id, Texts: words(items), Options: options}); !errors.Is(err, context.Canceled) {
+			if _, err := r.Encode(ctx, &Request{
+				Model: id, Texts: words(items), Options: options,
+			}); !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v", id, err)
 			}
 		})
@@ -30,7 +32,8 @@ func TestFull(t *testing.T) {
 		_, c := r.Full(cls)
 		_, a := r.AllFull()
 		if _, unknown := r.Full("test/maen"); m != ofMean || c != ofCLS || a != all || unknown {
-			t.Errorf("%s: full %v, %v, all %v, unknown %v; want %v, %v, %v", when, m, c, a, unknown, ofMean, ofCLS, all)
+			t.Errorf("%s: full %v, %v, all %v, unknown %v; want %v, %v, %v",
+				when, m, c, a, unknown, ofMean, ofCLS, all)
 		}
 	}
 	check("before a load", false, false, false)

@@ -90,8 +90,13 @@ func (h *Host) sample(ago time.Duration, before []time.Duration) ([]GPU, []time.
 			continue
 		}
 		working[i] = h.slots.BusyTime(i)
-		g := GPU{Device: d.name, Name: d.about.Name, Type: cmp.Or(h.opt.GPUType, gpuType(d.about.Name, d.about.MemoryTotal)),
-			Total: d.about.MemoryTotal, Threshold: 100 * h.opt.MemoryThreshold}
+		g := GPU{
+			Device:    d.name,
+			Name:      d.about.Name,
+			Type:      cmp.Or(h.opt.GPUType, gpuType(d.about.Name, d.about.MemoryTotal)),
+			Total:     d.about.MemoryTotal,
+			Threshold: 100 * h.opt.MemoryThreshold,
+		}
 		if free, total, err := d.memory(); err == nil {
 			g.Used, g.Total = total-free, total
 		}
@@ -105,8 +110,11 @@ func (h *Host) sample(ago time.Duration, before []time.Duration) ([]GPU, []time.
 
 // gpuTypes maps a word of a GPU's name to its machine type: those of the reference server, and
 // newer GPUs named in the same way.
-var gpuTypes = map[string]string{"L4": "l4", "T4": "t4", "A10G": "a10g", "A10": "a10", "A30": "a30", "A40": "a40", "L40": "l40",
-	"L40S": "l40s", "H100": "h100", "GH200": "gh200", "H200": "h200", "B200": "b200", "GB200": "gb200", "B300": "b300"}
+var gpuTypes = map[string]string{
+	"L4": "l4", "T4": "t4", "A10G": "a10g", "A10": "a10", "A30": "a30", "A40": "a40", "L40": "l40",
+	"L40S": "l40s", "H100": "h100", "GH200": "gh200", "H200": "h200", "B200": "b200", "GB200": "gb200",
+	"B300": "b300",
+}
 
 // gpuType returns the machine type of a GPU from its name and its memory in bytes; "unknown", as
 // in the reference server, for any other GPU.
@@ -121,7 +129,8 @@ func gpuType(name string, memory int64) string {
 			return "a100-80gb"
 		case word == "A100":
 			return "a100-40gb"
-		case word == "RTX" && i+1 < len(words) && len(words[i+1]) == 4 && strings.Trim(words[i+1], "0123456789") == "":
+		case word == "RTX" && i+1 < len(words) && len(words[i+1]) == 4 &&
+			strings.Trim(words[i+1], "0123456789") == "":
 			return "rtx-" + words[i+1]
 		}
 	}

@@ -14,10 +14,14 @@ func TestGPUTypes(t *testing.T) {
 		memory int64 // GiB
 		want   string
 	}{
-		{"NVIDIA H100 80GB HBM3", 80, "h100"}, {"NVIDIA H100 PCIe", 80, "h100"}, {"NVIDIA H200", 140, "h200"}, {"NVIDIA B200", 180, "b200"},
-		{"NVIDIA A100-SXM4-80GB", 80, "a100-80gb"}, {"NVIDIA A100-PCIE-40GB", 40, "a100-40gb"}, {"NVIDIA A10G", 24, "a10g"}, {"NVIDIA A10", 24, "a10"},
-		{"NVIDIA L4", 24, "l4"}, {"NVIDIA L40S", 48, "l40s"}, {"Tesla T4", 16, "t4"}, {"NVIDIA GeForce RTX 3090", 24, "rtx-3090"},
-		{"NVIDIA GeForce RTX 4090", 24, "rtx-4090"}, {"NVIDIA GeForce RTX 3090 Ti", 24, "rtx-3090"}, {"NVIDIA RTX A6000", 48, "unknown"},
+		{"NVIDIA H100 80GB HBM3", 80, "h100"}, {"NVIDIA H100 PCIe", 80, "h100"}, {"NVIDIA H200", 140, "h200"},
+		{"NVIDIA B200", 180, "b200"},
+		{"NVIDIA A100-SXM4-80GB", 80, "a100-80gb"}, {"NVIDIA A100-PCIE-40GB", 40, "a100-40gb"},
+		{"NVIDIA A10G", 24, "a10g"}, {"NVIDIA A10", 24, "a10"},
+		{"NVIDIA L4", 24, "l4"}, {"NVIDIA L40S", 48, "l40s"}, {"Tesla T4", 16, "t4"},
+		{"NVIDIA GeForce RTX 3090", 24, "rtx-3090"},
+		{"NVIDIA GeForce RTX 4090", 24, "rtx-4090"}, {"NVIDIA GeForce RTX 3090 Ti", 24, "rtx-3090"},
+		{"NVIDIA RTX A6000", 48, "unknown"},
 		{"NVIDIA GeForce GTX 1080", 8, "unknown"}, {"", 0, "unknown"},
 	} {
 		if got := gpuType(c.name, c.memory<<30); got != c.want {
@@ -57,7 +61,8 @@ func TestGPUStatus(t *testing.T) {
 	if got := r.GPUs()[0].Utilization; got < 1 || got > 100 {
 		t.Errorf("%d %% of a second with a batch of 20 ms", got)
 	}
-	if used, total := r.metric("sie_device_memory_used_bytes", "cuda:2"), r.metric("sie_device_memory_total_bytes", "cuda:2"); used != 90 || total != 100 {
+	if used, total := r.metric("sie_device_memory_used_bytes", "cuda:2"),
+		r.metric("sie_device_memory_total_bytes", "cuda:2"); used != 90 || total != 100 {
 		t.Errorf("the gauges say %v of %v", used, total)
 	}
 	r.opt.GPUType = "h100-mig"

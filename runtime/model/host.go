@@ -30,12 +30,15 @@ type Options struct {
 	Precision string           // auto, fp32, bf16, int8, fp16 or fp8 [auto]
 	GPUType   string           // machine type that the GPUs are reported as [derived from their name]
 
-	Pinned          []string         // ids whose models are never unloaded for memory or idleness
-	LoadTimeout     time.Duration    // a load that takes longer fails; the next load resumes its downloads [30 min]
-	IdleEvict       time.Duration    // a model that was not used for this long is unloaded [never]
-	EvictWait       time.Duration    // a load waits this long for the last user of a model that must be unloaded for it [30 s]
-	MemoryBudget    int64            // bytes of packed weights on each device [bounded by free memory only]
-	LoadWait        time.Duration    // a cold request waits this long for its model, then gets MODEL_LOADING [2 s]
+	Pinned []string // ids whose models are never unloaded for memory or idleness
+	// a load that takes longer fails; the next load resumes its downloads [30 min]
+	LoadTimeout time.Duration
+	IdleEvict   time.Duration // a model that was not used for this long is unloaded [never]
+	// a load waits this long for the last user of a model that must be unloaded for it [30 s]
+	EvictWait    time.Duration
+	MemoryBudget int64 // bytes of packed weights on each device [bounded by free memory only]
+	// a cold request waits this long for its model, then gets MODEL_LOADING [2 s]
+	LoadWait        time.Duration
 	MaxBatchTokens  int              // overrides the profiles' max_batch_tokens
 	Batch           batch.Options    // see batch.Options
 	MaxQueueItems   int              // [2,048]
@@ -100,8 +103,13 @@ func New(opt Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{opt: opt, devices: devices, slots: batch.NewScheduler(len(devices), slotsInFlight), lost: make(chan struct{}),
-		memory: hostMemory}
+	h := &Host{
+		opt:     opt,
+		devices: devices,
+		slots:   batch.NewScheduler(len(devices), slotsInFlight),
+		lost:    make(chan struct{}),
+		memory:  hostMemory,
+	}
 	if err := h.checkPrecision(opt.Precision); err != nil {
 		closeDevices(devices)
 		return nil, err
@@ -162,7 +170,8 @@ func (h *Host) LostC() <-chan struct{} { return h.lost }
 // changed logs and counts a model's new state.
 func (h *Host) changed(key string, s registry.State) {
 	h.opt.Log.Info("model "+string(s), "weights", key)
-	if _, known := h.snapshot.Load().shared[key]; s == registry.Loaded && !known { // requested just before its entry was removed
+	// requested just before its entry was removed
+	if _, known := h.snapshot.Load().shared[key]; s == registry.Loaded && !known {
 		h.models.Unload(key)
 	}
 }

@@ -33,7 +33,9 @@ func readIDF(dir string, t *tokenizer.Tokenizer) ([]float32, error) {
 		}
 		switch {
 		case errors.Is(err, files.ErrTooLarge):
-			return nil, &arch.ModelError{File: name, Reason: fmt.Sprintf("is larger than %d MB", maxIDFBytes>>20)}
+			return nil, &arch.ModelError{
+				File: name, Reason: fmt.Sprintf("is larger than %d MB", maxIDFBytes>>20),
+			}
 		case err != nil:
 			return nil, &arch.ModelError{File: name, Reason: err.Error()}
 		}
@@ -67,7 +69,10 @@ func (l *Model) queryWeights() ([]float32, error) {
 		return nil, nil
 	}
 	if n := l.tokenizer.VocabSize(); n > len(have) {
-		return nil, &arch.ModelError{File: "tokenizer.json", Reason: fmt.Sprintf("has ids up to %d; the queries' table has %d weights", n-1, len(have))}
+		return nil, &arch.ModelError{
+			File:   "tokenizer.json",
+			Reason: fmt.Sprintf("has ids up to %d; the queries' table has %d weights", n-1, len(have)),
+		}
 	}
 	table := slices.Clone(have)
 	for _, id := range []int32{l.tokenizer.Special().CLS, l.tokenizer.Special().SEP} {

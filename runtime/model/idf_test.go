@@ -36,7 +36,8 @@ func TestTokenWeightTables(t *testing.T) {
 		{map[string]string{table: "b\tinf"}, 0, "it must be finite"},
 		{map[string]string{object: `{"b": 1e39}`}, 0, "it must be finite"},
 		{map[string]string{object: `["b"]`}, 0, "is no JSON object of numbers"},
-		{map[string]string{object: ""}, 0, "is larger than 64 MB"}, // the file is extended beyond the limit below
+		// the file is extended beyond the limit below
+		{map[string]string{object: ""}, 0, "is larger than 64 MB"},
 	} {
 		dir := t.TempDir()
 		for name, content := range c.files {
@@ -55,7 +56,8 @@ func TestTokenWeightTables(t *testing.T) {
 		switch {
 		case c.err == "" && (err != nil || len(weights) != tok.VocabSize() || weights[id] != c.want):
 			t.Errorf("%v: %v, %v", c.files, weights, err)
-		case c.err != "" && (!errors.As(err, &refused) || !strings.Contains(err.Error(), c.err) || c.files[refused.File] == "" && refused.File != object):
+		case c.err != "" && (!errors.As(err, &refused) || !strings.Contains(err.Error(), c.err) ||
+			c.files[refused.File] == "" && refused.File != object):
 			t.Errorf("%v: %v, want %q", c.files, err, c.err)
 		}
 	}

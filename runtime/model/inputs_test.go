@@ -24,7 +24,9 @@ func TestInputsReachTheDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &batch.Packed{CuSeqlens: []int32{0, 2}, Queries: []float32{1}, CuQueries: []int32{0, 1}, Partner: []int32{0}}
+	p := &batch.Packed{
+		CuSeqlens: []int32{0, 2}, Queries: []float32{1}, CuQueries: []int32{0, 1}, Partner: []int32{0},
+	}
 	inputs := reflect.ValueOf(&p.Inputs).Elem()
 	for i := range inputs.NumField() {
 		f := inputs.Field(i)
@@ -36,7 +38,8 @@ func TestInputsReachTheDevice(t *testing.T) {
 	arrived := reflect.ValueOf(got).Elem()
 	check := func(fields reflect.Value, names ...string) {
 		for _, name := range names {
-			if have, want := arrived.FieldByName(name), fields.FieldByName(name); !have.IsValid() || have.Type() != want.Type() || have.Pointer() != want.Pointer() || have.Len() == 0 {
+			if have, want := arrived.FieldByName(name), fields.FieldByName(name); !have.IsValid() ||
+				have.Type() != want.Type() || have.Pointer() != want.Pointer() || have.Len() == 0 {
 				t.Errorf("the input %s does not arrive", name)
 			}
 		}

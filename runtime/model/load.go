@@ -74,11 +74,14 @@ func (h *Host) loader(m *catalog.Resolved) registry.Load[*Model] {
 		Pack: func(ctx context.Context) (*Model, error) {
 			l, err := h.load(ctx, key, shared, found)
 			if err == nil {
-				h.opt.Log.Info("model ready", "model", shared.first.ID, "weights", string(found.Source), "device", h.DeviceName(),
-					"precision", l.weights.Compute.String(), "dim", l.weights.Dim, "max_tokens", l.maxTokens, "packed_mib", l.Bytes()>>20,
+				h.opt.Log.Info("model ready", "model", shared.first.ID, "weights", string(found.Source),
+					"device", h.DeviceName(), "precision", l.weights.Compute.String(), "dim", l.weights.Dim,
+					"max_tokens", l.maxTokens, "packed_mib", l.Bytes()>>20,
 					"took", time.Since(start).Round(time.Millisecond))
 				if n := l.weights.Denormals(); n > 0 {
-					h.opt.Log.Info("weights too small for a normal float32 became 0: each would slow its products down", "model", shared.first.ID, "values", n)
+					h.opt.Log.Info(
+						"weights too small for a normal float32 became 0: each would slow its products down",
+						"model", shared.first.ID, "values", n)
 				}
 			}
 			return l, err
@@ -90,7 +93,9 @@ func (h *Host) loader(m *catalog.Resolved) registry.Load[*Model] {
 // load packs and records the model in found. On success the Model takes over found; on an error the
 // caller releases it. The registry calls load for one model at a time. ctx bounds its waits for
 // memory.
-func (h *Host) load(ctx context.Context, key string, shared sharedWeights, found hub.Resolved) (*Model, error) {
+func (h *Host) load(
+	ctx context.Context, key string, shared sharedWeights, found hub.Resolved,
+) (*Model, error) {
 	m := shared.first
 	compute, err := h.compute(m)
 	if err != nil {
@@ -103,7 +108,8 @@ func (h *Host) load(ctx context.Context, key string, shared sharedWeights, found
 	if m.Model.File == "" { // a hub id without a model file, whose task was detected
 		if is, _, err := arch.Detect(found.Dir); err == nil && is != task {
 			return nil, &arch.ModelError{File: "config.json", Field: "architectures", Reason: fmt.Sprintf(
-				"the model is made for the task %s and was taken for one of %s when it could not be seen; start again, or send SIGHUP", is, task)}
+				"the model is made for the task %s and was taken for one of %s when it could not be seen; start again, or send SIGHUP",
+				is, task)}
 		}
 	}
 	folder, err := arch.TokenizerFolder(found.Dir)
@@ -118,15 +124,18 @@ func (h *Host) load(ctx context.Context, key string, shared sharedWeights, found
 	if h.opt.MaxBatchTokens > 0 {
 		tokens = h.opt.MaxBatchTokens
 	}
-	replicas, need, err := h.pack(ctx, found.Dir, arch.Options{Task: task, Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
+	replicas, need, err := h.pack(ctx, found.Dir,
+		arch.Options{Task: task, Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
 	if err != nil {
 		h.Fatal(err)
 		tok.Close()
 		return nil, err
 	}
 	a := replicas[0]
-	l := &Model{host: h, key: key, name: m.ID, replicas: replicas, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
-		scratch: need, options: h.queueOptions(m, a), files: found}
+	l := &Model{
+		host: h, key: key, name: m.ID, replicas: replicas, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen,
+		vocab: a.Vocab, scratch: need, options: h.queueOptions(m, a), files: found,
+	}
 	l.variants.Store(&variants{})
 	if a.Gives(arch.OutSparse) {
 		if l.idf, err = readIDF(found.Dir, tok); err == nil && l.idf == nil {
@@ -148,13 +157,17 @@ func (h *Host) load(ctx context.Context, key string, shared sharedWeights, found
 // pack packs the weights in dir on all devices in parallel, and returns one replica for each and
 // the scratch memory of their largest batch. First it makes room for the weights and for the host
 // memory that packing takes temporarily; after packing, for the largest batch.
-func (h *Host) pack(ctx context.Context, dir string, o arch.Options) ([]*arch.Model, engine.Footprint, error) {
+func (h *Host) pack(
+	ctx context.Context, dir string, o arch.Options,
+) ([]*arch.Model, engine.Footprint, error) {
 	var s engine.Footprint
 	size, err := arch.SizeOf(dir, h.devices[0].engine, o)
 	if err != nil {
 		return nil, s, err
 	}
-	if err := h.makeRoom(ctx, need{weights: size.Packed, passing: size.Passing, whole: size.Packed, what: "its weights need"}); err != nil {
+	if err := h.makeRoom(ctx, need{
+		weights: size.Packed, passing: size.Passing, whole: size.Packed, what: "its weights need",
+	}); err != nil {
 		return nil, s, err
 	}
 	replicas := make([]*arch.Model, len(h.devices))
@@ -177,8 +190,12 @@ func (h *Host) pack(ctx context.Context, dir string, o arch.Options) ([]*arch.Mo
 		return nil, s, err
 	}
 	arena, slots := s.Bytes()
-	if err := h.makeRoom(ctx, need{packed: replicas[0].Bytes(), scratch: s, whole: replicas[0].Bytes() + arena + slots,
-		what: "its weights and its largest batch need"}); err != nil {
+	if err := h.makeRoom(ctx, need{
+		packed:  replicas[0].Bytes(),
+		scratch: s,
+		whole:   replicas[0].Bytes() + arena + slots,
+		what:    "its weights and its largest batch need",
+	}); err != nil {
 		closeReplicas(replicas)
 		return nil, s, err
 	}
@@ -247,8 +264,10 @@ func (h *Host) queueOptions(m *catalog.Resolved, a *arch.Model) batch.Options {
 	for _, x := range []struct {
 		to   *time.Duration
 		from *float64
-	}{{&ad.TargetP50, from.TargetP50MS}, {&ad.MinTargetP50, from.MinTargetP50MS}, {&ad.MaxTargetP50, from.MaxTargetP50MS},
-		{&ad.MinWait, from.MinWaitMS}, {&ad.MaxWait, from.MaxWaitMS}} {
+	}{
+		{&ad.TargetP50, from.TargetP50MS}, {&ad.MinTargetP50, from.MinTargetP50MS},
+		{&ad.MaxTargetP50, from.MaxTargetP50MS}, {&ad.MinWait, from.MinWaitMS}, {&ad.MaxWait, from.MaxWaitMS},
+	} {
 		if x.from != nil {
 			*x.to = time.Duration(*x.from * float64(time.Millisecond))
 		}
@@ -353,7 +372,8 @@ func publicCause(err error) string {
 	case errors.Is(err, fs.ErrNotExist):
 		var pe *fs.PathError
 		if errors.As(err, &pe) {
-			return "the file " + pe.Path[strings.LastIndexByte(pe.Path, '/')+1:] + " is missing from the model directory"
+			return "the file " + pe.Path[strings.LastIndexByte(pe.Path, '/')+1:] +
+				" is missing from the model directory"
 		}
 	}
 	return withoutPaths(err.Error())
@@ -363,7 +383,8 @@ func publicCause(err error) string {
 func withoutPaths(s string) string {
 	words := strings.Fields(s)
 	for i, w := range words {
-		if at := strings.Index(w, "/"); at >= 0 && strings.Count(w[at:], "/") > 1 && !strings.Contains(w, "://") {
+		if at := strings.Index(w, "/"); at >= 0 && strings.Count(w[at:], "/") > 1 &&
+			!strings.Contains(w, "://") {
 			words[i] = w[:at] + w[strings.LastIndexByte(strings.TrimRight(w, "/:,;"), '/')+1:]
 		}
 	}

@@ -40,7 +40,8 @@ func TestLoadFailures(t *testing.T) {
 		class  string
 		text   string
 	}{
-		"missing directory": {func(t *testing.T, dir string) { must(t, os.RemoveAll(dir)) }, "NOT_FOUND", "is not a directory"},
+		"missing directory": {func(t *testing.T, dir string) { must(t, os.RemoveAll(dir)) }, "NOT_FOUND",
+			"is not a directory"},
 		"empty directory": {func(t *testing.T, dir string) {
 			must(t, os.RemoveAll(dir))
 			must(t, os.Mkdir(dir, 0o755))
@@ -53,7 +54,8 @@ func TestLoadFailures(t *testing.T) {
 		"weights cut off": {func(t *testing.T, dir string) {
 			must(t, os.Truncate(filepath.Join(dir, "model.safetensors"), 5000))
 		}, "CONFIG", "model.safetensors"},
-		"weights are no safetensors": {write("model.safetensors", strings.Repeat("\xff", 4000)), "CONFIG", "model.safetensors"},
+		"weights are no safetensors": {write("model.safetensors", strings.Repeat("\xff", 4000)), "CONFIG",
+			"model.safetensors"},
 		"config disagrees with tensors": {func(t *testing.T, dir string) {
 			replace(t, dir, "config.json", `"intermediate_size": `, `"intermediate_size": 1`)
 		}, "CONFIG", "intermediate"},
@@ -69,20 +71,24 @@ func TestLoadFailures(t *testing.T) {
 			c.damage(t, dir)
 			r := start(t, nil, nil, adHoc(t, "test/damaged", dir))
 			for range 2 { // the failure is remembered, and the load is not tried again
-				e := r.refused(t.Context(), &Request{Model: "test/damaged", Texts: []string{"a"}}, errs.ModelLoadFailed, 502)
+				e := r.refused(t.Context(), &Request{Model: "test/damaged", Texts: []string{"a"}},
+					errs.ModelLoadFailed, 502)
 				if e.Load.Class != c.class || !e.Load.Permanent || e.Load.Attempts != 1 {
 					t.Errorf("%+v, want class %s, permanent, one attempt: %v", e.Load, c.class, e)
 				}
-				if !strings.Contains(e.Message, c.text) || strings.Contains(e.Message, filepath.Dir(dir)) || strings.Contains(e.Message, "/tmp") {
+				if !strings.Contains(e.Message, c.text) || strings.Contains(e.Message, filepath.Dir(dir)) ||
+					strings.Contains(e.Message, "/tmp") {
 					t.Errorf("text %q: want %q, and no path of the machine", e.Message, c.text)
 				}
 			}
 			st := r.StateOf(r.describe("test/damaged"))
-			if st.State != registry.Failed || st.Loaded != nil || st.Failure == nil || st.Failure.Class != c.class || st.Failure.Attempts != 1 ||
-				!st.Failure.Permanent || strings.Contains(st.Failure.Cause, filepath.Dir(dir)) {
+			if st.State != registry.Failed || st.Loaded != nil || st.Failure == nil ||
+				st.Failure.Class != c.class || st.Failure.Attempts != 1 || !st.Failure.Permanent ||
+				strings.Contains(st.Failure.Cause, filepath.Dir(dir)) {
 				t.Errorf("%+v with %+v", st, st.Failure)
 			}
-			if err := r.Preload(t.Context(), "test/damaged"); err == nil || !strings.Contains(err.Error(), "test/damaged") {
+			if err := r.Preload(t.Context(), "test/damaged"); err == nil ||
+				!strings.Contains(err.Error(), "test/damaged") {
 				t.Errorf("preload: %v", err)
 			}
 		})
@@ -113,7 +119,8 @@ func TestClassesOfLoadErrors(t *testing.T) {
 		{&engine.Error{Status: engine.StatusInternal}, "ENGINE", false},
 		{errors.New("something"), "UNKNOWN", false},
 	} {
-		if class, permanent := classify(fmt.Errorf("load: %w", c.err)); class != c.class || permanent != c.permanent {
+		if class, permanent := classify(fmt.Errorf("load: %w", c.err)); class != c.class ||
+			permanent != c.permanent {
 			t.Errorf("%v: %s, permanent %v; want %s, %v", c.err, class, permanent, c.class, c.permanent)
 		}
 	}
@@ -140,11 +147,12 @@ func TestColdLoad(t *testing.T) {
 	release := make(chan struct{})
 	busy := make(chan struct{})
 	go func() { // loads run one at a time: this one delays those of the test
-		_, _ = r.models.Acquire(context.Background(), "blocker", registry.Load[*Model]{Pack: func(context.Context) (*Model, error) {
-			close(busy)
-			<-release
-			return nil, errors.New("released")
-		}})
+		_, _ = r.models.Acquire(context.Background(), "blocker",
+			registry.Load[*Model]{Pack: func(context.Context) (*Model, error) {
+				close(busy)
+				<-release
+				return nil, errors.New("released")
+			}})
 	}()
 	<-busy
 	began := time.Now()
@@ -184,7 +192,8 @@ func TestManyColdRequestsLoadOnce(t *testing.T) {
 		t.Errorf("%d loads", r.loads(mean))
 	}
 	st := r.StateOf(r.describe(mean))
-	if l := st.Loaded; st.State != registry.Loaded || l == nil || l.Dim != 32 || l.MaxTokens != 40 || l.Bytes == 0 || !l.First || r.MaxBatchItems() != 64 {
+	if l := st.Loaded; st.State != registry.Loaded || l == nil || l.Dim != 32 || l.MaxTokens != 40 ||
+		l.Bytes == 0 || !l.First || r.MaxBatchItems() != 64 {
 		t.Errorf("%+v, %+v", st, st.Loaded)
 	}
 }
@@ -205,7 +214,8 @@ func TestUnloadUnderMemoryPressure(t *testing.T) {
 	}
 	r.encode(&Request{Model: mean, Texts: words(3)})
 	r.encode(&Request{Model: cls, Texts: words(3)})
-	if r.state(mean) != registry.Loaded || r.state(cls) != registry.Loaded || r.ofModel("sie_model_loaded", mean) != 1 {
+	if r.state(mean) != registry.Loaded || r.state(cls) != registry.Loaded ||
+		r.ofModel("sie_model_loaded", mean) != 1 {
 		t.Fatal("with memory to spare both models stay")
 	}
 	var tok *tokenizer.Tokenizer
@@ -227,10 +237,12 @@ func TestUnloadUnderMemoryPressure(t *testing.T) {
 	if r.state(mean) != registry.Available || r.state(cls) != registry.Loaded {
 		t.Errorf("mean is %s and cls, which is in use, %s", r.state(mean), r.state(cls))
 	}
-	if r.ofModel("sie_model_loaded", mean) != 0 || r.ofModel("sie_model_memory_bytes", mean) != 0 || r.ofModel("sie_model_loaded", cls) != 1 {
+	if r.ofModel("sie_model_loaded", mean) != 0 || r.ofModel("sie_model_memory_bytes", mean) != 0 ||
+		r.ofModel("sie_model_loaded", cls) != 1 {
 		t.Error("the gauges do not show it")
 	}
-	if err := tok.EncodeParallel(t.Context(), new(tokenizer.Batch), []string{"a"}, tokenizer.Options{}); !errors.Is(err, tokenizer.ErrClosed) {
+	if err := tok.EncodeParallel(t.Context(), new(tokenizer.Batch), []string{"a"},
+		tokenizer.Options{}); !errors.Is(err, tokenizer.ErrClosed) {
 		t.Errorf("the unloaded model's tokenizer answers %v", err)
 	}
 	if _, err := r.Encode(t.Context(), &Request{Model: cls, Texts: words(1)}); err != nil {
@@ -247,13 +259,15 @@ func TestUnloadUnderMemoryPressure(t *testing.T) {
 
 // A profile in float32 has separate weights if and only if float32 is not the device's default.
 func TestFloat32Profile(t *testing.T) {
-	m := family(t, "test/family", golden.Open(t, "st-mean").Dir, "  exact: {extends: default, compute_precision: float32}\n")
+	m := family(t, "test/family", golden.Open(t, "st-mean").Dir,
+		"  exact: {extends: default, compute_precision: float32}\n")
 	r := start(t, func(o *Options) { o.Precision = "auto" }, []string{mean}, m)
 	exact, own := r.describe("test/family:exact"), r.describe("test/family")
 	r.vectors(own.ID, "a")
 	v := r.vectors(exact.ID, "the cat sat on the mat")[0]
 	if (r.key(exact) == r.key(own)) != (r.Devices()[0].DefaultCompute() == engine.ComputeF32) {
-		t.Errorf("keys %q and %q on a device whose best is %v", r.key(exact), r.key(own), r.Devices()[0].DefaultCompute())
+		t.Errorf("keys %q and %q on a device whose best is %v",
+			r.key(exact), r.key(own), r.Devices()[0].DefaultCompute())
 	}
 	r32 := start(t, nil, []string{mean})
 	if d := golden.Compare(v, r32.vectors(mean, "the cat sat on the mat")[0]); d.MaxAbs != 0 {

@@ -12,7 +12,8 @@ import (
 // program share one recording.
 func TestNothingWaitsForARecording(t *testing.T) {
 	r, key := withAdapters(t, nil)
-	if _, err := untilLoaded(t, func() (*Result, error) { return r.Encode(t.Context(), four()) }); err != nil {
+	if _, err := untilLoaded(t,
+		func() (*Result, error) { return r.Encode(t.Context(), four()) }); err != nil {
 		t.Fatal(err)
 	}
 	m := r.copy("lo")

@@ -15,7 +15,8 @@ import (
 // not make a scrape fail.
 func TestMetricsOfRemovedModels(t *testing.T) {
 	sparse := golden.Open(t, "splade-bert").Dir
-	r := start(t, held(3), []string{mean, cls}, entry(t, "review/sparse", sparse, "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"))
+	r := start(t, held(3), []string{mean, cls},
+		entry(t, "review/sparse", sparse, "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"))
 	all := r.snapshot.Load().catalog
 	loaded := func(id string) float64 {
 		t.Helper()
@@ -36,7 +37,8 @@ func TestMetricsOfRemovedModels(t *testing.T) {
 		must(t, r.Preload(t.Context(), id))
 	}
 	done := make(chan error)
-	for _, id := range []string{cls, "review/sparse"} { // two of three items: they stay in the queue and hold their models
+	// two of three items: they stay in the queue and hold their models
+	for _, id := range []string{cls, "review/sparse"} {
 		q := &Request{Model: id, Texts: words(2)}
 		if id != cls {
 			q.OutputTypes = []string{"sparse"}
@@ -107,8 +109,10 @@ func TestMetricsOfRemovedModels(t *testing.T) {
 func TestMessagesOfTooLittleMemory(t *testing.T) {
 	const mib = 1 << 20
 	for _, e := range []shortage{
-		{need: 44*mib - 1, free: 44*mib - 2, total: 44*mib - 2, budget: true}, {need: mib/2 + 1, free: mib / 2, total: mib, budget: true},
-		{need: 44*mib + 2, total: 44*mib + 1, neverFits: true}, {need: 7*mib + 5, free: 7*mib + 4, total: 9 * mib},
+		{need: 44*mib - 1, free: 44*mib - 2, total: 44*mib - 2, budget: true},
+		{need: mib/2 + 1, free: mib / 2, total: mib, budget: true},
+		{need: 44*mib + 2, total: 44*mib + 1, neverFits: true},
+		{need: 7*mib + 5, free: 7*mib + 4, total: 9 * mib},
 	} {
 		e.device, e.what = "this machine", "its weights need"
 		var need, have int64

@@ -28,7 +28,8 @@ func (o *Options) Validate() error {
 	for _, x := range []struct {
 		name  string
 		value int64
-	}{{"MemoryBudget", o.MemoryBudget}, {"LoadWait", int64(o.LoadWait)}, {"MaxBatchTokens", int64(o.MaxBatchTokens)}, {"MaxQueueItems", int64(o.MaxQueueItems)}} {
+	}{{"MemoryBudget", o.MemoryBudget}, {"LoadWait", int64(o.LoadWait)},
+		{"MaxBatchTokens", int64(o.MaxBatchTokens)}, {"MaxQueueItems", int64(o.MaxQueueItems)}} {
 		if x.value < 0 {
 			all = append(all, fmt.Errorf("%s must not be negative; got %d", x.name, x.value))
 		}
@@ -60,7 +61,13 @@ func (o *Options) registry() registry.Options {
 		Idle:    o.IdleEvict,
 		Timeout: o.LoadTimeout,
 		Drain:   o.EvictWait,
-		Cooldowns: map[string]time.Duration{"OOM": time.Minute, "TIMEOUT": time.Minute, "ENGINE": time.Minute, "UNKNOWN": time.Minute,
-			"STORAGE": 2 * time.Minute, "PLACEMENT": 10 * time.Minute},
+		Cooldowns: map[string]time.Duration{
+			"OOM":       time.Minute,
+			"TIMEOUT":   time.Minute,
+			"ENGINE":    time.Minute,
+			"UNKNOWN":   time.Minute,
+			"STORAGE":   2 * time.Minute,
+			"PLACEMENT": 10 * time.Minute,
+		},
 	}
 }

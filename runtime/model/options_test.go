@@ -15,8 +15,11 @@ import (
 func TestOptionsAreValidated(t *testing.T) {
 	_, err := New(Options{LoadWait: -time.Second, IdleEvict: -1, MaxLoRAs: 65, MemoryThreshold: math.NaN(),
 		Devices: []engine.Options{{}, {Threads: -1}}, Batch: batch.Options{MaxCost: -1}})
-	for _, want := range []string{"Catalog is required", "Hub is required", "Metrics is required", "LoadWait must not be negative", "Registry: Idle must not be negative", "MaxLoRAs must be between 0 and 64; got 65",
-		"MemoryThreshold must not be negative; got NaN", "Devices[1]: Threads", "Batch: MaxCost"} {
+	for _, want := range []string{
+		"Catalog is required", "Hub is required", "Metrics is required", "LoadWait must not be negative",
+		"Registry: Idle must not be negative", "MaxLoRAs must be between 0 and 64; got 65",
+		"MemoryThreshold must not be negative; got NaN", "Devices[1]: Threads", "Batch: MaxCost",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

@@ -17,18 +17,23 @@ func TestPipesFailTheLoad(t *testing.T) {
 	dir := withTokenizer(t, "splade-bert", "splade-bert", nil)
 	idf := filepath.Join(dir, "idf.json")
 	must(t, os.WriteFile(idf, []byte("{}"), 0o600))
-	for _, name := range []string{"config.json", "modules.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-		"sentence_bert_config.json", "config_sentence_transformers.json", "1_SpladePooling/config.json", "idf.json"} {
+	for _, name := range []string{
+		"config.json", "modules.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+		"special_tokens_map.json", "sentence_bert_config.json", "config_sentence_transformers.json",
+		"1_SpladePooling/config.json", "idf.json",
+	} {
 		path := filepath.Join(dir, name)
 		kept := path + ".kept"
 		there := os.Rename(path, kept) == nil
 		var failure error
-		r := start(t, nil, nil, entry(t, "a/sparse", dir, "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"))
+		r := start(t, nil, nil,
+			entry(t, "a/sparse", dir, "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"))
 		testrig.WithoutPipe(t, func() {
 			failure = r.Preload(t.Context(), "a/sparse")
 			r.Close()
 		}, path)
-		if failure == nil || !strings.Contains(failure.Error(), "not a regular file") || !strings.Contains(failure.Error(), filepath.Base(name)) {
+		if failure == nil || !strings.Contains(failure.Error(), "not a regular file") ||
+			!strings.Contains(failure.Error(), filepath.Base(name)) {
 			t.Errorf("%s: %v", name, failure)
 		}
 		must(t, os.Remove(path))
@@ -40,7 +45,8 @@ func TestPipesFailTheLoad(t *testing.T) {
 	from := filepath.Join(golden.Open(t, "lora-bert").Dir, "adapters", "rank4")
 	adapter := t.TempDir()
 	must(t, os.CopyFS(adapter, os.DirFS(from)))
-	m := loadtime(t, "lo", withTokenizer(t, "lora-bert", "st-mean", nil), "bert_flash", "tasks: {encode: {dense: {dim: 64}}}", "{lora_paths: {four: "+adapter+"}}")
+	m := loadtime(t, "lo", withTokenizer(t, "lora-bert", "st-mean", nil), "bert_flash",
+		"tasks: {encode: {dense: {dim: 64}}}", "{lora_paths: {four: "+adapter+"}}")
 	for _, name := range []string{"adapter_config.json", "adapter_model.safetensors"} {
 		path := filepath.Join(adapter, name)
 		must(t, os.Rename(path, path+".kept"))

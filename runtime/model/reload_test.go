@@ -44,13 +44,15 @@ func TestSetCatalog(t *testing.T) {
 	gate.Store(nil)
 	old := r.copy("test/other")
 
-	c, err := r.snapshot.Load().catalog.With(
-		family(t, "test/other", clsDir, "  short: {extends: default, adapter_options: {runtime: {normalize: true}}}\n"), family(t, "test/zz", clsDir, ""))
+	c, err := r.snapshot.Load().catalog.With(family(t, "test/other", clsDir,
+		"  short: {extends: default, adapter_options: {runtime: {normalize: true}}}\n"),
+		family(t, "test/zz", clsDir, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	did, err := r.SetCatalog(c)
-	if err != nil || !slices.Equal(did.Added, []string{"test/other:short", "test/zz"}) || !slices.Equal(did.Changed, []string{"test/other"}) || len(did.Removed) > 0 {
+	if err != nil || !slices.Equal(did.Added, []string{"test/other:short", "test/zz"}) ||
+		!slices.Equal(did.Changed, []string{"test/other"}) || len(did.Removed) > 0 {
 		t.Fatalf("%+v, %v", did, err)
 	}
 	if r.state("test/kept") != registry.Loaded {
@@ -79,7 +81,8 @@ func TestSetCatalog(t *testing.T) {
 		t.Fatalf("%+v, %v", did, err)
 	}
 	r.refused(t.Context(), &Request{Model: "test/other", Texts: words(3)}, errs.ModelNotFound, 404)
-	for deadline := time.Now().Add(2 * time.Minute); r.models.Bytes() != r.copy("test/kept").Bytes(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); r.models.Bytes() !=
+		r.copy("test/kept").Bytes(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("removed models are still loaded")
 		}

@@ -96,8 +96,11 @@ func start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.
 	log := &testrig.Log{}
 	// Tests replace a device's memory function; the monitor must not call it before they have done
 	// so.
-	o := Options{watch: time.Hour, Catalog: testmodels.Catalog(t, ids, extra...), Tasks: Tasks, Hub: testmodels.Hub(t), Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
-		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(log, nil))}
+	o := Options{
+		watch: time.Hour, Catalog: testmodels.Catalog(t, ids, extra...), Tasks: Tasks, Hub: testmodels.Hub(t),
+		Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
+		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(log, nil)),
+	}
 	if change != nil {
 		change(&o)
 	}

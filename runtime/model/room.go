@@ -50,15 +50,18 @@ type shortage struct {
 func (e *shortage) Error() string {
 	s := fmt.Sprintf("out of memory on %s: %s about %d MiB", e.device, e.what, mib(e.need))
 	if e.budget {
-		return s + fmt.Sprintf(" and %d of the %d MiB that --memory-budget gives weights are free; raise it, or pin fewer models",
+		return s + fmt.Sprintf(
+			" and %d of the %d MiB that --memory-budget gives weights are free; raise it, or pin fewer models",
 			e.free>>20, e.total>>20)
 	}
 	if e.neverFits {
-		return s + fmt.Sprintf(" and it has %d MiB in all; use a smaller model, a lower --max-batch-tokens, --precision %s or more memory",
+		return s + fmt.Sprintf(
+			" and it has %d MiB in all; use a smaller model, a lower --max-batch-tokens, --precision %s or more memory",
 			e.total>>20, e.smallestPrecision())
 	}
-	return s + fmt.Sprintf(" and %d of %d MiB are free without the models that are not in use; it is tried again when one is "+
-		"unloaded or after a pause; to help, use a lower --max-batch-tokens or --precision %s, or end what else uses that memory",
+	return s + fmt.Sprintf(
+		" and %d of %d MiB are free without the models that are not in use; it is tried again when one is "+
+			"unloaded or after a pause; to help, use a lower --max-batch-tokens or --precision %s, or end what else uses that memory",
 		e.free>>20, e.total>>20, e.smallestPrecision())
 }
 
@@ -144,8 +147,15 @@ func (h *Host) shortageOn(d *device, n need) (*shortage, error) {
 	if budget := h.opt.MemoryBudget; budget > 0 {
 		used := h.models.Bytes() / int64(len(h.devices))
 		if used+n.packed+n.weights > budget {
-			return &shortage{device: d.name, what: n.what, need: max(n.weights, n.packed), free: max(0, budget-used), total: budget,
-				budget: true, neverFits: max(n.weights, n.packed) > budget}, nil
+			return &shortage{
+				device:    d.name,
+				what:      n.what,
+				need:      max(n.weights, n.packed),
+				free:      max(0, budget-used),
+				total:     budget,
+				budget:    true,
+				neverFits: max(n.weights, n.packed) > budget,
+			}, nil
 		}
 	}
 	if d.memory == nil {
@@ -169,7 +179,9 @@ func (h *Host) shortageOn(d *device, n need) (*shortage, error) {
 		case whole > m.total:
 			return &shortage{device: host, what: n.what, need: whole, total: m.total, neverFits: true}, nil
 		}
-		return &shortage{device: host, what: n.what, need: packed + more, free: packed + m.total - m.used, total: m.total}, nil
+		return &shortage{
+			device: host, what: n.what, need: packed + more, free: packed + m.total - m.used, total: m.total,
+		}, nil
 	}
 	free, total, err := d.memory()
 	if err != nil {
@@ -182,7 +194,9 @@ func (h *Host) shortageOn(d *device, n need) (*shortage, error) {
 	case n.whole > total:
 		return &shortage{device: d.name, what: n.what, need: n.whole, total: total, neverFits: true}, nil
 	}
-	return &shortage{device: d.name, what: n.what, need: n.packed + more, free: n.packed + free, total: total}, nil
+	return &shortage{
+		device: d.name, what: n.what, need: n.packed + more, free: n.packed + free, total: total,
+	}, nil
 }
 
 // scratchOf returns the memory that the largest batch of a model takes in addition to weights, over
@@ -235,7 +249,9 @@ func (d *device) explain(err error, weights int64) error {
 	if e != nil {
 		return err
 	}
-	return &shortage{device: d.name, what: "its weights need", need: weights, free: free, total: total, cause: err}
+	return &shortage{
+		device: d.name, what: "its weights need", need: weights, free: free, total: total, cause: err,
+	}
 }
 
 // recovered returns a function that counts and logs the recoveries of batches that lacked memory.

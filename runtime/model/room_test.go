@@ -36,7 +36,8 @@ func sizes(t *testing.T, id string) (packed, estimate, scratch int64) {
 	r := start(t, nil, []string{id})
 	r.encode(&Request{Model: id, Texts: words(1)})
 	l := r.copy(id)
-	size, err := arch.SizeOf(golden.Open(t, dirs[id]).Dir, r.devices[0].engine, arch.Options{Task: arch.Embed, Compute: engine.ComputeF32})
+	size, err := arch.SizeOf(golden.Open(t, dirs[id]).Dir, r.devices[0].engine,
+		arch.Options{Task: arch.Embed, Compute: engine.ComputeF32})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,14 +58,17 @@ func TestRoomOnAGPU(t *testing.T) {
 	scratch = max(scratch, other)
 	r := start(t, nil, []string{mean, cls, prompts})
 	r.card(meanBytes + clsBytes + scratch + 30<<10) // prompts needs more than 30 KiB and less than mean
-	r.encode(&Request{Model: cls, Texts: words(1)}) // it has the largest arena, which is therefore not replaced later
+	// it has the largest arena, which is therefore not replaced later
+	r.encode(&Request{Model: cls, Texts: words(1)})
 	r.encode(&Request{Model: mean, Texts: words(1)})
 	if r.state(mean) != registry.Loaded || r.state(cls) != registry.Loaded {
 		t.Fatalf("mean is %s and cls %s, with memory for both", r.state(mean), r.state(cls))
 	}
 	r.encode(&Request{Model: prompts, Texts: words(1)})
-	if r.state(mean) != registry.Loaded || r.state(cls) != registry.Available || r.state(prompts) != registry.Loaded {
-		t.Errorf("mean is %s, cls %s, prompts %s: cls was used least recently", r.state(mean), r.state(cls), r.state(prompts))
+	if r.state(mean) != registry.Loaded || r.state(cls) != registry.Available ||
+		r.state(prompts) != registry.Loaded {
+		t.Errorf("mean is %s, cls %s, prompts %s: cls was used least recently",
+			r.state(mean), r.state(cls), r.state(prompts))
 	}
 }
 
@@ -77,9 +81,10 @@ func TestRoomForTheLargestBatch(t *testing.T) {
 		text   string // of the error; "": it fits
 		beside bool   // another model is loaded
 	}{
-		"both fit":               {max(estimate, packed) + scratch, "", false},
-		"the batch does not fit": {packed + scratch - 1, "its weights and its largest batch need about", false},
-		"nor do the weights":     {estimate - 1, "its weights need about", true},
+		"both fit": {max(estimate, packed) + scratch, "", false},
+		"the batch does not fit": {packed + scratch - 1,
+			"its weights and its largest batch need about", false},
+		"nor do the weights": {estimate - 1, "its weights need about", true},
 	} {
 		r := start(t, func(o *Options) { o.MemoryThreshold = 99 }, []string{mean, prompts}) // never
 		if c.text == "" {
@@ -95,12 +100,15 @@ func TestRoomForTheLargestBatch(t *testing.T) {
 		if e.Load.Class != "PLACEMENT" || e.Load.Permanent {
 			t.Errorf("%s: %+v, want class PLACEMENT, to be tried again", name, e.Load)
 		}
-		for _, part := range []string{"out of memory on cuda:0", c.text, "and it has", "--max-batch-tokens", "fp8"} {
+		for _, part := range []string{
+			"out of memory on cuda:0", c.text, "and it has", "--max-batch-tokens", "fp8",
+		} {
 			if !strings.Contains(e.Message, part) {
 				t.Errorf("%s: %q does not say %q", name, e.Message, part)
 			}
 		}
-		if info, err := r.devices[0].engine.Info(); err != nil || info.MemoryWeights != r.models.Get(r.key(r.describe(prompts))).Bytes {
+		if info, err := r.devices[0].engine.Info(); err != nil ||
+			info.MemoryWeights != r.models.Get(r.key(r.describe(prompts))).Bytes {
 			t.Errorf("%s: %d bytes of weights are left behind, %v", name, info.MemoryWeights, err)
 		}
 		if c.beside && r.state(prompts) != registry.Loaded {
@@ -128,10 +136,11 @@ func TestRoomOnTheHost(t *testing.T) {
 		total   int64
 		text    string
 	}{
-		"weights while they are packed": {true, 1, size.Packed + size.Passing, "its weights need about"},
-		"on two devices":                {true, 2, 2 * (size.Packed + size.Passing), "its weights need about"},
-		"the largest batch":             {false, 1, packed + scratch, "its weights and its largest batch need"},
-		"the largest batch on two":      {false, 2, 2*packed + twice, "its weights and its largest batch need"},
+		"weights while they are packed": {true, 1, size.Packed + size.Passing,
+			"its weights need about"},
+		"on two devices":           {true, 2, 2 * (size.Packed + size.Passing), "its weights need about"},
+		"the largest batch":        {false, 1, packed + scratch, "its weights and its largest batch need"},
+		"the largest batch on two": {false, 2, 2*packed + twice, "its weights and its largest batch need"},
 	} {
 		for _, lack := range []int64{0, 1} {
 			r := start(t, func(o *Options) {
@@ -152,7 +161,8 @@ func TestRoomOnTheHost(t *testing.T) {
 				continue
 			}
 			e := r.refused(t.Context(), &Request{Model: mean, Texts: words(1)}, errs.ModelLoadFailed, 502)
-			for _, part := range []string{"out of memory on this machine", c.text, fmt.Sprintf("need about %d MiB and it has", mib(c.total))} {
+			for _, part := range []string{"out of memory on this machine", c.text,
+				fmt.Sprintf("need about %d MiB and it has", mib(c.total))} {
 				if e.Load.Class != "PLACEMENT" || !strings.Contains(e.Message, part) {
 					t.Errorf("%s: %+v %v does not say %q", name, e.Load, e, part)
 				}
@@ -244,7 +254,8 @@ func TestErrorsOfPacking(t *testing.T) {
 	if class, permanent := classify(err); class != "OOM" || permanent || !unloadingHelps(err) {
 		t.Errorf("class %s, permanent %v, curable %v", class, permanent, unloadingHelps(err))
 	}
-	if hopeless := (&shortage{device: "cuda:0", neverFits: true}); unloadingHelps(hopeless) || !noMemory(hopeless) {
+	if hopeless := (&shortage{device: "cuda:0", neverFits: true}); unloadingHelps(hopeless) ||
+		!noMemory(hopeless) {
 		t.Error("a model that is too large for the card is worth unloading others")
 	}
 	other := &arch.ModelError{File: "config.json"}
@@ -312,15 +323,22 @@ func TestBatchUnloadsAnotherModel(t *testing.T) {
 			t.Errorf("text %d has another vector", i)
 		}
 	}
-	if r.state(cls) != registry.Available || r.state(prompts) != registry.Loaded || r.state(mean) != registry.Loaded {
-		t.Errorf("cls is %s, prompts %s, mean %s: only the least recently used had to go", r.state(cls), r.state(prompts), r.state(mean))
+	if r.state(cls) != registry.Available || r.state(prompts) != registry.Loaded ||
+		r.state(mean) != registry.Loaded {
+		t.Errorf("cls is %s, prompts %s, mean %s: only the least recently used had to go",
+			r.state(cls), r.state(prompts), r.state(mean))
 	}
 	if runs.Load() != 2 {
 		t.Errorf("%d runs, want one without memory and one with", runs.Load())
 	}
-	testrig.Until(t, "the recovery is told", func() bool { return strings.Contains(r.log.String(), "too little device memory for a batch") })
-	for name, want := range map[string]float64{"sie_oom_recoveries_attempted_total": 1, "sie_oom_recoveries_succeeded_total": 1,
-		"sie_oom_evictions_triggered_total": 1, "sie_oom_batch_splits_total": 0} {
+	testrig.Until(t, "the recovery is told",
+		func() bool { return strings.Contains(r.log.String(), "too little device memory for a batch") })
+	for name, want := range map[string]float64{
+		"sie_oom_recoveries_attempted_total": 1,
+		"sie_oom_recoveries_succeeded_total": 1,
+		"sie_oom_evictions_triggered_total":  1,
+		"sie_oom_batch_splits_total":         0,
+	} {
 		if got := r.ofModel(name, mean); got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
@@ -348,11 +366,13 @@ func TestBatchWithoutMemory(t *testing.T) {
 	}, []string{mean, cls})
 	r.encode(&Request{Model: cls, Texts: words(4)})
 	full.Store(true)
-	_, failures := r.all(&Request{Model: mean, Texts: words(2)}, &Request{Model: mean, Tokens: [][]int32{bad}}, &Request{Model: mean, Texts: words(1)})
+	_, failures := r.all(&Request{Model: mean, Texts: words(2)},
+		&Request{Model: mean, Tokens: [][]int32{bad}}, &Request{Model: mean, Texts: words(1)})
 	if failures[0] != nil || failures[2] != nil {
 		t.Errorf("the others get %v and %v", failures[0], failures[2])
 	}
-	if e := failures[1]; e == nil || e.Code != errs.ResourceExhausted || e.Status != 503 || e.RetryAfter < time.Second {
+	if e := failures[1]; e == nil || e.Code != errs.ResourceExhausted || e.Status != 503 ||
+		e.RetryAfter < time.Second {
 		t.Errorf("got %v, want a 503 that says when to retry", e)
 	}
 	if r.state(cls) != registry.Available {

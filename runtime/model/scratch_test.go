@@ -15,7 +15,8 @@ func TestLargestBatchTakesWhatWasSaid(t *testing.T) {
 	const tokens, items = 4096, 512
 	dir := withTokenizer(t, "bge-m3", "st-xlmr-mean-torch", map[string]any{})
 	shrink(t, dir, 111)
-	m := entry(t, "m3", dir, "bge_m3_flash", "tasks: {encode: {dense: {dim: 64}, sparse: {dim: 111}, multivector: {dim: 64}}, score: {}}")
+	m := entry(t, "m3", dir, "bge_m3_flash",
+		"tasks: {encode: {dense: {dim: 64}, sparse: {dim: 111}, multivector: {dim: 64}}, score: {}}")
 	m.Profiles[0].MaxBatchTokens = tokens
 	r := start(t, func(o *Options) { held(items)(o); o.LoadWait = 20 * time.Second }, nil, m)
 	if err := r.Preload(t.Context(), "m3"); err != nil {
@@ -23,7 +24,9 @@ func TestLargestBatchTakesWhatWasSaid(t *testing.T) {
 	}
 	said := r.copy("m3").largest() // before a request records the program of three outputs
 	lists := slices.Repeat([][]int32{slices.Repeat([]int32{7, 8}, tokens/items/2)}, items)
-	if _, err := r.Encode(t.Context(), &Request{Model: "m3", Tokens: lists, OutputTypes: []string{"dense", "sparse", "multivector"}}); err != nil {
+	if _, err := r.Encode(t.Context(), &Request{
+		Model: "m3", Tokens: lists, OutputTypes: []string{"dense", "sparse", "multivector"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	has := r.devices[0].runner.Stats()
@@ -31,12 +34,15 @@ func TestLargestBatchTakesWhatWasSaid(t *testing.T) {
 		t.Fatalf("%d batches of %d tokens: the test proves nothing", has.Batches, has.Tokens)
 	}
 	arena, slots := said.Bytes()
-	if now := r.copy("m3").largest(); !reflect.DeepEqual(now, said) || has.ArenaBytes > arena || 2*has.SlotBytes > slots {
-		t.Errorf("the runner has %d bytes and in one of two slots %d; %+v was said, now %+v", has.ArenaBytes, has.SlotBytes, said, now)
+	if now := r.copy("m3").largest(); !reflect.DeepEqual(now, said) || has.ArenaBytes > arena ||
+		2*has.SlotBytes > slots {
+		t.Errorf("the runner has %d bytes and in one of two slots %d; %+v was said, now %+v",
+			has.ArenaBytes, has.SlotBytes, said, now)
 	}
 	// The arena of this batch must be replaced for another batch, and exists beside the new one
 	// until this batch has run.
-	if left, want := r.promised(r.devices[0], engine.Footprint{}), arena+slots-has.SlotBytes; left != want || has.SlotBytes < slots/4 {
+	if left, want := r.promised(r.devices[0], engine.Footprint{}), arena+slots-has.SlotBytes; left != want ||
+		has.SlotBytes < slots/4 {
 		t.Errorf("%d bytes are kept free for batches, want %d of %+v", left, want, said)
 	}
 

@@ -21,8 +21,10 @@ type snapshot struct {
 // sharedWeights describes one weights key: the catalog entries that share its packed weights, and
 // what they need.
 type sharedWeights struct {
-	first     *catalog.Resolved // the first entry: gives the model its name and its batching options
-	maxTokens int               // the largest limit on a text's tokens that an entry sets; 0: the limit in the model's files, if an entry sets none
+	first *catalog.Resolved // the first entry: gives the model its name and its batching options
+	// the largest limit on a text's tokens that an entry sets; 0: the limit in the model's files,
+	// if an entry sets none
+	maxTokens int
 	users     []*catalog.Resolved
 }
 
@@ -52,7 +54,12 @@ func (h *Host) wantsFloat32(m *catalog.Resolved) bool {
 
 // newSnapshot returns a snapshot of c. It fails if a pinned id is not in the catalog.
 func (h *Host) newSnapshot(c *catalog.Catalog) (*snapshot, error) {
-	v := &snapshot{catalog: c, keys: make(map[string]string), shared: make(map[string]sharedWeights), pinned: make(map[string]bool)}
+	v := &snapshot{
+		catalog: c,
+		keys:    make(map[string]string),
+		shared:  make(map[string]sharedWeights),
+		pinned:  make(map[string]bool),
+	}
 	var wanted []string
 	for _, m := range c.List() {
 		if h.wantsFloat32(m) && !h.runsInFloat32(m) {
@@ -79,7 +86,8 @@ func (h *Host) newSnapshot(c *catalog.Catalog) (*snapshot, error) {
 		v.pinned[key] = true
 	}
 	if len(wanted) > 0 {
-		h.opt.Log.Info("profiles ask for float32, which this device does not have; they run in "+h.Precision(), "models", wanted)
+		h.opt.Log.Info("profiles ask for float32, which this device does not have; they run in "+
+			h.Precision(), "models", wanted)
 	}
 	return v, nil
 }

@@ -63,13 +63,21 @@ func (h *Host) allLoaded() map[string]known {
 func (h *Host) state(v *snapshot, m *catalog.Resolved, loaded map[string]known) State {
 	key := h.key(m)
 	if l, ok := loaded[key]; ok {
-		return State{Entry: m, State: registry.Loaded, Loaded: &Loaded{First: m == v.shared[key].first, Bytes: l.bytes,
-			Dim: l.model.weights.Dim, MaxTokens: l.model.Limit(m), Queue: l.queue}}
+		return State{Entry: m, State: registry.Loaded, Loaded: &Loaded{
+			First:     m == v.shared[key].first,
+			Bytes:     l.bytes,
+			Dim:       l.model.weights.Dim,
+			MaxTokens: l.model.Limit(m),
+			Queue:     l.queue,
+		}}
 	}
 	r := h.models.Get(key)
 	s := State{Entry: m, State: r.State}
 	if f := r.Failure; f != nil {
-		s.Failure = &Failure{errs.LoadFailure{Class: f.Class, Attempts: f.Attempts, Permanent: f.Permanent}, publicCause(f.Err)}
+		s.Failure = &Failure{
+			errs.LoadFailure{Class: f.Class, Attempts: f.Attempts, Permanent: f.Permanent},
+			publicCause(f.Err),
+		}
 	}
 	return s
 }

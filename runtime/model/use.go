@@ -68,7 +68,8 @@ func (h *Host) acquire(ctx context.Context, m *catalog.Resolved) (*registry.Ref[
 	case errors.As(err, &f) && errors.Is(f.Err, engine.ErrDeviceLost):
 		return nil, errs.DeviceLost(f)
 	case errors.As(err, &f):
-		return nil, errs.LoadFailed(m.ID, errs.LoadFailure{Class: f.Class, Attempts: f.Attempts, Permanent: f.Permanent},
+		return nil, errs.LoadFailed(m.ID,
+			errs.LoadFailure{Class: f.Class, Attempts: f.Attempts, Permanent: f.Permanent},
 			publicCause(f.Err), f)
 	}
 	return nil, errs.Internal(err)

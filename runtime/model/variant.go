@@ -18,10 +18,12 @@ type Variant struct {
 	Outputs  []engine.Output   // what it gives, in order; read-only
 	Queue    *batch.Queue      // of its items
 	programs []*engine.Program // one for each device
-	owned    bool              // recorded for this variant; else the program was recorded when the weights were loaded
+	// recorded for this variant; else the program was recorded when the weights were loaded
+	owned bool
 
-	set       *adaptedSet   // the programs with LoRA adapters, or nil; guarded by the model's adapterCache.mu
-	recording chan struct{} // closed when the set that is being recorded is done; nil if none is; guarded like set
+	set *adaptedSet // the programs with LoRA adapters, or nil; guarded by the model's adapterCache.mu
+	// closed when the set that is being recorded is done; nil if none is; guarded like set
+	recording chan struct{}
 
 	// Room is the number of columns for which a sparse result gets room at first. Grow raises it.
 	Room atomic.Int32

@@ -18,7 +18,8 @@ func (o *Options) Validate() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"Idle", o.Idle}, {"Timeout", o.Timeout}, {"Patience", o.Patience}, {"Drain", o.Drain}, {"Cooldown", o.Cooldown}, {"MaxCooldown", o.MaxCooldown}} {
+	}{{"Idle", o.Idle}, {"Timeout", o.Timeout}, {"Patience", o.Patience}, {"Drain", o.Drain},
+		{"Cooldown", o.Cooldown}, {"MaxCooldown", o.MaxCooldown}} {
 		check(d.name, int64(d.value))
 	}
 	for class, d := range o.Cooldowns {

@@ -39,7 +39,9 @@ func TestResultsAreBounded(t *testing.T) {
 		"/similarity":    {"inputs", `{"inputs":{"source_sentence":"a","sentences":` + texts + `}}`},
 	} {
 		a := r.do("POST", path, c.body)
-		if a.status != 400 && a.status != 422 || !strings.Contains(string(a.body), "Field '"+c.field+"': the results take") || !strings.Contains(string(a.body), "such items in a request") {
+		if a.status != 400 && a.status != 422 ||
+			!strings.Contains(string(a.body), "Field '"+c.field+"': the results take") ||
+			!strings.Contains(string(a.body), "such items in a request") {
 			t.Errorf("%s: %d %.300s", path, a.status, a.body)
 		}
 	}
@@ -48,7 +50,8 @@ func TestResultsAreBounded(t *testing.T) {
 	}
 	a := r.encode(many(11_001))
 	var most int
-	if _, err := fmt.Sscanf(a.failure(t).Detail.Message[strings.Index(a.failure(t).Detail.Message, "at most"):], "at most %d such", &most); err != nil || most < 5000 || most > 11_000 {
+	if _, err := fmt.Sscanf(a.failure(t).Detail.Message[strings.Index(a.failure(t).Detail.Message,
+		"at most"):], "at most %d such", &most); err != nil || most < 5000 || most > 11_000 {
 		t.Fatalf("%v: %s", err, a.body)
 	}
 	if a := r.encode(many(most)); a.status != 200 {
@@ -60,7 +63,8 @@ func TestResultsAreBounded(t *testing.T) {
 	others.send(post(3<<20) + "{") // holds the room of its whole body
 	testrig.Until(t, "others hold bytes", func() bool { return r.load().HeldBytes >= 3<<20 })
 	a = r.encode(many(5000))
-	if a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(string(a.body), "of its items would fit now") {
+	if a.status != 503 || a.header.Get("Retry-After") == "" ||
+		!strings.Contains(string(a.body), "of its items would fit now") {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
 	}
 	if a := r.encode(many(500)); a.status != 200 {
@@ -76,13 +80,16 @@ func TestResultsAreBounded(t *testing.T) {
 
 // The room that a text turns out to need is asked for as soon as it is known.
 func TestTokensAreBounded(t *testing.T) {
-	r := start(t, func(o *Options, w *service.Options) { w.Admit.MaxHeldBytes, o.DefaultModels = 1<<20, []string{model} })
+	r := start(t, func(o *Options, w *service.Options) {
+		w.Admit.MaxHeldBytes, o.DefaultModels = 1<<20, []string{model}
+	})
 	body := `{"inputs":["` + strings.Repeat("cat ", 3000) + `"]}`
 	if a := r.do("POST", "/tokenize", body); a.status != 200 || len(a.body) < 10*len(body) {
 		t.Errorf("%d, %d bytes", a.status, len(a.body))
 	}
 	body = `{"inputs":["` + strings.Repeat("cat ", 30_000) + `"]}`
-	if a := r.do("POST", "/tokenize", body); a.status == 200 || a.status >= 500 || !strings.Contains(string(a.body), "such items in a request") {
+	if a := r.do("POST", "/tokenize", body); a.status == 200 || a.status >= 500 ||
+		!strings.Contains(string(a.body), "such items in a request") {
 		t.Errorf("%d %.300s", a.status, a.body)
 	}
 	ids := `{"ids":[[` + strings.Repeat("7,", 300_000) + `7]]}`
@@ -100,7 +107,9 @@ func TestAnswersOfEverySize(t *testing.T) {
 		for _, accept := range []string{"application/json", "application/msgpack"} {
 			body := many(n)
 			request := func(version string) string {
-				return fmt.Sprintf("POST %s HTTP/%s\r\nHost: x\r\nConnection: keep-alive\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n%s", encodePath, version, accept, len(body), body)
+				return fmt.Sprintf(
+					"POST %s HTTP/%s\r\nHost: x\r\nConnection: keep-alive\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n%s",
+					encodePath, version, accept, len(body), body)
 			}
 			var rows [2][]byte
 			for i, version := range []string{"1.1", "1.0"} {
@@ -115,8 +124,10 @@ func TestAnswersOfEverySize(t *testing.T) {
 					t.Fatalf("%d items: %v %d", n, err, resp.StatusCode)
 				}
 				chunked := len(resp.TransferEncoding) > 0
-				if chunked && (version == "1.0" || len(b) < 1<<20) || !chunked && version == "1.1" && len(b) > 1<<20+1<<16 {
-					t.Errorf("%d items, %s, HTTP/%s: %d bytes, chunked %v", n, accept, version, len(b), chunked)
+				if chunked && (version == "1.0" || len(b) < 1<<20) ||
+					!chunked && version == "1.1" && len(b) > 1<<20+1<<16 {
+					t.Errorf("%d items, %s, HTTP/%s: %d bytes, chunked %v",
+						n, accept, version, len(b), chunked)
 				}
 				w.send(getHealth)
 				if a := w.receive("GET"); a.status != 200 {
@@ -125,7 +136,8 @@ func TestAnswersOfEverySize(t *testing.T) {
 				items := b[:max(0, bytes.Index(b, []byte("timing")))]
 				if rows[i] = items; accept == "application/json" && !json.Valid(b) {
 					t.Errorf("%d items: not JSON", n)
-				} else if rest, err := msgp.Skip(b); accept == "application/msgpack" && (err != nil || len(rest) > 0) {
+				} else if rest, err := msgp.Skip(b); accept == "application/msgpack" &&
+					(err != nil || len(rest) > 0) {
 					t.Errorf("%d items: not msgpack: %v", n, err)
 				}
 			}
@@ -135,7 +147,8 @@ func TestAnswersOfEverySize(t *testing.T) {
 			testrig.Until(t, "nothing is held", func() bool { return r.load().HeldBytes == 0 })
 		}
 	}
-	if log := r.log.String(); strings.Count(log, "msg=request ") != 2*2*4*2 || strings.Contains(log, "bytes_out=0 ") || strings.Contains(log, "bytes_out=-") {
+	if log := r.log.String(); strings.Count(log, "msg=request ") != 2*2*4*2 ||
+		strings.Contains(log, "bytes_out=0 ") || strings.Contains(log, "bytes_out=-") {
 		t.Errorf("%d lines in the access log", strings.Count(log, "msg=request "))
 	}
 }

@@ -38,7 +38,8 @@ func TestNothingIsReadAfterABadChunk(t *testing.T) {
 		"a bad trailer":        "2\r\n{}\r\n0\r\n\x00:\r\n\r\n" + getHealth,
 		"a huge size":          "fffffffffffffffff\r\n{}\r\n0\r\n\r\n" + getHealth,
 	} {
-		for _, to := range []string{head, strings.Replace(head, encodePath, "/v1/nothing", 1), strings.Replace(head, "POST "+encodePath, "GET /healthz", 1)} {
+		for _, to := range []string{head, strings.Replace(head, encodePath, "/v1/nothing", 1),
+			strings.Replace(head, "POST "+encodePath, "GET /healthz", 1)} {
 			w := r.dial()
 			w.send(to + body)
 			want := map[string]int{"POST /v1/e": 400, "POST /v1/n": 404, "GET /healt": 200}[to[:10]]
@@ -54,14 +55,18 @@ func TestNothingIsReadAfterABadChunk(t *testing.T) {
 // limits that must not decide here are longer than the test.
 func TestUnwantedBodiesThatStall(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) {
-		o.Keys, o.BodyStall, o.BodyTimeout, o.UnwantedTime, o.BriefTime = guarded(t, "key"), time.Hour, time.Hour, time.Hour, 50*time.Millisecond
+		o.Keys, o.BodyStall, o.BodyTimeout, o.UnwantedTime, o.BriefTime = guarded(t, "key"), time.Hour,
+			time.Hour, time.Hour, 50*time.Millisecond
 	})
 	stalled := "Host: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"
 	for _, c := range []struct {
 		line   string
 		status int
-	}{{"GET /healthz HTTP/1.1\r\n", 200}, {"GET /v1/models HTTP/1.1\r\nX-API-Key: key\r\n", 200}, {"POST " + encodePath + " HTTP/1.1\r\n", 401},
-		{"POST /v1/nothing HTTP/1.1\r\n", 401}, {"POST /v1/nothing HTTP/1.1\r\nX-API-Key: key\r\n", 404}, {"POST /%zz HTTP/1.1\r\n", 400}} {
+	}{
+		{"GET /healthz HTTP/1.1\r\n", 200}, {"GET /v1/models HTTP/1.1\r\nX-API-Key: key\r\n", 200},
+		{"POST " + encodePath + " HTTP/1.1\r\n", 401}, {"POST /v1/nothing HTTP/1.1\r\n", 401},
+		{"POST /v1/nothing HTTP/1.1\r\nX-API-Key: key\r\n", 404}, {"POST /%zz HTTP/1.1\r\n", 400},
+	} {
 		w := r.dial()
 		w.send(c.line + stalled)
 		if a := w.receive("POST"); a.status != c.status || a.header.Get("Connection") != "close" {
@@ -70,7 +75,8 @@ func TestUnwantedBodiesThatStall(t *testing.T) {
 		w.ended()
 	}
 	w := r.dial() // a body that nobody read is not taken for the next request
-	w.send("POST /%zz HTTP/1.1\r\nHost: x\r\nContent-Length: " + fmt.Sprint(len(getHealth)) + "\r\n\r\n" + getHealth + getHealth)
+	w.send("POST /%zz HTTP/1.1\r\nHost: x\r\nContent-Length: " + fmt.Sprint(len(getHealth)) + "\r\n\r\n" +
+		getHealth + getHealth)
 	if a := w.receive("POST"); a.status != 400 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -97,8 +103,10 @@ func TestBodiesOfAnySize(t *testing.T) {
 		"declared too large": {post(len(evil)) + evil, 413, "exceeds the limit of 20000 bytes"},
 		"chunked":            {chunked(oneText[:10], oneText[10:]), 200, ""},
 		"chunked too large":  {chunked(evil[:30_000], evil), 413, "exceeds the limit of 20000 bytes"},
-		"of a GET":           {"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: " + fmt.Sprint(len(evil)) + "\r\n\r\n" + evil, 200, ""},
-		"of an unknown path": {strings.Replace(post(len(evil)), encodePath, "/v1/nothing", 1) + evil, 404, "Not Found"},
+		"of a GET": {"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: " + fmt.Sprint(len(evil)) +
+			"\r\n\r\n" + evil, 200, ""},
+		"of an unknown path": {strings.Replace(post(len(evil)), encodePath, "/v1/nothing", 1) + evil, 404,
+			"Not Found"},
 		"refused by headers": {post(len(evil), "X-SIE-Remote: x\r\n") + evil, 400, "only 'forbid'"},
 		"empty":              {post(0), 400, "truncated"},
 	} {
@@ -116,8 +124,9 @@ func TestBodiesOfAnySize(t *testing.T) {
 		}
 	}
 	for name, send := range map[string]string{
-		"bad chunk size": strings.Replace(chunked(), "0\r\n\r\n", "zz\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 1),
-		"bad chunk end":  strings.Replace(chunked("{}"), "{}\r\n", "{}xx"+getHealth, 1),
+		"bad chunk size": strings.Replace(chunked(), "0\r\n\r\n",
+			"zz\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 1),
+		"bad chunk end": strings.Replace(chunked("{}"), "{}\r\n", "{}xx"+getHealth, 1),
 	} {
 		w := r.dial()
 		w.send(send)
@@ -132,7 +141,8 @@ func TestBodiesOfAnySize(t *testing.T) {
 		w := r.dial()
 		w.send(send)
 		_ = w.Conn.(*net.TCPConn).CloseWrite()
-		if a := w.receive("POST"); a.status != 400 || name == "cut off later" && !strings.Contains(string(a.body), "ended early") {
+		if a := w.receive("POST"); a.status != 400 ||
+			name == "cut off later" && !strings.Contains(string(a.body), "ended early") {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
 		w.ended()
@@ -172,8 +182,8 @@ func TestSlowBodies(t *testing.T) {
 		if trickle {
 			words = "no more than 1h0m0s between two pieces and 500ms in all"
 		}
-		if a.status != 400 || !strings.Contains(a.failure(t).Detail.Message, words) || a.header.Get("Connection") != "close" ||
-			trickle && took < 400*time.Millisecond {
+		if a.status != 400 || !strings.Contains(a.failure(t).Detail.Message, words) ||
+			a.header.Get("Connection") != "close" || trickle && took < 400*time.Millisecond {
 			t.Errorf("a sender that %s: %d %s after %v", name, a.status, a.body, took)
 		}
 	}
@@ -186,7 +196,9 @@ func TestSlowBodies(t *testing.T) {
 	if a := first.receive("POST"); a.status != 408 || a.header.Get("Connection") != "close" {
 		t.Errorf("a body that does not begin: %d %v %s", a.status, a.header, a.body)
 	}
-	w := r.dial() // refused for its declared length; no room is held for it, and draining it is bounded by a body's time
+	// refused for its declared length; no room is held for it, and draining it is bounded by a
+	// body's time
+	w := r.dial()
 	w.send(post(1<<40) + oneText + strings.Repeat(" ", 9000))
 	if a := w.receive("POST"); a.status != 413 || a.header.Get("Connection") != "close" {
 		t.Errorf("a body of a terabyte: %d %v %s", a.status, a.header, a.body)
@@ -215,7 +227,8 @@ func TestBodiesHeldTogether(t *testing.T) {
 	testrig.Until(r.t, "the first body is being read", func() bool { return r.load().HeldBytes == 20_000 })
 	large := oneText + strings.Repeat(" ", 15_000)
 	a := r.encode(large)
-	if e := a.failure(t); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(e.Detail.Message, "20000 bytes pending, cannot add 15030 more (limit: 30000)") {
+	if e := a.failure(t); a.status != 503 || a.header.Get("Retry-After") == "" ||
+		!strings.Contains(e.Detail.Message, "20000 bytes pending, cannot add 15030 more (limit: 30000)") {
 		t.Errorf("a body too many: %d %v %s", a.status, a.header, a.body)
 	}
 	c := r.dial()
@@ -249,7 +262,8 @@ func TestExpectContinue(t *testing.T) {
 	}
 	w = r.dial()
 	w.send(post(30_000, "Expect: 100-continue\r\n"))
-	if a := w.receive("POST"); a.status != 413 || a.failure(t).Code != "INPUT_TOO_LONG" || a.header.Get("Connection") != "close" {
+	if a := w.receive("POST"); a.status != 413 || a.failure(t).Code != "INPUT_TOO_LONG" ||
+		a.header.Get("Connection") != "close" {
 		t.Errorf("a body that is announced and too large: %d %v %s", a.status, a.header, a.body)
 	}
 	w.ended()
@@ -265,7 +279,8 @@ func TestConnectionsTooMany(t *testing.T) {
 	third := r.dial()
 	third.send(post(len(oneText)) + oneText)
 	a := third.receive("POST")
-	if e := a.failure(t); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(e.Detail.Message, "2 open connections") {
+	if e := a.failure(t); a.status != 503 || a.header.Get("Retry-After") == "" ||
+		!strings.Contains(e.Detail.Message, "2 open connections") {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
 	}
 	third.ended()

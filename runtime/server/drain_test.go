@@ -61,10 +61,12 @@ func TestHangUp(t *testing.T) {
 
 // A request is not cancelled while its client waits, however long it takes.
 func TestRequestTimeout(t *testing.T) {
-	r := start(t, func(o *Options, w *service.Options) { held(1000)(o, w); w.Admit.Timeout = 100 * time.Millisecond })
+	r := start(t,
+		func(o *Options, w *service.Options) { held(1000)(o, w); w.Admit.Timeout = 100 * time.Millisecond })
 	began := time.Now()
 	a := r.encode(oneText)
-	if e := a.failure(t); a.status != 504 || e.Code != "DEADLINE_EXCEEDED" || !strings.Contains(e.Detail.Message, "100ms") || time.Since(began) < 90*time.Millisecond {
+	if e := a.failure(t); a.status != 504 || e.Code != "DEADLINE_EXCEEDED" ||
+		!strings.Contains(e.Detail.Message, "100ms") || time.Since(began) < 90*time.Millisecond {
 		t.Errorf("%d %s after %v", a.status, a.body, time.Since(began))
 	}
 	if a := r.do("GET", "/healthz", ""); a.status != 200 {
@@ -82,10 +84,12 @@ func TestFullQueueIsRetryable(t *testing.T) {
 	}()
 	r.queued(2)
 	a := r.encode(twoTexts)
-	if a.status != 503 || a.header.Get("Retry-After") != "1" || !strings.Contains(string(a.body), "2 items pending, cannot add 2 more (limit: 3)") {
+	if a.status != 503 || a.header.Get("Retry-After") != "1" ||
+		!strings.Contains(string(a.body), "2 items pending, cannot add 2 more (limit: 3)") {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
 	}
-	if n := r.metric(`sie_requests_total{endpoint="encode",model="test/mean",status="queue_full"}`); n != "1" {
+	if n := r.metric(
+		`sie_requests_total{endpoint="encode",model="test/mean",status="queue_full"}`); n != "1" {
 		t.Errorf("counted %q times", n)
 	}
 	cancel()
@@ -95,11 +99,13 @@ func TestFullQueueIsRetryable(t *testing.T) {
 // A request that would wait too long is refused before its body is read, with the code on which its
 // client retries.
 func TestSlowQueueIsRetryable(t *testing.T) {
-	r := start(t, func(o *Options, w *service.Options) { held(2)(o, w); w.Batch.MaxBacklog, w.MaxBatchTokens = 1, 1 })
+	r := start(t,
+		func(o *Options, w *service.Options) { held(2)(o, w); w.Batch.MaxBacklog, w.MaxBatchTokens = 1, 1 })
 	if a := r.encode(twoTexts); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	testrig.Until(t, "the pace is known", func() bool { return r.metric(`sie_device_batch_items_count{model="test/mean"}`) == "1" })
+	testrig.Until(t, "the pace is known",
+		func() bool { return r.metric(`sie_device_batch_items_count{model="test/mean"}`) == "1" })
 	ctx, cancel := context.WithCancel(t.Context())
 	first := make(chan error, 1)
 	go func() {
@@ -109,12 +115,14 @@ func TestSlowQueueIsRetryable(t *testing.T) {
 	r.queued(1)
 	for _, body := range []string{oneText, "{"} {
 		a := r.encode(body)
-		if e := a.failure(t); a.status != 503 || a.header.Get("Retry-After") != "1" || e.Code != "QUEUE_FULL" ||
-			e.Detail.Message != "Queue full: what is pending takes longer than 1ns to run, please retry in 1s" {
+		if e := a.failure(t); a.status != 503 || a.header.Get("Retry-After") != "1" ||
+			e.Code != "QUEUE_FULL" || e.Detail.Message !=
+			"Queue full: what is pending takes longer than 1ns to run, please retry in 1s" {
 			t.Errorf("%d %v %s", a.status, a.header, a.body)
 		}
 	}
-	if a := r.do("POST", "/v1/embeddings", "{"); a.status != 503 || a.failure(t).Error.Code != "server_overloaded" {
+	if a := r.do("POST", "/v1/embeddings", "{"); a.status != 503 ||
+		a.failure(t).Error.Code != "server_overloaded" {
 		t.Errorf("embeddings: %d %s", a.status, a.body)
 	}
 	cancel()
@@ -123,9 +131,16 @@ func TestSlowQueueIsRetryable(t *testing.T) {
 
 func TestFullAnswers(t *testing.T) {
 	f := prepareFull(10, 5*time.Second)
-	for retry, want := range map[time.Duration]string{1: "retry in 1s", time.Second: "retry in 1s", 2001 * time.Millisecond: "retry in 3s",
-		time.Minute: "retry in 1m0s", time.Hour: "retry in 1m0s", 0: "cannot add 1 more (limit: 10)"} {
-		if _, _, body := f.refusal(retry, true).answer.Render(dialect.Caller{}, dialect.RouteNative); !strings.Contains(string(body), want) {
+	for retry, want := range map[time.Duration]string{
+		1:                       "retry in 1s",
+		time.Second:             "retry in 1s",
+		2001 * time.Millisecond: "retry in 3s",
+		time.Minute:             "retry in 1m0s",
+		time.Hour:               "retry in 1m0s",
+		0:                       "cannot add 1 more (limit: 10)",
+	} {
+		if _, _, body := f.refusal(retry, true).answer.Render(dialect.Caller{},
+			dialect.RouteNative); !strings.Contains(string(body), want) {
 			t.Errorf("%v: %s", retry, body)
 		}
 	}
@@ -144,29 +159,36 @@ func TestFullQueueRefusesAtTheHead(t *testing.T) {
 	r.queued(2)
 
 	w := r.dial()
-	for _, body := range []string{"", "{", strings.Repeat("x", 8<<10), strings.Repeat("x", 8<<10+1), strings.Repeat("x", 300_000)} {
+	for _, body := range []string{
+		"", "{", strings.Repeat("x", 8<<10), strings.Repeat("x", 8<<10+1), strings.Repeat("x", 300_000),
+	} {
 		w.send(post(len(body)) + body)
 		a := w.receive("POST")
-		if e := a.failure(t); a.status != 503 || a.header.Get("Retry-After") != "1" || e.Code != "QUEUE_FULL" ||
+		if e := a.failure(t); a.status != 503 || a.header.Get("Retry-After") != "1" ||
+			e.Code != "QUEUE_FULL" ||
 			e.Detail.Message != "Queue full: 2 items pending, cannot add 1 more (limit: 2)" {
 			t.Errorf("a body of %d bytes: %d %v %s", len(body), a.status, a.header, a.body)
 		}
 	}
-	w.send(strings.Replace(post(0, "Transfer-Encoding: chunked\r\n"), "Content-Length: 0\r\n", "", 1) + "3\r\nabc\r\n0\r\n\r\n" + getHealth)
+	w.send(strings.Replace(post(0, "Transfer-Encoding: chunked\r\n"), "Content-Length: 0\r\n", "", 1) +
+		"3\r\nabc\r\n0\r\n\r\n" + getHealth)
 	if a := w.receive("POST"); a.status != 503 {
 		t.Errorf("chunked: %d %s", a.status, a.body)
 	}
 	if a := w.receive("GET"); a.status != 200 {
 		t.Errorf("the connection is not usable: %d %s", a.status, a.body)
 	}
-	if n := r.metric(`sie_requests_total{endpoint="encode",model="test/mean",status="queue_full"}`); n != "6" {
+	if n := r.metric(
+		`sie_requests_total{endpoint="encode",model="test/mean",status="queue_full"}`); n != "6" {
 		t.Errorf("counted %q times", n)
 	}
 
-	if a := r.encode("{", "X-SIE-SDK-Version", "0.6.30"); a.status != 503 || a.failure(t).Code != "RESOURCE_EXHAUSTED" {
+	if a := r.encode("{", "X-SIE-SDK-Version", "0.6.30"); a.status != 503 ||
+		a.failure(t).Code != "RESOURCE_EXHAUSTED" {
 		t.Errorf("an SDK that gives up on QUEUE_FULL: %d %s", a.status, a.body)
 	}
-	if a := r.do("POST", "/v1/embeddings", "{"); a.status != 503 || a.header.Get("Retry-After") != "1" || a.failure(t).Error.Code != "server_overloaded" {
+	if a := r.do("POST", "/v1/embeddings", "{"); a.status != 503 || a.header.Get("Retry-After") != "1" ||
+		a.failure(t).Error.Code != "server_overloaded" {
 		t.Errorf("embeddings: %d %s", a.status, a.body)
 	}
 	if a := r.do("POST", "/v1/encode/test/maen", "{"); a.status != 400 && a.status != 404 {
@@ -206,7 +228,8 @@ func TestDrain(t *testing.T) {
 	}
 	refused := func(a answer) {
 		t.Helper()
-		if a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(string(a.body), "draining") {
+		if a.status != 503 || a.header.Get("Retry-After") == "" ||
+			!strings.Contains(string(a.body), "draining") {
 			t.Errorf("new work: %d %v %s", a.status, a.header, a.body)
 		}
 	}
@@ -239,7 +262,9 @@ func TestDrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Encode(admit.Unbounded(t.Context()), &api.EncodeRequest{Items: []api.Item{{Text: "a", HasText: true}}}); err != nil { // the third text
+	// the third text
+	if _, err := m.Encode(admit.Unbounded(t.Context()),
+		&api.EncodeRequest{Items: []api.Item{{Text: "a", HasText: true}}}); err != nil {
 		t.Error(err)
 	}
 	if a := running.receive("POST"); a.status != 200 || len(a.encoded(t).Items) != 2 {
@@ -270,7 +295,8 @@ func TestDrainOfAllEntrances(t *testing.T) {
 	}
 	r.service.Gate().Shut()
 	kept.send(post(len(oneText)) + oneText)
-	if a := kept.receive("POST"); a.status != 503 || a.header.Get("Retry-After") == "" || a.header.Get("Connection") != "close" || a.failure(t).Code != "DRAINING" {
+	if a := kept.receive("POST"); a.status != 503 || a.header.Get("Retry-After") == "" ||
+		a.header.Get("Connection") != "close" || a.failure(t).Code != "DRAINING" {
 		t.Errorf("another entrance drains: %d %v %s", a.status, a.header, a.body)
 	}
 	kept.ended()
@@ -285,7 +311,8 @@ func TestDrainOfAllEntrances(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- r.Shutdown(t.Context()) }()
-	testrig.Until(t, "the listener is still open", func() bool { return r.do("GET", "/healthz", "").status == 200 })
+	testrig.Until(t, "the listener is still open",
+		func() bool { return r.do("GET", "/healthz", "").status == 200 })
 	select {
 	case err := <-done:
 		t.Fatalf("shut down while another entrance has a request: %v", err)
@@ -354,7 +381,8 @@ func TestDrainRunsOutOfTime(t *testing.T) {
 	r.queued(2)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := r.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 requests still ran") {
+	if err := r.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "1 requests still ran") {
 		t.Errorf("got %v", err)
 	}
 	if n := r.load().Running; n != 0 {
@@ -370,7 +398,8 @@ func TestDrainRunsOutOfTime(t *testing.T) {
 func TestDrainDoesNotWaitForSenders(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) { o.LastBytes = 200 * time.Millisecond })
 	var senders []*wire
-	for _, half := range []string{"", "POST " + encodePath + " HTTP/1.1\r\nHost: x\r\n", post(100) + "{", post(200_000) + "{" + strings.Repeat(" ", 100_000)} {
+	for _, half := range []string{"", "POST " + encodePath + " HTTP/1.1\r\nHost: x\r\n", post(100) + "{",
+		post(200_000) + "{" + strings.Repeat(" ", 100_000)} {
 		w := r.dial()
 		w.send(half)
 		senders = append(senders, w)
@@ -382,7 +411,8 @@ func TestDrainDoesNotWaitForSenders(t *testing.T) {
 		t.Error(err)
 	}
 	for i, w := range senders {
-		if a := w.receive("POST"); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(string(a.body), "draining") {
+		if a := w.receive("POST"); a.status != 503 || a.header.Get("Retry-After") == "" ||
+			!strings.Contains(string(a.body), "draining") {
 			t.Errorf("sender %d: %d %v %s", i, a.status, a.header, a.body)
 		}
 		w.ended()
@@ -393,7 +423,8 @@ func TestDrainDoesNotWaitForSenders(t *testing.T) {
 func TestDrainDoesNotWaitForReaders(t *testing.T) {
 	r := start(t, nil)
 	w := r.dial()
-	if err := w.Conn.SetWriteDeadline(time.Now().Add(time.Second)); err != nil { // until the server reads no more
+	// until the server reads no more
+	if err := w.Conn.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	requests := []byte(strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n", 100))

@@ -57,7 +57,9 @@ func (s *Server) index(r *httpd.Request, _ string) {
 
 // files serves the scripts and the style sheet of the pages.
 func (s *Server) files(r *httpd.Request, name string) {
-	kind, ok := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}[path.Ext(name)]
+	kind, ok := map[string]string{
+		".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+	}[path.Ext(name)]
 	if _, err := static.ReadFile("static/" + name); err != nil || !ok {
 		r.Fail(dialect.RouteNative, errs.NoRoute())
 		return

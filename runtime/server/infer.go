@@ -25,7 +25,9 @@ type call struct {
 // inference does what all inference routes share. It checks what needs no body, reads the body
 // within its bounds, has the request admitted, and counts it. f gets the body and writes the
 // answer; it sets c.Model as soon as the model is known.
-func (s *Server) inference(r *httpd.Request, c *call, f func(w *admit.Work, body []byte) (*api.Outcome, error)) {
+func (s *Server) inference(
+	r *httpd.Request, c *call, f func(w *admit.Work, body []byte) (*api.Outcome, error),
+) {
 	err := s.service.Gate().Open()
 	if err == nil {
 		err = s.checkHeaders(r)
@@ -50,7 +52,8 @@ func (s *Server) inference(r *httpd.Request, c *call, f func(w *admit.Work, body
 		case errors.Is(err, admit.ErrClientGone):
 			c.End(nil, err)
 			r.SetConnectionClose()
-			r.Fail(c.kind, errs.Invalid("", "the client closed its side of the connection before the answer was ready"))
+			r.Fail(c.kind,
+				errs.Invalid("", "the client closed its side of the connection before the answer was ready"))
 		default:
 			s.refuse(r, c, err)
 		}
@@ -62,7 +65,8 @@ func (s *Server) inference(r *httpd.Request, c *call, f func(w *admit.Work, body
 
 // checkHeaders refuses a request that is wrong before its body is read.
 func (s *Server) checkHeaders(r *httpd.Request) error {
-	if err := dialect.CheckMachineProfile(r.Header("X-SIE-MACHINE-PROFILE"), s.opt.MachineProfile); err != nil {
+	if err := dialect.CheckMachineProfile(r.Header("X-SIE-MACHINE-PROFILE"),
+		s.opt.MachineProfile); err != nil {
 		return err
 	}
 	if err := r.CheckEncoding(); err != nil {
@@ -129,9 +133,11 @@ func (s *Server) refuse(r *httpd.Request, c *call, err error) {
 	e := errs.As(err)
 	c.End(nil, err)
 	if e.Status >= 500 && !e.Transient() {
-		s.opt.Log.Error("request failed", "endpoint", c.Endpoint(), "model", c.Model, "status", e.Status, "error", e)
+		s.opt.Log.Error("request failed", "endpoint", c.Endpoint(), "model", c.Model,
+			"status", e.Status, "error", e)
 	} else {
-		s.opt.Log.Debug("request refused", "id", r.ID, "endpoint", c.Endpoint(), "model", c.Model, "status", e.Status, "code", e.Code, "field", field(e))
+		s.opt.Log.Debug("request refused", "id", r.ID, "endpoint", c.Endpoint(), "model", c.Model,
+			"status", e.Status, "code", e.Code, "field", field(e))
 	}
 	r.Fail(c.kind, e)
 }

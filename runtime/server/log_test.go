@@ -18,16 +18,20 @@ const secret = "sekret"
 // The access log is on.
 func TestNothingOfAClientIsLogged(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) {
-		o.Keys, o.AccessLog, o.MachineProfile, o.DefaultModels = guarded(t, secret+"key"), true, "l4", []string{model}
+		o.Keys, o.AccessLog, o.MachineProfile, o.DefaultModels = guarded(t, secret+"key"), true, "l4",
+			[]string{model}
 		o.CORSOrigins = []string{"https://a.example"}
 	})
 	body := `{"items":[{"text":"sekret text","id":"sekretid"}]}`
 	headers := func(extra string) string {
 		var b strings.Builder
 		b.WriteString("Host: sekret.example\r\nX-API-Key: sekretkey\r\nContent-Type: application/json\r\n")
-		for _, name := range []string{"Accept", "Accept-Encoding", "Accept-Language", "Cookie", "Forwarded", "From", "If-None-Match", "Origin", "Referer", "Range",
-			"Traceparent", "Tracestate", "Baggage", "User-Agent", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "X-SIE-SDK-Version", "X-SIE-Pool", "X-Other",
-			"Proxy-Authorization", "Sec-WebSocket-Protocol", "X-CSRF-Token"} {
+		for _, name := range []string{
+			"Accept", "Accept-Encoding", "Accept-Language", "Cookie", "Forwarded", "From", "If-None-Match",
+			"Origin", "Referer", "Range", "Traceparent", "Tracestate", "Baggage", "User-Agent", "Via",
+			"X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "X-SIE-SDK-Version", "X-SIE-Pool", "X-Other",
+			"Proxy-Authorization", "Sec-WebSocket-Protocol", "X-CSRF-Token",
+		} {
 			fmt.Fprintf(&b, "%s: sekret-%s\r\n", name, name)
 		}
 		return b.String() + extra
@@ -56,22 +60,28 @@ func TestNothingOfAClientIsLogged(t *testing.T) {
 		full("GET sekret:\x7f// HTTP/1.1", "", body),
 		full("GET /healthz?q=sekret HTTP/1.1", "", ""),
 		full("GET /healthz HTTP/sekret", "", ""),
-		full("GET /ws/status HTTP/1.1", "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: sekret\r\nSec-WebSocket-Version: 13\r\n", ""),
+		full("GET /ws/status HTTP/1.1",
+			"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: sekret\r\nSec-WebSocket-Version: 13\r\n",
+			""),
 		full(encode, "", `{"items":[{"text":"sekret"}],"params":{"options":{"sekret":"sekret"}}}`),
 		full(encode, "", `{"items":[{"text":"sekret"}],"params":{"output_dtype":"sekret"}}`),
 		full(encode, "", `{"items":[{"text":"sekret"}],"params":{"output_types":["sekret"]}}`),
 		full(encode, "", `{"items":[{"text":"sekret"}],"params":{"options":{"profile":"sekret"}}}`),
 		full(encode, "", `{"items":[{"text":"sekret`),
 		full(encode, "", `{"items":[{"text":"sekret"}],"sekret":sekret}`),
-		full("POST /v1/embeddings HTTP/1.1", "", `{"model":"sekret","input":"sekret","encoding_format":"sekret"}`),
+		full("POST /v1/embeddings HTTP/1.1", "",
+			`{"model":"sekret","input":"sekret","encoding_format":"sekret"}`),
 		full("POST /v1/rerank HTTP/1.1", "", `{"query":"sekret","documents":["sekret"]}`),
-		full("POST /v1/extract/"+model+" HTTP/1.1", "", `{"items":[{"text":"sekret"}],"params":{"labels":["sekret"]}}`),
+		full("POST /v1/extract/"+model+" HTTP/1.1", "",
+			`{"items":[{"text":"sekret"}],"params":{"labels":["sekret"]}}`),
 		full("POST /embed HTTP/1.1", "", `{"inputs":"sekret","prompt_name":"sekret"}`),
 		full("POST /tokenize HTTP/1.1", "", `{"inputs":"sekret"}`),
 		full("POST /decode HTTP/1.1", "", `{"ids":[[999999]]}`),
-		strings.Replace(full(encode, "", body), "Content-Length:", "Transfer-Encoding: chunked\r\nX-Length:", 1),
+		strings.Replace(full(encode, "", body), "Content-Length:",
+			"Transfer-Encoding: chunked\r\nX-Length:", 1),
 		encode + "\r\n" + headers("Transfer-Encoding: chunked\r\n") + "\r\n6\r\nsekretxx0\r\n\r\n",
-		encode + "\r\n" + headers("Transfer-Encoding: chunked\r\n") + "\r\n2\r\n{}\r\n0\r\nsekret\x01: sekret\r\n\r\n",
+		encode + "\r\n" + headers("Transfer-Encoding: chunked\r\n") +
+			"\r\n2\r\n{}\r\n0\r\nsekret\x01: sekret\r\n\r\n",
 		encode + "\r\n" + headers("X-Long: "+strings.Repeat(secret, 10_000)),
 		encode + "\r\n" + headers(""),
 		"sekret sekret sekret\r\n\r\n",
@@ -91,7 +101,8 @@ func TestNothingOfAClientIsLogged(t *testing.T) {
 			t.Errorf("what a client sent is in the log: %s", line)
 		}
 	}
-	for _, want := range []string{"msg=request ", `msg="request refused"`, `msg="connection failed"`, "code=INVALID_INPUT", "field=options", "sdk=unknown"} {
+	for _, want := range []string{"msg=request ", `msg="request refused"`, `msg="connection failed"`,
+		"code=INVALID_INPUT", "field=options", "sdk=unknown"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log has no %s: the test proves nothing\n%s", want, log)
 		}

@@ -21,7 +21,9 @@ func TestLostDevice(t *testing.T) {
 	if a.status != 503 || a.header.Get("Retry-After") == "" || strings.Contains(string(a.body), "Xid") {
 		t.Errorf("status %d, Retry-After %q: %s", a.status, a.header.Get("Retry-After"), a.body)
 	}
-	for path, want := range map[string]string{"/livez": "503 gpu unhealthy", "/readyz": "503 gpu unhealthy", "/healthz": "200 ok"} {
+	for path, want := range map[string]string{
+		"/livez": "503 gpu unhealthy", "/readyz": "503 gpu unhealthy", "/healthz": "200 ok",
+	} {
 		if a := r.do("GET", path, ""); fmt.Sprintf("%d %s", a.status, a.body) != want {
 			t.Errorf("%s: status %d %s, want %s", path, a.status, a.body, want)
 		}

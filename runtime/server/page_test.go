@@ -126,7 +126,8 @@ func (b *tab) until(js string) {
 	deadline := time.Now().Add(2 * time.Minute)
 	for b.eval(js) != "true" {
 		if time.Now().After(deadline) {
-			b.t.Fatalf("never true: %s; the page says %v\n%s", js, b.complain, b.eval("document.body.innerText"))
+			b.t.Fatalf("never true: %s; the page says %v\n%s",
+				js, b.complain, b.eval("document.body.innerText"))
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -164,7 +165,8 @@ func TestPage(t *testing.T) {
 	r := start(t, nil, with(&fakeTasks{}))
 	b := r.browse(chromium)
 	b.until(`document.getElementById("state").textContent === "ready"`)
-	b.until(`[...document.querySelectorAll("#models tbody tr")].map(r => r.cells[0].textContent + r.cells[1].textContent).join() === "test/meanloaded,acme/judgeavailable,acme/rerankeravailable"`)
+	b.until(
+		`[...document.querySelectorAll("#models tbody tr")].map(r => r.cells[0].textContent + r.cells[1].textContent).join() === "test/meanloaded,acme/judgeavailable,acme/rerankeravailable"`)
 
 	b.do(chromedp.KeyEvent(kb.Tab))
 	if got := b.eval(`document.activeElement.className`); got != "skip" {
@@ -173,26 +175,35 @@ func TestPage(t *testing.T) {
 
 	// Encode shows a heat map in which equal lines are 1.00, and the server's timing.
 	b.until(`document.querySelector("#encode button.go").disabled === false`)
-	b.do(chromedp.SetValue("#encode textarea", "the cat\na dog\nthe cat"), chromedp.Click("#encode button.go"))
+	b.do(chromedp.SetValue("#encode textarea", "the cat\na dog\nthe cat"),
+		chromedp.Click("#encode button.go"))
 	b.until(`document.querySelectorAll("#encode .heat td").length === 9 + 1`) // the corner too
-	if got := b.eval(`[...document.querySelectorAll("#encode .heat tbody tr")].map(r => [...r.cells].slice(1).map(c => c.textContent).join(" ")).join("|")`); !strings.HasPrefix(got, "1.00 ") ||
-		!strings.HasSuffix(strings.Split(got, "|")[0], " 1.00") || strings.Contains(got, "NaN") {
+	if got := b.eval(
+		`[...document.querySelectorAll("#encode .heat tbody tr")].map(r => [...r.cells].slice(1).map(c => c.textContent).join(" ")).join("|")`); !strings.HasPrefix(
+		got, "1.00 ") || !strings.HasSuffix(strings.Split(got, "|")[0], " 1.00") ||
+		strings.Contains(got, "NaN") {
 		t.Errorf("the heat map says %s", got)
 	}
-	if got := b.eval(`document.querySelector("#encode output").textContent`); !strings.Contains(got, "total") || !strings.Contains(got, "tokens") {
+	if got := b.eval(`document.querySelector("#encode output").textContent`); !strings.Contains(got,
+		"total") || !strings.Contains(got, "tokens") {
 		t.Errorf("the timing says %q", got)
 	}
-	b.until(`[...document.querySelectorAll(".tile")].some(t => t.innerText.startsWith("tokens / s") && !t.innerText.includes("–"))`)
+	b.until(
+		`[...document.querySelectorAll(".tile")].some(t => t.innerText.startsWith("tokens / s") && !t.innerText.includes("–"))`)
 	b.until(`document.querySelector(".tile polyline").getAttribute("points").split(" ").length > 5`)
 	b.shoot("light-encode")
-	b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
+	b.do(emulation.SetEmulatedMedia().WithFeatures(
+		[]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
 	if got := b.eval(`getComputedStyle(document.body).backgroundColor`); got != "rgb(15, 20, 25)" {
 		t.Errorf("dark is %s", got)
 	}
 	b.shoot("dark-encode")
 	b.do(chromedp.EmulateViewport(390, 844))
-	b.eval(`(() => { const o = new Option("an/id-that-is-longer-than-a-telephone-is-wide-in-hand"); document.querySelector("#encode select").append(o); o.selected = true; return true; })()`)
-	if got := b.eval(`document.documentElement.scrollWidth + " " + getComputedStyle(document.getElementById("tiles")).gridTemplateColumns.split(" ").length`); got != "390 2" {
+	b.eval(
+		`(() => { const o = new Option("an/id-that-is-longer-than-a-telephone-is-wide-in-hand"); document.querySelector("#encode select").append(o); o.selected = true; return true; })()`)
+	if got := b.eval(
+		`document.documentElement.scrollWidth + " " + getComputedStyle(document.getElementById("tiles")).gridTemplateColumns.split(" ").length`); got !=
+		"390 2" {
 		t.Errorf("on a telephone it is wide, with tiles a row: %s", got)
 	}
 	b.shoot("dark-narrow")
@@ -200,25 +211,34 @@ func TestPage(t *testing.T) {
 
 	// By keyboard alone: arrows move between the tabs.
 	b.do(chromedp.Focus("#tab-encode"), chromedp.KeyEvent(kb.ArrowRight))
-	if got := b.eval(`document.activeElement.id + document.getElementById("score").hidden + document.getElementById("encode").hidden`); got != "tab-scorefalsetrue" {
+	if got := b.eval(
+		`document.activeElement.id + document.getElementById("score").hidden + document.getElementById("encode").hidden`); got !=
+		"tab-scorefalsetrue" {
 		t.Errorf("after an arrow: %s", got)
 	}
-	b.do(chromedp.SetValue("#score select", reranker), chromedp.SetValue("#score input", "red cat"), chromedp.SetValue("#score textarea", "dog\nred cat\ncat"), chromedp.Focus("#score textarea"),
+	b.do(chromedp.SetValue("#score select", reranker), chromedp.SetValue("#score input", "red cat"),
+		chromedp.SetValue("#score textarea", "dog\nred cat\ncat"), chromedp.Focus("#score textarea"),
 		chromedp.KeyEvent(kb.Enter, chromedp.KeyModifiers(2)))
 	b.until(`document.querySelectorAll("#score .bars li").length === 3`)
-	if got := b.eval(`[...document.querySelectorAll("#score .bars li")].map(l => l.textContent).join("|")`); got != "2.0000  red cat|1.0000  cat|0.0000  dog" {
+	if got := b.eval(
+		`[...document.querySelectorAll("#score .bars li")].map(l => l.textContent).join("|")`); got !=
+		"2.0000  red cat|1.0000  cat|0.0000  dog" {
 		t.Errorf("the bars say %s", got)
 	}
-	if got := b.eval(`document.getElementById("curl").textContent`); !strings.Contains(got, "/v1/score/acme/reranker") || !strings.Contains(got, `"query":{"text":"red cat"}`) {
+	if got := b.eval(`document.getElementById("curl").textContent`); !strings.Contains(got,
+		"/v1/score/acme/reranker") || !strings.Contains(got, `"query":{"text":"red cat"}`) {
 		t.Errorf("curl: %s", got)
 	}
 	b.shoot("dark-score")
-	b.do(chromedp.SetValue("#score input", "blue"), chromedp.Evaluate(`document.querySelector("#score input").dispatchEvent(new Event("input", {bubbles: true}))`, nil))
-	if got := b.eval(`document.getElementById("curl").textContent`); !strings.Contains(got, `"query":{"text":"blue"}`) {
+	b.do(chromedp.SetValue("#score input", "blue"), chromedp.Evaluate(
+		`document.querySelector("#score input").dispatchEvent(new Event("input", {bubbles: true}))`, nil))
+	if got := b.eval(`document.getElementById("curl").textContent`); !strings.Contains(got,
+		`"query":{"text":"blue"}`) {
 		t.Errorf("curl keeps to what was sent: %s", got)
 	}
 
-	b.do(chromedp.SetValue("#filter", "rerank"), chromedp.Evaluate(`$("filter").dispatchEvent(new Event("input"))`, nil))
+	b.do(chromedp.SetValue("#filter", "rerank"),
+		chromedp.Evaluate(`$("filter").dispatchEvent(new Event("input"))`, nil))
 	if got := b.eval(`document.getElementById("count").textContent`); got != "1 of 3" {
 		t.Errorf("the filter shows %s", got)
 	}
@@ -231,10 +251,12 @@ func TestPageExtract(t *testing.T) {
 	chromium := browser(t)
 	r := start(t, nil)
 	b := r.browse(chromium)
-	b.until(`document.getElementById("state").textContent === "ready" && !document.querySelector("#encode button.go").disabled`)
+	b.until(
+		`document.getElementById("state").textContent === "ready" && !document.querySelector("#encode button.go").disabled`)
 	// The page lists the models whenever one changes its state. From here on the test supplies
 	// them.
-	b.eval(`(() => {
+	b.eval(
+		`(() => {
   let calls = 0;
   sie.fetch = async url => url !== "/v1/extract/m" ? new Response("{}", {status: 404}) : ++calls === 1 ?
     new Response('{"error":{"message":"is loading"}}', {status: 503, headers: {"Retry-After": "1"}}) :
@@ -246,11 +268,13 @@ func TestPageExtract(t *testing.T) {
   document.querySelector("#extract textarea").value = "🙂🙂 Ada <b>says</b> hi";
   return true;
 })()`)
-	b.until(`document.querySelector("#extract select").value === "m" && !document.querySelector("#extract button.go").disabled`)
+	b.until(
+		`document.querySelector("#extract select").value === "m" && !document.querySelector("#extract button.go").disabled`)
 	b.do(chromedp.Click("#extract button.go"))
 	b.until(`document.querySelector("#extract output").textContent.includes("is loading")`)
 	b.until(`document.querySelectorAll("#extract mark").length === 1`)
-	if got := b.eval(`document.querySelector("#extract .marked").textContent`); got != "🙂🙂 Ada person <b>says</b> hi" {
+	if got := b.eval(
+		`document.querySelector("#extract .marked").textContent`); got != "🙂🙂 Ada person <b>says</b> hi" {
 		t.Errorf("marked: %s", got)
 	}
 	if got := b.eval(`document.querySelector("#extract .bars li").textContent`); got != "0.7000  greeting" {
@@ -266,8 +290,10 @@ func TestPageModels(t *testing.T) {
 	chromium := browser(t)
 	r := start(t, nil)
 	b := r.browse(chromium)
-	b.until(`document.getElementById("state").textContent === "ready" && !document.querySelector("#encode button.go").disabled`)
-	got := b.eval(`(() => {
+	b.until(
+		`document.getElementById("state").textContent === "ready" && !document.querySelector("#encode button.go").disabled`)
+	got := b.eval(
+		`(() => {
   socket.onclose = null;
   socket.close();
   offer = async () => {};
@@ -279,7 +305,8 @@ func TestPageModels(t *testing.T) {
 		t.Errorf("the table is %q", got)
 	}
 	for _, c := range []struct{ answer, want string }{
-		{`new Response('{"items":[{"entities":[],"relations":[],"classifications":[],"objects":[],"data":{}}]}')`, "muted Nothing was found."},
+		{`new Response('{"items":[{"entities":[],"relations":[],"classifications":[],"objects":[],"data":{}}]}')`,
+			"muted Nothing was found."},
 		{`new Response('{"error":{"message":"no such thing"}}', {status: 400})`, "bad 400: no such thing"},
 	} {
 		b.eval(`(() => {
@@ -290,8 +317,9 @@ func TestPageModels(t *testing.T) {
   return true;
 })()`)
 		b.until(`document.querySelector("#extract output").textContent.length > 1`)
-		if got := b.eval(`document.querySelector("#extract output").className + " " + document.querySelector("#extract output").textContent + document.querySelector("#extract .result").textContent`); !strings.HasPrefix(got, strings.Fields(c.want)[0]) ||
-			!strings.Contains(got, strings.SplitN(c.want, " ", 2)[1]) {
+		if got := b.eval(
+			`document.querySelector("#extract output").className + " " + document.querySelector("#extract output").textContent + document.querySelector("#extract .result").textContent`); !strings.HasPrefix(
+			got, strings.Fields(c.want)[0]) || !strings.Contains(got, strings.SplitN(c.want, " ", 2)[1]) {
 			t.Errorf("%s: %s", c.answer, got)
 		}
 	}
@@ -306,10 +334,13 @@ func TestPageWithAKey(t *testing.T) {
 	b.until(`document.getElementById("ask").hidden === false`)
 	b.do(chromedp.SendKeys("#key", "open-sesame"), chromedp.Click("#ask button"))
 	b.until(`document.getElementById("state").textContent === "ready"`)
-	b.until(`document.querySelector("#encode button.go").disabled === false && document.getElementById("ask").hidden`)
+	b.until(
+		`document.querySelector("#encode button.go").disabled === false && document.getElementById("ask").hidden`)
 	b.do(chromedp.Click("#encode button.go"))
 	b.until(`document.querySelectorAll("#encode .heat td").length === 26`)
-	if strings.Contains(b.eval(`document.documentElement.outerHTML + document.getElementById("curl").textContent`), "open-sesame") {
+	if strings.Contains(
+		b.eval(`document.documentElement.outerHTML + document.getElementById("curl").textContent`),
+		"open-sesame") {
 		t.Error("the key is shown")
 	}
 	if strings.Contains(r.log.String(), "open-sesame") {
@@ -324,7 +355,8 @@ func TestDocsPage(t *testing.T) {
 	b := r.browse(chromium)
 	b.do(chromedp.Navigate(b.origin + "/docs"))
 	b.until(`document.querySelectorAll(".route").length > 20`)
-	b.eval(`(() => { const r = [...document.querySelectorAll(".route")].find(r => r.querySelector("code").textContent === "/v1/models"); r.open = true; r.querySelector("button").click(); return true; })()`)
+	b.eval(
+		`(() => { const r = [...document.querySelectorAll(".route")].find(r => r.querySelector("code").textContent === "/v1/models"); r.open = true; r.querySelector("button").click(); return true; })()`)
 	b.until(`[...document.querySelectorAll("pre.out")].some(p => p.textContent.startsWith("200 in "))`)
 	b.shoot("docs")
 	b.quiet()

@@ -32,11 +32,17 @@ func (s *Server) routes() []httpd.Route {
 		{Method: "GET", Path: "/docs", Serve: s.docs, Open: true},
 		{Method: "GET", Path: "/static/", Serve: s.files, Open: true},
 		{Method: "GET", Path: "/", Serve: s.index, Open: true},
-		{Method: "POST", Path: "/", Kind: dialect.RouteTEI, Span: "tei", Serve: func(r *httpd.Request, _ string) { s.foreign(r, s.compat.Root()) }},
+		{Method: "POST", Path: "/", Kind: dialect.RouteTEI, Span: "tei",
+			Serve: func(r *httpd.Request, _ string) { s.foreign(r, s.compat.Root()) }},
 	}
 	for _, route := range compat.Routes() {
-		table = append(table, httpd.Route{Method: "POST", Path: route.Path, Kind: route.Kind, Span: route.Span,
-			Serve: func(r *httpd.Request, _ string) { s.foreign(r, route) }})
+		table = append(table, httpd.Route{
+			Method: "POST",
+			Path:   route.Path,
+			Kind:   route.Kind,
+			Span:   route.Span,
+			Serve:  func(r *httpd.Request, _ string) { s.foreign(r, route) },
+		})
 	}
 	return table
 }

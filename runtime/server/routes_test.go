@@ -67,7 +67,8 @@ func TestPlainRoutes(t *testing.T) {
 		{"GET", "/v1/models", 200, "application/json", `"name":"test/mean"`},
 		{"GET", "/v1/models/test/mean", 200, "application/json", `"max_sequence_length":40`},
 		{"GET", "/v1/models/test%2Fmean", 200, "application/json", `"dense":32`},
-		{"GET", "/v1/models/test/maen", 404, "application/json", "Model 'test/maen' not found Did you mean 'test/mean'?"},
+		{"GET", "/v1/models/test/maen", 404, "application/json",
+			"Model 'test/maen' not found Did you mean 'test/mean'?"},
 		{"GET", "/v1/models/%ff%00", 404, "application/json", "not found"},
 		{"GET", "/v1/nothing", 404, "application/json", "Not Found"},
 		{"GET", "//healthz", 404, "application/json", "Not Found"},
@@ -78,15 +79,17 @@ func TestPlainRoutes(t *testing.T) {
 		{"POST", "/healthz", 405, "application/json", "Method Not Allowed"},
 		{"GET", "/v1/embeddings", 405, "application/json", "Method Not Allowed"},
 		{"DELETE", encodePath, 405, "application/json", "Method Not Allowed"},
-		{"POST", "/v1/chat/completions", 501, "application/json", "/v1/chat/completions is not implemented by this server"},
+		{"POST", "/v1/chat/completions", 501, "application/json",
+			"/v1/chat/completions is not implemented by this server"},
 		{"GET", "/v1/jobs/1/cancel", 501, "application/json", "not implemented"},
 		{"GET", "/v1/jobsx", 404, "application/json", "Not Found"},
 		{"GET", "/ws/status", 426, "text/plain; charset=utf-8", "WebSocket"},
 	} {
 		a := r.do(c.method, c.path, "")
-		if a.status != c.status || a.header.Get("Content-Type") != c.contentType || !strings.Contains(string(a.body), c.text) {
-			t.Errorf("%s %s: %d, %s, %.200q; want %d, %s, %q", c.method, c.path, a.status, a.header.Get("Content-Type"), a.body,
-				c.status, c.contentType, c.text)
+		if a.status != c.status || a.header.Get("Content-Type") != c.contentType ||
+			!strings.Contains(string(a.body), c.text) {
+			t.Errorf("%s %s: %d, %s, %.200q; want %d, %s, %q", c.method, c.path, a.status,
+				a.header.Get("Content-Type"), a.body, c.status, c.contentType, c.text)
 		}
 		if c.contentType == "application/json" && !json.Valid(a.body) {
 			t.Errorf("%s %s: not JSON: %.200q", c.method, c.path, a.body)
@@ -100,7 +103,8 @@ func TestPlainRoutes(t *testing.T) {
 	}
 	w := r.dial()
 	w.send("GET /v1/models/%zz HTTP/1.1\r\nHost: x\r\n\r\n")
-	if a := w.receive("GET"); a.status != 400 || !strings.Contains(a.failure(t).Detail.Message, "percent-encoding") {
+	if a := w.receive("GET"); a.status != 400 ||
+		!strings.Contains(a.failure(t).Detail.Message, "percent-encoding") {
 		t.Errorf("a path that is no percent-encoding: %d %s", a.status, a.body)
 	}
 }
@@ -112,8 +116,10 @@ func TestHead(t *testing.T) {
 		get := r.do("GET", path, "")
 		w.send("HEAD " + path + " HTTP/1.1\r\nHost: x\r\n\r\n")
 		head := w.receive("HEAD")
-		if head.status != get.status || len(head.body) != 0 || head.header.Get("Content-Length") != strconv.Itoa(len(get.body)) {
-			t.Errorf("HEAD %s: %d with %s bytes announced, GET %d with %d", path, head.status, head.header.Get("Content-Length"), get.status, len(get.body))
+		if head.status != get.status || len(head.body) != 0 ||
+			head.header.Get("Content-Length") != strconv.Itoa(len(get.body)) {
+			t.Errorf("HEAD %s: %d with %s bytes announced, GET %d with %d",
+				path, head.status, head.header.Get("Content-Length"), get.status, len(get.body))
 		}
 	}
 	w.send(getHealth) // the answers to HEAD left no bytes behind
@@ -139,7 +145,8 @@ func TestHTTP10AndPipelining(t *testing.T) {
 	// Small and large bodies on one connection: each request gets its own answer, in order.
 	large := `{"items":[{"text":"` + strings.Repeat("cat ", 5000) + `"}]}`
 	w = r.dial()
-	w.send(post(len(oneText)) + oneText + getHealth + post(len(large)) + large + post(len("{")) + "{" + getHealth)
+	w.send(post(len(oneText)) + oneText + getHealth + post(len(large)) + large + post(len("{")) +
+		"{" + getHealth)
 	for i, want := range []int{200, 200, 200, 400, 200} {
 		a := w.receive("POST")
 		if a.status != want {
@@ -160,25 +167,41 @@ func TestBadHeads(t *testing.T) {
 		status int
 		text   string
 	}{
-		"garbage":         {"\x00\x01 garbage\r\n\r\n", 400, "not valid HTTP/1.1"},
-		"huge header":     {"GET /healthz HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 70_000) + "\r\n\r\n", 431, "larger than 16384 bytes"},
+		"garbage": {"\x00\x01 garbage\r\n\r\n", 400, "not valid HTTP/1.1"},
+		"huge header": {"GET /healthz HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 70_000) + "\r\n\r\n",
+			431, "larger than 16384 bytes"},
 		"slow header":     {"GET /healthz HTTP/1.1\r\nHost:", 408, "did not arrive within 200ms"},
 		"slow first byte": {post(9), 408, "the first byte of its body within 150ms of it"},
 		"slow small body": {post(9) + `{"it`, 400, "no more than 150ms between two pieces"},
-		"two lengths":     {"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 400, "both Content-Length and Transfer-Encoding"},
-		"lengths swapped": {"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\ncontent-length: 5\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 400, "both Content-Length and Transfer-Encoding"},
-		"bad length":      {"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 400, "not valid HTTP/1.1"},
-		"HTTP/9.9":        {"GET /healthz HTTP/9.9\r\nHost: x\r\n\r\n", 505, "speaks HTTP/1.1"},
-		"HTTP/2.0":        {"PRI * HTTP/2.0\r\nHost: x\r\n\r\n", 505, "speaks HTTP/1.1"},
-		"bare LF":         {"GET /healthz HTTP/1.1\r\nHost: x\nA: b\r\n\r\n", 400, "does not end in CRLF"},
-		"bare LF, all":    {"GET /healthz HTTP/1.1\nHost: x\n\n", 408, "did not arrive within 200ms"},
-		"bare LF, end":    {"GET /healthz HTTP/1.1\r\nHost: x\r\n\n", 408, "did not arrive within 200ms"},
-		"folded":          {"GET /healthz HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", 400, ""},
-		"identity":        {"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}", 400, "both Content-Length"},
-		"identity alone":  {"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\n\r\n", 400, "is chunked"},
-		"gzip, chunked":   {"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 400, "not valid HTTP/1.1"},
-		"chunked in 1.0":  {"POST /v1/encode/x HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "must be HTTP/1.1"},
-		"no host":         {"GET /healthz HTTP/1.1\r\nA: b\r\n\r\n", 400, "not valid HTTP/1.1"},
+		"two lengths": {
+			"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+			400, "both Content-Length and Transfer-Encoding",
+		},
+		"lengths swapped": {
+			"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\ncontent-length: 5\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+			400, "both Content-Length and Transfer-Encoding",
+		},
+		"bad length": {"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 400,
+			"not valid HTTP/1.1"},
+		"HTTP/9.9":     {"GET /healthz HTTP/9.9\r\nHost: x\r\n\r\n", 505, "speaks HTTP/1.1"},
+		"HTTP/2.0":     {"PRI * HTTP/2.0\r\nHost: x\r\n\r\n", 505, "speaks HTTP/1.1"},
+		"bare LF":      {"GET /healthz HTTP/1.1\r\nHost: x\nA: b\r\n\r\n", 400, "does not end in CRLF"},
+		"bare LF, all": {"GET /healthz HTTP/1.1\nHost: x\n\n", 408, "did not arrive within 200ms"},
+		"bare LF, end": {"GET /healthz HTTP/1.1\r\nHost: x\r\n\n", 408, "did not arrive within 200ms"},
+		"folded":       {"GET /healthz HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", 400, ""},
+		"identity": {
+			"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}",
+			400, "both Content-Length",
+		},
+		"identity alone": {"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\n\r\n",
+			400, "is chunked"},
+		"gzip, chunked": {"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+			400, "not valid HTTP/1.1"},
+		"chunked in 1.0": {
+			"POST /v1/encode/x HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400,
+			"must be HTTP/1.1",
+		},
+		"no host": {"GET /healthz HTTP/1.1\r\nA: b\r\n\r\n", 400, "not valid HTTP/1.1"},
 	} {
 		w := r.dial()
 		if _, err := w.Write([]byte(c.send)); err != nil {
@@ -215,7 +238,9 @@ func TestHugeHeadIsAnswered(t *testing.T) {
 
 func TestBodyCutShort(t *testing.T) {
 	r := start(t, nil)
-	for sent, want := range map[string]string{`{"items":`: "ended early", "": "before the whole request had arrived"} {
+	for sent, want := range map[string]string{
+		`{"items":`: "ended early", "": "before the whole request had arrived",
+	} {
 		w := r.dial()
 		w.send(post(100) + sent)
 		if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil {
@@ -229,9 +254,13 @@ func TestBodyCutShort(t *testing.T) {
 
 func TestCompressedBody(t *testing.T) {
 	r := start(t, nil)
-	for encoding, want := range map[string]int{"gzip": 415, "BR": 415, "zstd": 415, "identity": 200, "utf-8": 200, "": 200, "foo": 415, "gzip, gzip": 415, "identity, gzip": 415} {
+	for encoding, want := range map[string]int{
+		"gzip": 415, "BR": 415, "zstd": 415, "identity": 200, "utf-8": 200, "": 200, "foo": 415,
+		"gzip, gzip": 415, "identity, gzip": 415,
+	} {
 		a := r.encode(oneText, "Content-Encoding", encoding)
-		if a.status != want || want == 415 && !strings.Contains(a.failure(t).Detail.Message, "must not be compressed") {
+		if a.status != want ||
+			want == 415 && !strings.Contains(a.failure(t).Detail.Message, "must not be compressed") {
 			t.Errorf("%s: %d %s", encoding, a.status, a.body)
 		}
 	}
@@ -240,7 +269,8 @@ func TestCompressedBody(t *testing.T) {
 func TestPanicInAHandler(t *testing.T) {
 	r := start(t, nil, func(s *Server) { s.score = panicking })
 	a := r.do("POST", scorePath, `{"query":{"text":"a"},"items":[{"text":"b"}]}`+strings.Repeat(" ", 20_000))
-	if e := a.failure(t); a.status != 500 || e.Detail.Code != "INTERNAL_ERROR" || strings.Contains(string(a.body), "boom") {
+	if e := a.failure(t); a.status != 500 || e.Detail.Code != "INTERNAL_ERROR" ||
+		strings.Contains(string(a.body), "boom") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	if !strings.Contains(r.log.String(), "boom") || !strings.Contains(r.log.String(), "routes_test.go") {

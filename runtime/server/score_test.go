@@ -45,24 +45,35 @@ func TestScore(t *testing.T) {
 		}
 	}
 	// "cat" and "red" tie: they keep their order. An empty id is an id.
-	if want := []string{"b", "item-2", "", "item-0"}; !reflect.DeepEqual(order, want) || got.Model != reranker || got.QueryID == nil || *got.QueryID != "q1" {
+	if want := []string{"b", "item-2", "", "item-0"}; !reflect.DeepEqual(order, want) ||
+		got.Model != reranker || got.QueryID == nil || *got.QueryID != "q1" {
 		t.Errorf("%s", a.body)
 	}
-	if want := map[string]any{"input_tokens": 40.0, "input_tokens_details": map[string]any{"content_tokens": 28.0}}; !reflect.DeepEqual(got.Usage, want) {
+	if want := map[string]any{
+		"input_tokens": 40.0, "input_tokens_details": map[string]any{"content_tokens": 28.0},
+	}; !reflect.DeepEqual(got.Usage, want) {
 		t.Errorf("usage %v", got.Usage)
 	}
-	for name, want := range map[string]string{"X-SIE-Server-Version": "0.6", "X-SIE-Units-Pairs": "4", "X-SIE-Units-Input-Tokens": "40",
-		"X-SIE-Units-Content-Input-Tokens": "28", "X-SIE-Served-By": "local", "Content-Type": "application/json"} {
+	for name, want := range map[string]string{
+		"X-SIE-Server-Version":             "0.6",
+		"X-SIE-Units-Pairs":                "4",
+		"X-SIE-Units-Input-Tokens":         "40",
+		"X-SIE-Units-Content-Input-Tokens": "28",
+		"X-SIE-Served-By":                  "local",
+		"Content-Type":                     "application/json",
+	} {
 		if a.header.Get(name) != want {
 			t.Errorf("%s: %q", name, a.header.Get(name))
 		}
 	}
-	if q := f.scored[0]; q.Query.Text != "red cat" || len(q.Items) != 4 || q.Instruction == nil || *q.Instruction != "find" || q.Options["score_mode"] != "dense" {
+	if q := f.scored[0]; q.Query.Text != "red cat" || len(q.Items) != 4 || q.Instruction == nil ||
+		*q.Instruction != "find" || q.Options["score_mode"] != "dense" {
 		t.Errorf("asked %+v", q)
 	}
 
 	// msgpack in and out
-	packed, err := msgp.AppendIntf(nil, map[string]any{"query": map[string]any{"text": "a"}, "items": []any{map[string]any{"text": "a"}}})
+	packed, err := msgp.AppendIntf(nil,
+		map[string]any{"query": map[string]any{"text": "a"}, "items": []any{map[string]any{"text": "a"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,10 +83,12 @@ func TestScore(t *testing.T) {
 		t.Fatalf("%d %q: %v", a.status, a.body, err)
 	}
 	m := back.(map[string]any)
-	if first := m["scores"].([]any)[0].(map[string]any); m["query_id"] != nil || first["item_id"] != "item-0" || first["score"] != 1.0 {
+	if first := m["scores"].([]any)[0].(map[string]any); m["query_id"] != nil ||
+		first["item_id"] != "item-0" || first["score"] != 1.0 {
 		t.Errorf("%v", back)
 	}
-	if n := r.metric(`sie_requests_total{endpoint="score",model="acme/reranker",status="success"}`); n != "2" {
+	if n := r.metric(
+		`sie_requests_total{endpoint="score",model="acme/reranker",status="success"}`); n != "2" {
 		t.Errorf("counted %q", n)
 	}
 	if n := r.metric(`sie_tokens_processed_total{model="acme/reranker"}`); n != "50" {
@@ -94,11 +107,15 @@ func TestScoreErrors(t *testing.T) {
 		status     int
 		code, text string
 	}{
-		{scorePath, `{"items":[{"text":"d"}]}`, nil, nil, 400, "INVALID_INPUT", "missing required field `query`"},
+		{scorePath, `{"items":[{"text":"d"}]}`, nil, nil, 400, "INVALID_INPUT",
+			"missing required field `query`"},
 		{scorePath, `{"query":{"text":"q"},"items":[]}`, nil, nil, 400, "INVALID_INPUT", "must not be empty"},
-		{scorePath, `{"query":{},"items":[{"text":"d"}]}`, nil, nil, 400, "INVALID_INPUT", "Field 'query' has no text"},
-		{scorePath, `{"query":{"text":"q"},"items":[{"text":"d"},{}]}`, nil, nil, 400, "INVALID_INPUT", "Field 'items[1]' has no text"},
-		{scorePath, `{"query":{"text":"q"},"items":[{},{},{},{}]}`, nil, nil, 400, "INVALID_INPUT", "at most 3 candidates"},
+		{scorePath, `{"query":{},"items":[{"text":"d"}]}`, nil, nil, 400, "INVALID_INPUT",
+			"Field 'query' has no text"},
+		{scorePath, `{"query":{"text":"q"},"items":[{"text":"d"},{}]}`, nil, nil, 400, "INVALID_INPUT",
+			"Field 'items[1]' has no text"},
+		{scorePath, `{"query":{"text":"q"},"items":[{},{},{},{}]}`, nil, nil, 400, "INVALID_INPUT",
+			"at most 3 candidates"},
 		{"/v1/score/" + model, good, nil, nil, 400, "INVALID_INPUT", "does not support scoring"},
 		{"/v1/score/none", good, nil, nil, 404, "MODEL_NOT_FOUND", "not found"},
 		{scorePath, good, errs.Loading(reranker), nil, 503, "MODEL_LOADING", "is loading"},
@@ -109,8 +126,10 @@ func TestScoreErrors(t *testing.T) {
 	} {
 		f.err, f.scores = c.err, c.scores
 		a := r.do("POST", c.path, c.body)
-		if e := a.failure(t); a.status != c.status || e.Code != c.code || !strings.Contains(e.Detail.Message, c.text) || strings.Contains(string(a.body), "secret") {
-			t.Errorf("%s %.60s: %d %s, want %d %s %q", c.path, c.body, a.status, a.body, c.status, c.code, c.text)
+		if e := a.failure(t); a.status != c.status || e.Code != c.code ||
+			!strings.Contains(e.Detail.Message, c.text) || strings.Contains(string(a.body), "secret") {
+			t.Errorf("%s %.60s: %d %s, want %d %s %q",
+				c.path, c.body, a.status, a.body, c.status, c.code, c.text)
 		}
 	}
 }
@@ -125,12 +144,14 @@ func TestScoreIsCancelled(t *testing.T) {
 		_, err := r.try(ctx, "POST", scorePath, `{"query":{"text":"q"},"items":[{"text":"d"}]}`)
 		done <- err
 	}()
-	testrig.Until(t, "it is being scored", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return len(f.scored) == 1 })
+	testrig.Until(t, "it is being scored",
+		func() bool { f.mu.Lock(); defer f.mu.Unlock(); return len(f.scored) == 1 })
 	cancel()
 	if err := <-done; err == nil {
 		t.Error("the client got an answer")
 	}
 	testrig.Until(t, "the work was cancelled", func() bool {
-		return r.metric(`sie_requests_total{endpoint="score",model="acme/reranker",status="cancelled"}`) == "1"
+		return r.metric(
+			`sie_requests_total{endpoint="score",model="acme/reranker",status="cancelled"}`) == "1"
 	})
 }

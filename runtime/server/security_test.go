@@ -29,8 +29,10 @@ func TestKeys(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) {
 		o.Keys, o.DefaultModels = guarded(t, "first-key", "second"), []string{model}
 	})
-	open := map[string]bool{"/healthz": true, "/livez": true, "/readyz": true, "/health": true, "/metrics": true, "/": true, "/docs": true,
-		"/openapi.json": true, "/static/page.js": true}
+	open := map[string]bool{
+		"/healthz": true, "/livez": true, "/readyz": true, "/health": true, "/metrics": true, "/": true,
+		"/docs": true, "/openapi.json": true, "/static/page.js": true,
+	}
 	for _, route := range new(Server).routes() {
 		path := route.Path
 		switch {
@@ -42,7 +44,8 @@ func TestKeys(t *testing.T) {
 		a := r.do(route.Method, path, oneText)
 		if wanted := route.Method == "POST" || !open[path]; wanted != (a.status == 401) {
 			t.Errorf("%s %s without a key: %d %s", route.Method, path, a.status, a.body)
-		} else if wanted && (a.header.Get("WWW-Authenticate") == "" || !json.Valid(a.body) || !strings.Contains(string(a.body), "API key")) {
+		} else if wanted && (a.header.Get("WWW-Authenticate") == "" || !json.Valid(a.body) ||
+			!strings.Contains(string(a.body), "API key")) {
 			t.Errorf("%s %s: %v %s", route.Method, path, a.header, a.body)
 		}
 	}
@@ -65,20 +68,27 @@ func TestKeys(t *testing.T) {
 		{encodePath, []string{"Authorization", "Bearer wrong", "X-API-Key", "second"}, 401},
 		{"/v1/chat/completions", []string{"X-API-Key", "second"}, 501},
 	} {
-		if a := r.do("POST", c.path, oneText, append(c.headers, "Content-Type", "application/json")...); a.status != c.status {
+		if a := r.do("POST", c.path, oneText,
+			append(c.headers, "Content-Type", "application/json")...); a.status != c.status {
 			t.Errorf("%s %v: %d %s, want %d", c.path, c.headers, a.status, a.body, c.status)
 		}
 	}
 	// Each route has its own error envelope.
-	for path, want := range map[string]string{"/embed": `"error_type"`, "/v2/rerank": `{"message":`, "/v1/rerank": `"detail":"`, "/v1/embeddings": `"invalid_api_key"`,
-		encodePath: `"UNAUTHORIZED"`} {
+	for path, want := range map[string]string{
+		"/embed":         `"error_type"`,
+		"/v2/rerank":     `{"message":`,
+		"/v1/rerank":     `"detail":"`,
+		"/v1/embeddings": `"invalid_api_key"`,
+		encodePath:       `"UNAUTHORIZED"`,
+	} {
 		if a := r.do("POST", path, "{}"); !strings.Contains(string(a.body), want) {
 			t.Errorf("%s: %s", path, a.body)
 		}
 	}
 	// A client that waits for 100-continue is refused before it sends its body.
 	w := r.dial()
-	w.send("POST " + encodePath + " HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 99999\r\n\r\n")
+	w.send("POST " + encodePath +
+		" HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 99999\r\n\r\n")
 	if a := w.receive("POST"); a.status != 401 {
 		t.Errorf("Expect: %d %s", a.status, a.body)
 	}
@@ -107,7 +117,8 @@ func TestKeysOnTheStatusSocket(t *testing.T) {
 			t.Errorf("%v %v: %v", c.protocols, c.header, err)
 		}
 		if err == nil {
-			if _, _, err := conn.ReadMessage(); err != nil || (c.protocols != nil && resp.Header.Get("Sec-WebSocket-Protocol") != "sie") {
+			if _, _, err := conn.ReadMessage(); err != nil ||
+				(c.protocols != nil && resp.Header.Get("Sec-WebSocket-Protocol") != "sie") {
 				t.Errorf("%v: %v, %v", c.protocols, err, resp.Header)
 			}
 			conn.Close()
@@ -134,7 +145,8 @@ func TestRequestIDs(t *testing.T) {
 	} {
 		a := r.do(c.method, c.path, c.body, append(c.headers, "Accept", "application/json")...)
 		id := a.header.Get("X-Request-ID")
-		if id == "" || id != a.header.Get("X-SIE-Request-ID") || (c.want != "" && id != c.want) || (c.want == "" && len(id) != 36) {
+		if id == "" || id != a.header.Get("X-SIE-Request-ID") || (c.want != "" && id != c.want) ||
+			(c.want == "" && len(id) != 36) {
 			t.Errorf("%s %v: %q, want %q", c.path, c.headers, id, c.want)
 		}
 	}
@@ -144,7 +156,8 @@ func TestRequestIDs(t *testing.T) {
 		t.Errorf("a bad head: %v", a.header)
 	}
 	log := r.log.String()
-	for _, want := range []string{"id=abc-1", "path=" + encodePath, "status=200", "model=" + model, "items=1", "error=INVALID_INPUT", "client=127.0.0.1"} {
+	for _, want := range []string{"id=abc-1", "path=" + encodePath, "status=200", "model=" + model, "items=1",
+		"error=INVALID_INPUT", "client=127.0.0.1"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the access log lacks %s:\n%s", want, log)
 		}
@@ -158,34 +171,44 @@ func TestCORS(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) {
 		o.CORSOrigins, o.Keys = []string{"https://app.example"}, guarded(t, "k")
 	})
-	pre := []string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,content-type"}
+	pre := []string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers",
+		"authorization,content-type"}
 	a := r.do("OPTIONS", encodePath, "", append(pre, "Origin", "https://app.example")...)
-	if a.status != 204 || a.header.Get("Access-Control-Allow-Origin") != "https://app.example" || a.header.Get("Access-Control-Allow-Headers") != "authorization,content-type" ||
-		!strings.Contains(a.header.Get("Access-Control-Allow-Methods"), "POST") || a.header.Get("Vary") != "Origin" {
+	if a.status != 204 || a.header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
+		a.header.Get("Access-Control-Allow-Headers") != "authorization,content-type" ||
+		!strings.Contains(a.header.Get("Access-Control-Allow-Methods"), "POST") ||
+		a.header.Get("Vary") != "Origin" {
 		t.Errorf("preflight: %d %v", a.status, a.header)
 	}
-	if a := r.do("OPTIONS", encodePath, "", append(pre, "Origin", "https://evil.example")...); a.status == 204 || a.header.Get("Access-Control-Allow-Origin") != "" {
+	if a := r.do("OPTIONS", encodePath, "", append(pre, "Origin", "https://evil.example")...); a.status ==
+		204 || a.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("preflight of another origin: %d %v", a.status, a.header)
 	}
-	for origin, want := range map[string]string{"https://app.example": "https://app.example", "https://app.example.evil": "", "": ""} {
+	for origin, want := range map[string]string{
+		"https://app.example": "https://app.example", "https://app.example.evil": "", "": "",
+	} {
 		var headers []string
 		if origin != "" {
 			headers = []string{"Origin", origin}
 		}
 		a := r.do("POST", encodePath, oneText, append(headers, "X-API-Key", "k")...)
-		if a.status != 200 || a.header.Get("Access-Control-Allow-Origin") != want || (want != "") != strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "X-Request-ID") {
+		if a.status != 200 || a.header.Get("Access-Control-Allow-Origin") != want ||
+			(want != "") != strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "X-Request-ID") {
 			t.Errorf("%q: %d %v", origin, a.status, a.header)
 		}
 	}
-	if a := r.do("POST", encodePath, oneText, "Origin", "https://app.example"); a.status != 401 || a.header.Get("Access-Control-Allow-Origin") == "" {
+	if a := r.do("POST", encodePath, oneText, "Origin", "https://app.example"); a.status != 401 ||
+		a.header.Get("Access-Control-Allow-Origin") == "" {
 		t.Errorf("a script must be able to read the 401: %d %v", a.status, a.header)
 	}
 	all := start(t, func(o *Options, _ *service.Options) { o.CORSOrigins = []string{"*"} })
-	if a := all.do("GET", "/healthz", "", "Origin", "https://x"); a.header.Get("Access-Control-Allow-Origin") != "*" || a.header.Get("Vary") != "" {
+	if a := all.do("GET", "/healthz", "", "Origin",
+		"https://x"); a.header.Get("Access-Control-Allow-Origin") != "*" || a.header.Get("Vary") != "" {
 		t.Errorf("all: %v", a.header)
 	}
 	none := start(t, nil)
-	if a := none.do("OPTIONS", encodePath, "", append(pre, "Origin", "https://x")...); a.status != 405 || a.header.Get("Access-Control-Allow-Origin") != "" {
+	if a := none.do("OPTIONS", encodePath, "", append(pre, "Origin", "https://x")...); a.status != 405 ||
+		a.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("none: %d %v", a.status, a.header)
 	}
 }
@@ -219,7 +242,8 @@ func TestStatusSocketOfForeignPages(t *testing.T) {
 // Every limit that is a flag reaches the code that applies it.
 func TestLimitsAreOptions(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) { o.MaxHeadBytes, o.MaxWatchers = 2048, 1 })
-	if a := r.do("GET", "/healthz", "", "X-Long", strings.Repeat("x", 3000)); a.status != 431 || !bytes.Contains(a.body, []byte("2048")) {
+	if a := r.do("GET", "/healthz", "", "X-Long", strings.Repeat("x", 3000)); a.status != 431 ||
+		!bytes.Contains(a.body, []byte("2048")) {
 		t.Errorf("a long head: %d %s", a.status, a.body)
 	}
 	one, _, err := websocket.DefaultDialer.Dial("ws://"+r.addr+"/ws/status", nil)
@@ -227,7 +251,8 @@ func TestLimitsAreOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer one.Close()
-	if _, resp, err := websocket.DefaultDialer.Dial("ws://"+r.addr+"/ws/status", nil); err == nil || resp.StatusCode != fasthttp.StatusServiceUnavailable {
+	if _, resp, err := websocket.DefaultDialer.Dial("ws://"+r.addr+"/ws/status", nil); err == nil ||
+		resp.StatusCode != fasthttp.StatusServiceUnavailable {
 		t.Errorf("a second socket: %v", err)
 	}
 }
@@ -235,12 +260,16 @@ func TestLimitsAreOptions(t *testing.T) {
 // Every endpoint of the reference that is out of scope is a 501 with a code (clients-0.10.md 5).
 func TestOutOfScope(t *testing.T) {
 	r := start(t, nil)
-	for _, path := range []string{"/v1/generate/org__name", "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/audio/transcriptions", "/v1/estimate",
-		"/v1/recommend", "/v1/jobs", "/v1/jobs/j", "/v1/jobs/j/cancel", "/v1/jobs/j/execute", "/v1/jobs/j/repair", "/v1/files", "/v1/files/f", "/v1/files/f/content",
-		"/v1/batches", "/v1/batches/b", "/v1/batches/b/cancel"} {
+	for _, path := range []string{
+		"/v1/generate/org__name", "/v1/chat/completions", "/v1/completions", "/v1/responses",
+		"/v1/audio/transcriptions", "/v1/estimate", "/v1/recommend", "/v1/jobs", "/v1/jobs/j",
+		"/v1/jobs/j/cancel", "/v1/jobs/j/execute", "/v1/jobs/j/repair", "/v1/files", "/v1/files/f",
+		"/v1/files/f/content", "/v1/batches", "/v1/batches/b", "/v1/batches/b/cancel",
+	} {
 		for _, method := range []string{"GET", "POST"} {
 			a := r.do(method, path, "{}")
-			if e := a.failure(t); a.status != 501 || e.Error.Code != "not_implemented" || a.header.Get("X-SIE-Error-Code") != "not_implemented" || a.header.Get("Retry-After") != "" {
+			if e := a.failure(t); a.status != 501 || e.Error.Code != "not_implemented" ||
+				a.header.Get("X-SIE-Error-Code") != "not_implemented" || a.header.Get("Retry-After") != "" {
 				t.Errorf("%s %s: %d %s", method, path, a.status, a.body)
 			}
 		}

@@ -45,9 +45,12 @@ func (o *Options) Validate() error {
 	for _, x := range []struct {
 		name  string
 		value int64
-	}{{"MaxWatchers", int64(o.MaxWatchers)}, {"StatusInterval", int64(o.StatusInterval)}, {"StatusTimeout", int64(o.StatusTimeout)},
-		{"Limits.MaxItems", int64(o.Limits.MaxItems)}, {"Limits.MaxScoreItems", int64(o.Limits.MaxScoreItems)},
-		{"Limits.MaxLabels", int64(o.Limits.MaxLabels)}} {
+	}{
+		{"MaxWatchers", int64(o.MaxWatchers)}, {"StatusInterval", int64(o.StatusInterval)},
+		{"StatusTimeout", int64(o.StatusTimeout)}, {"Limits.MaxItems", int64(o.Limits.MaxItems)},
+		{"Limits.MaxScoreItems", int64(o.Limits.MaxScoreItems)},
+		{"Limits.MaxLabels", int64(o.Limits.MaxLabels)},
+	} {
 		if x.value < 0 {
 			all = append(all, fmt.Errorf("%s must not be negative; got %d", x.name, x.value))
 		}
@@ -60,11 +63,15 @@ type Server struct {
 	opt     Options
 	http    *httpd.Server
 	service *service.Service
-	compat  compat.API                                                                      // the routes of other APIs
-	score   func(service.Model, *admit.Work, *api.ScoreRequest) (*api.ScoreResponse, error) // service.Model.Score
-	full    queueFullAnswers                                                                // prepared refusals of requests that find every queue full
-	metrics fasthttp.RequestHandler                                                         // serves /metrics
-	watch   *httpd.Feed                                                                     // serves /ws/status
+	// the routes of other APIs
+	compat compat.API
+	// service.Model.Score
+	score func(service.Model, *admit.Work, *api.ScoreRequest) (*api.ScoreResponse, error)
+	// prepared refusals of requests that find every queue full
+	full    queueFullAnswers
+	metrics fasthttp.RequestHandler // serves /metrics
+	// serves /ws/status
+	watch   *httpd.Feed
 	started time.Time
 	ready   atomic.Bool
 	bundle  atomic.Pointer[string] // set by SetBundleHash; nil: Options.BundleHash
@@ -89,11 +96,23 @@ func New(w *service.Service, opt Options) (*Server, error) {
 	opt.Product, opt.Unrouted, opt.Gate = "sie-server/"+build.Version, unrouted, w.Gate()
 	opt.MaxBodyBytes = int64(opt.Limits.BodyLimit())
 	opt.SpanAttributes = []attribute.KeyValue{attribute.String("machine_profile", opt.MachineProfile)}
-	s := &Server{opt: opt, service: w, started: time.Now(), full: prepareFull(w.QueueLimit(), w.QueueWait()), score: service.Model.Score,
-		metrics: fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(w.Gatherer(),
-			promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))}
-	s.compat = compat.API{Backend: w.Backend(), Limits: opt.Limits, Defaults: opt.DefaultModels, Precision: w.Precision(),
-		GPU: strings.HasPrefix(w.DeviceName(), "cuda"), MaxQueued: w.QueueLimit()}
+	s := &Server{
+		opt:     opt,
+		service: w,
+		started: time.Now(),
+		full:    prepareFull(w.QueueLimit(), w.QueueWait()),
+		score:   service.Model.Score,
+		metrics: fasthttpadaptor.NewFastHTTPHandler(
+			promhttp.HandlerFor(w.Gatherer(), promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})),
+	}
+	s.compat = compat.API{
+		Backend:   w.Backend(),
+		Limits:    opt.Limits,
+		Defaults:  opt.DefaultModels,
+		Precision: w.Precision(),
+		GPU:       strings.HasPrefix(w.DeviceName(), "cuda"),
+		MaxQueued: w.QueueLimit(),
+	}
 	var err error
 	if s.http, err = httpd.New(opt.Options, s.routes()); err != nil {
 		return nil, err

@@ -73,9 +73,19 @@ profiles: {default: {adapter_path: "sie_server.adapters.qwen2_flash_cross_encode
 	}
 	log := &testrig.Log{}
 	logger := newDebugLog(log)
-	wo := service.Options{Options: hosting.Options{Catalog: c, Hub: testmodels.Hub(t), Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
-		Metrics: metrics.New(), Log: logger}}
-	so := Options{Options: httpd.Options{Log: logger, WorkerIdle: 100 * time.Millisecond}, Name: "w1", Bundle: "default"}
+	wo := service.Options{Options: hosting.Options{
+		Catalog:   c,
+		Hub:       testmodels.Hub(t),
+		Devices:   []engine.Options{{Threads: 2}},
+		Precision: "fp32",
+		LoadWait:  time.Minute,
+		Metrics:   metrics.New(),
+		Log:       logger,
+	}}
+	so := Options{
+		Options: httpd.Options{Log: logger, WorkerIdle: 100 * time.Millisecond}, Name: "w1",
+		Bundle: "default",
+	}
 	if change != nil {
 		change(&so, &wo)
 	}
@@ -99,7 +109,9 @@ profiles: {default: {adapter_path: "sie_server.adapters.qwen2_flash_cross_encode
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	r := &rig{Server: s, t: t, addr: l.Addr().String(), log: log, http: &http.Client{Transport: &http.Transport{}}}
+	r := &rig{
+		Server: s, t: t, addr: l.Addr().String(), log: log, http: &http.Client{Transport: &http.Transport{}},
+	}
 	t.Cleanup(func() {
 		r.http.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -191,7 +203,8 @@ const (
 // encode posts an encode request in JSON.
 func (r *rig) encode(body string, headers ...string) answer {
 	r.t.Helper()
-	return r.do("POST", encodePath, body, append([]string{"Content-Type", "application/json", "Accept", "application/json"}, headers...)...)
+	return r.do("POST", encodePath, body,
+		append([]string{"Content-Type", "application/json", "Accept", "application/json"}, headers...)...)
 }
 
 // dial opens a plain connection.
@@ -247,7 +260,8 @@ func (w *wire) ended() {
 
 // post returns an encode request that declares a body of this length.
 func post(length int, extra ...string) string {
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n%s\r\n",
+	return fmt.Sprintf(
+		"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n%s\r\n",
 		encodePath, length, strings.Join(extra, ""))
 }
 

@@ -20,12 +20,13 @@ func (s *Server) statusFrame() ([]byte, error) { return json.Marshal(s.statusNow
 func (s *Server) statusNow() api.Status {
 	st := s.service.Status()
 	m := api.Status{
-		Timestamp: float64(time.Now().UnixMicro()) / 1e6,
-		Ready:     s.isReady(), Saturated: st.Saturated,
-		Name: s.opt.Name, MachineProfile: s.opt.MachineProfile, PoolName: s.opt.Pool,
-		Bundle: s.opt.Bundle, BundleConfigHash: s.bundleHash(),
-		LoadedModels: st.Loaded, MaxBatchRequests: st.MaxBatchRequests, GPUCount: len(st.GPUs), GPUs: st.GPUs, Models: st.Models, Activity: st.Activity,
-		Server: api.ServerStatus{Version: build.Version, UptimeSeconds: int(time.Since(s.started).Seconds()), PID: os.Getpid()},
+		Timestamp: float64(time.Now().UnixMicro()) / 1e6, Ready: s.isReady(), Saturated: st.Saturated,
+		Name: s.opt.Name, MachineProfile: s.opt.MachineProfile, PoolName: s.opt.Pool, Bundle: s.opt.Bundle,
+		BundleConfigHash: s.bundleHash(), LoadedModels: st.Loaded, MaxBatchRequests: st.MaxBatchRequests,
+		GPUCount: len(st.GPUs), GPUs: st.GPUs, Models: st.Models, Activity: st.Activity,
+		Server: api.ServerStatus{
+			Version: build.Version, UptimeSeconds: int(time.Since(s.started).Seconds()), PID: os.Getpid(),
+		},
 	}
 	if u, err := user.Current(); err == nil {
 		m.Server.User = u.Username

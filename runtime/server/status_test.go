@@ -31,7 +31,8 @@ func (r *rig) watch() *websocket.Conn {
 }
 
 func TestStatusFrames(t *testing.T) {
-	r := start(t, func(o *Options, _ *service.Options) { o.MachineProfile, o.Pool, o.BundleHash = "l4", "pool", "abc" })
+	r := start(t,
+		func(o *Options, _ *service.Options) { o.MachineProfile, o.Pool, o.BundleHash = "l4", "pool", "abc" })
 	c := r.watch()
 	var last float64
 	var frame map[string]any
@@ -45,22 +46,30 @@ func TestStatusFrames(t *testing.T) {
 		}
 		last = at
 	}
-	want := []string{"activity", "bundle", "bundle_config_hash", "gpu_count", "gpus", "loaded_models", "machine_profile", "max_batch_requests",
-		"models", "name", "pool_name", "ready", "saturated", "server", "timestamp"}
+	want := []string{
+		"activity", "bundle", "bundle_config_hash", "gpu_count", "gpus", "loaded_models", "machine_profile",
+		"max_batch_requests", "models", "name", "pool_name", "ready", "saturated", "server", "timestamp",
+	}
 	if got := slices.Sorted(maps.Keys(frame)); !slices.Equal(got, want) {
 		t.Errorf("keys %v, want %v", got, want)
 	}
-	for key, want := range map[string]any{"ready": true, "saturated": false, "name": "w1", "machine_profile": "l4", "pool_name": "pool",
-		"bundle": "default", "bundle_config_hash": "abc", "gpu_count": 0.0, "max_batch_requests": 64.0} {
+	for key, want := range map[string]any{
+		"ready": true, "saturated": false, "name": "w1", "machine_profile": "l4", "pool_name": "pool",
+		"bundle": "default", "bundle_config_hash": "abc", "gpu_count": 0.0, "max_batch_requests": 64.0,
+	} {
 		if frame[key] != want {
 			t.Errorf("%s is %v, want %v", key, frame[key], want)
 		}
 	}
-	if m := frame["models"].([]any); len(m) != 3 || frame["loaded_models"].([]any)[0] != model || frame["gpus"].([]any) == nil {
+	if m := frame["models"].([]any); len(m) != 3 || frame["loaded_models"].([]any)[0] != model ||
+		frame["gpus"].([]any) == nil {
 		t.Errorf("models %v, loaded %v, gpus %v", m, frame["loaded_models"], frame["gpus"])
 	}
 	got := slices.Sorted(maps.Keys(frame["models"].([]any)[0].(map[string]any)))
-	if want := []string{"adaptive_batching", "config", "device", "memory_bytes", "name", "queue_depth", "queue_pending_items", "state"}; !slices.Equal(got, want) {
+	if want := []string{
+		"adaptive_batching", "config", "device", "memory_bytes", "name", "queue_depth", "queue_pending_items",
+		"state",
+	}; !slices.Equal(got, want) {
 		t.Errorf("keys of a model %v, want %v", got, want)
 	}
 	got = slices.Sorted(maps.Keys(frame["server"].(map[string]any)))
@@ -108,8 +117,10 @@ func TestWatchersThatLeaveOrDoNotRead(t *testing.T) {
 	})
 	gone := func() bool { return r.Server.watch.Watchers() == 0 }
 	for name, leave := range map[string]func(c *websocket.Conn){
-		"closes":        func(c *websocket.Conn) { c.Close() },
-		"says good-bye": func(c *websocket.Conn) { _ = c.WriteControl(websocket.CloseMessage, nil, time.Now().Add(time.Second)) },
+		"closes": func(c *websocket.Conn) { c.Close() },
+		"says good-bye": func(c *websocket.Conn) {
+			_ = c.WriteControl(websocket.CloseMessage, nil, time.Now().Add(time.Second))
+		},
 		"sends too much": func(c *websocket.Conn) {
 			_ = c.WriteMessage(websocket.TextMessage, []byte(strings.Repeat("x", 10_000)))
 		},
@@ -148,14 +159,17 @@ func TestStatusIsBounded(t *testing.T) {
 	r.watch()
 	second := r.watch()
 	_, resp, err := websocket.DefaultDialer.Dial("ws://"+r.addr+"/ws/status", nil)
-	if !errors.Is(err, websocket.ErrBadHandshake) || resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+	if !errors.Is(err, websocket.ErrBadHandshake) || resp.StatusCode != 503 ||
+		resp.Header.Get("Retry-After") == "" {
 		t.Errorf("a watcher too many: %v, %+v", err, resp)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+r.addr+"/ws/status", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "99"} {
+	for k, v := range map[string]string{
+		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "99",
+	} {
 		req.Header.Set(k, v)
 	}
 	second.Close()

@@ -60,15 +60,29 @@ func (f *fakeTasks) Score(w *admit.Work, m compat.Model, r *api.ScoreRequest) (*
 	if !finite {
 		return nil, errs.NonFinite(m.ID, "scores")
 	}
-	res := &api.ScoreResponse{Model: m.ID, QueryID: r.Query.ID, HasQuery: r.Query.HasID,
-		Usage: &api.Usage{InputTokens: 10 * len(r.Items), ContentTokens: 7 * len(r.Items), HasContent: true},
-		Outcome: api.Outcome{ModelID: m.ID, Revision: m.Revision, Items: len(r.Items), Tokens: 10 * len(r.Items),
-			Timings: api.Timings{Total: 2 * time.Millisecond, Inference: time.Millisecond, BatchWait: time.Microsecond}}}
+	res := &api.ScoreResponse{
+		Model:    m.ID,
+		QueryID:  r.Query.ID,
+		HasQuery: r.Query.HasID,
+		Usage: &api.Usage{
+			InputTokens: 10 * len(r.Items), ContentTokens: 7 * len(r.Items), HasContent: true,
+		},
+		Outcome: api.Outcome{
+			ModelID:  m.ID,
+			Revision: m.Revision,
+			Items:    len(r.Items),
+			Tokens:   10 * len(r.Items),
+			Timings: api.Timings{
+				Total: 2 * time.Millisecond, Inference: time.Millisecond, BatchWait: time.Microsecond,
+			},
+		},
+	}
 	if f.ignored != nil {
 		res.Ignored = f.ignored(r)
 	}
 	for rank, i := range order {
-		res.Scores = append(res.Scores, api.Score{ItemID: api.ItemID(&r.Items[i], i), Index: i, Score: scores[i], Rank: rank})
+		res.Scores = append(res.Scores,
+			api.Score{ItemID: api.ItemID(&r.Items[i], i), Index: i, Score: scores[i], Rank: rank})
 	}
 	return res, nil
 }
@@ -83,14 +97,20 @@ func shared(a, b string) (n float64) {
 	return n
 }
 
-func (f *fakeTasks) Classify(_ *admit.Work, m compat.Model, r *api.ClassifyRequest) (*api.ClassifyResponse, error) {
+func (f *fakeTasks) Classify(
+	_ *admit.Work, m compat.Model, r *api.ClassifyRequest,
+) (*api.ClassifyResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.classed, f.models = append(f.classed, r), append(f.models, m.ID)
 	if f.err != nil {
 		return nil, f.err
 	}
-	res := &api.ClassifyResponse{Labels: f.labels, Usage: &api.Usage{InputTokens: 5 * len(r.Items)}, Outcome: api.Outcome{ModelID: m.ID}}
+	res := &api.ClassifyResponse{
+		Labels:  f.labels,
+		Usage:   &api.Usage{InputTokens: 5 * len(r.Items)},
+		Outcome: api.Outcome{ModelID: m.ID},
+	}
 	raw := 0.0
 	if r.RawScores {
 		raw = 100
@@ -108,7 +128,9 @@ func (f *fakeTasks) Classify(_ *admit.Work, m compat.Model, r *api.ClassifyReque
 }
 
 // Tokenize splits at spaces; ids are lengths.
-func (f *fakeTasks) Tokenize(_ *admit.Work, _ compat.Model, texts []string, addSpecial bool) ([][]api.Token, error) {
+func (f *fakeTasks) Tokenize(
+	_ *admit.Work, _ compat.Model, texts []string, addSpecial bool,
+) ([][]api.Token, error) {
 	out := make([][]api.Token, len(texts))
 	for i, t := range texts {
 		if addSpecial {
@@ -125,7 +147,9 @@ func (f *fakeTasks) Tokenize(_ *admit.Work, _ compat.Model, texts []string, addS
 	return out, f.err
 }
 
-func (f *fakeTasks) Detokenize(_ *admit.Work, _ compat.Model, ids [][]int32, skipSpecial bool) ([]string, error) {
+func (f *fakeTasks) Detokenize(
+	_ *admit.Work, _ compat.Model, ids [][]int32, skipSpecial bool,
+) ([]string, error) {
 	out := make([]string, len(ids))
 	for i, list := range ids {
 		for _, id := range list {

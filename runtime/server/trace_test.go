@@ -23,7 +23,8 @@ func TestSpans(t *testing.T) {
 		batch            int64
 		error            string
 	}{
-		{encodePath, `{"items":[{"text":"the cat"},{"text":"x"}],"params":{"output_types":["dense"]}}`, "encode", 2, ""},
+		{encodePath, `{"items":[{"text":"the cat"},{"text":"x"}],"params":{"output_types":["dense"]}}`,
+			"encode", 2, ""},
 		{encodePath, `{`, "encode", 0, "INVALID_INPUT"},
 		{scorePath, `{"query":{"text":"q"},"items":[{"text":"the cat"}]}`, "score", 1, ""},
 		{"/v1/extract/" + model, `{"items":[{"text":"the cat"}]}`, "extract", 0, "INVALID_INPUT"},
@@ -34,7 +35,8 @@ func TestSpans(t *testing.T) {
 		memory.Reset()
 		a := r.do("POST", c.path, c.body, "traceparent", "00-"+parent+"-00f067aa0ba902b7-01")
 		spans := memory.GetSpans()
-		if len(spans) != 1 || spans[0].Name != c.span || spans[0].SpanContext.TraceID().String() != parent || a.header.Get("X-Trace-ID") != parent {
+		if len(spans) != 1 || spans[0].Name != c.span || spans[0].SpanContext.TraceID().String() != parent ||
+			a.header.Get("X-Trace-ID") != parent {
 			t.Fatalf("%s: %v, %v", c.path, spans, a.header)
 		}
 		got := map[string]any{}
@@ -44,7 +46,8 @@ func TestSpans(t *testing.T) {
 				t.Errorf("%s: a text is in %s", c.path, kv.Key)
 			}
 		}
-		if got["batch_size"] != c.batch || got["machine_profile"] != "l4" || (c.error != "" && got["error"] != c.error) || (c.error == "" && got["error"] != nil) {
+		if got["batch_size"] != c.batch || got["machine_profile"] != "l4" ||
+			(c.error != "" && got["error"] != c.error) || (c.error == "" && got["error"] != nil) {
 			t.Errorf("%s: %v", c.path, got)
 		}
 		if total, _ := got["timing.total_ms"].(float64); (total > 0) != (c.error == "") {

@@ -9,7 +9,9 @@ import (
 )
 
 func TestWarningIsBounded(t *testing.T) {
-	if got := warning([]string{"normalize", "top_k"}); got != "options of other operations ignored: normalize, top_k" {
+	if got := warning([]string{
+		"normalize", "top_k",
+	}); got != "options of other operations ignored: normalize, top_k" {
 		t.Error(got)
 	}
 	var many []string
@@ -18,7 +20,8 @@ func TestWarningIsBounded(t *testing.T) {
 	}
 	got := warning(many)
 	named := strings.Count(got, "merge")
-	if len(got) > maxWarning || len(got) < maxWarning/2 || !strings.HasSuffix(got, fmt.Sprintf(" and %d more", 60-named)) || named == 0 {
+	if len(got) > maxWarning || len(got) < maxWarning/2 ||
+		!strings.HasSuffix(got, fmt.Sprintf(" and %d more", 60-named)) || named == 0 {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
 }
@@ -31,11 +34,13 @@ func TestIgnoredOptionsAreNamed(t *testing.T) {
 		return nil
 	}}))
 	for path, body := range map[string]string{
-		scorePath:    `{"query":{"text":"a"},"items":[{"text":"b"}],"options":{"normalize":true}}`,
-		"/v1/rerank": `{"model":"` + reranker + `","query":"a","documents":["b"],"options":{"normalize":true}}`,
+		scorePath: `{"query":{"text":"a"},"items":[{"text":"b"}],"options":{"normalize":true}}`,
+		"/v1/rerank": `{"model":"` + reranker +
+			`","query":"a","documents":["b"],"options":{"normalize":true}}`,
 	} {
 		a := r.do("POST", path, body)
-		if a.status != 200 || a.header.Get("X-SIE-Warning") != "options of other operations ignored: normalize, top_k" {
+		if a.status != 200 ||
+			a.header.Get("X-SIE-Warning") != "options of other operations ignored: normalize, top_k" {
 			t.Errorf("%s: %d, %q", path, a.status, a.header.Get("X-SIE-Warning"))
 		}
 		a = r.do("POST", path, strings.Replace(body, `,"options":{"normalize":true}`, "", 1))
@@ -43,7 +48,8 @@ func TestIgnoredOptionsAreNamed(t *testing.T) {
 			t.Errorf("%s without options: %d, %v", path, a.status, a.header)
 		}
 	}
-	a := r.do("POST", encodePath, `{"items":[{"text":"a"}],"params":{"options":{"top_k":3,"normalize":true}}}`)
+	a := r.do("POST", encodePath,
+		`{"items":[{"text":"a"}],"params":{"options":{"top_k":3,"normalize":true}}}`)
 	if a.status != 200 || a.header.Get("X-SIE-Warning") != "options of other operations ignored: top_k" {
 		t.Errorf("encode: %d %s, %q", a.status, a.body, a.header.Get("X-SIE-Warning"))
 	}

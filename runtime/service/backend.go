@@ -25,15 +25,21 @@ func (b backend) Score(w *admit.Work, m compat.Model, r *api.ScoreRequest) (*api
 	return m.Handle.(Model).Score(w, r)
 }
 
-func (b backend) Classify(w *admit.Work, m compat.Model, r *api.ClassifyRequest) (*api.ClassifyResponse, error) {
+func (b backend) Classify(
+	w *admit.Work, m compat.Model, r *api.ClassifyRequest,
+) (*api.ClassifyResponse, error) {
 	return m.Handle.(Model).Classify(w, r)
 }
 
-func (b backend) Tokenize(w *admit.Work, m compat.Model, texts []string, addSpecial bool) ([][]api.Token, error) {
+func (b backend) Tokenize(
+	w *admit.Work, m compat.Model, texts []string, addSpecial bool,
+) ([][]api.Token, error) {
 	return m.Handle.(Model).Tokenize(w, texts, addSpecial)
 }
 
-func (b backend) Detokenize(w *admit.Work, m compat.Model, ids [][]int32, skipSpecial bool) ([]string, error) {
+func (b backend) Detokenize(
+	w *admit.Work, m compat.Model, ids [][]int32, skipSpecial bool,
+) ([]string, error) {
 	return m.Handle.(Model).Detokenize(w, ids, skipSpecial)
 }
 
@@ -43,8 +49,15 @@ func about(m Model, err error) (compat.Model, error) {
 		return compat.Model{}, err
 	}
 	e := m.entry
-	c := compat.Model{ID: e.ID, Outputs: e.Outputs, CrossEncoder: task.ScoresPairs(e), HFID: e.HFID, Revision: e.Revision,
-		MaxBatchTokens: e.MaxBatchTokens, Handle: m}
+	c := compat.Model{
+		ID:             e.ID,
+		Outputs:        e.Outputs,
+		CrossEncoder:   task.ScoresPairs(e),
+		HFID:           e.HFID,
+		Revision:       e.Revision,
+		MaxBatchTokens: e.MaxBatchTokens,
+		Handle:         m,
+	}
 	if e.Runtime != nil {
 		c.Pooling = string(e.Runtime.Pooling)
 	}

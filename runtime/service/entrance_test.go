@@ -63,8 +63,14 @@ func enter[Q, R any](s *service.Service, r request[Q, R]) (res R, err error) {
 }
 
 func encoding(model string, texts ...string) request[*api.EncodeRequest, *api.EncodeResponse] {
-	return request[*api.EncodeRequest, *api.EncodeResponse]{endpoint: "encode", model: model, bytes: 100, body: &api.EncodeRequest{Items: items(texts...)},
-		prepare: service.Model.PrepareEncode, outcome: func(r *api.EncodeResponse) *api.Outcome { return &r.Outcome }}
+	return request[*api.EncodeRequest, *api.EncodeResponse]{
+		endpoint: "encode",
+		model:    model,
+		bytes:    100,
+		body:     &api.EncodeRequest{Items: items(texts...)},
+		prepare:  service.Model.PrepareEncode,
+		outcome:  func(r *api.EncodeResponse) *api.Outcome { return &r.Outcome },
+	}
 }
 
 // counted returns how many requests with an outcome were counted.
@@ -74,8 +80,9 @@ func counted(r *servicetest.Rig, endpoint, model, status string) float64 {
 
 // All operations run and are counted without HTTP.
 func TestSecondEntrance(t *testing.T) {
-	s, r := start(t, []string{mean}, testmodels.Entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"),
-		testmodels.Entry(t, "tags", golden.Open(t, "pipeline-tags").Dir, "token_classification", "tasks: {extract: {}}"))
+	s, r := start(t, []string{mean}, testmodels.Entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir,
+		"cross_encoder", "tasks: {score: {}}"), testmodels.Entry(t, "tags",
+		golden.Open(t, "pipeline-tags").Dir, "token_classification", "tasks: {extract: {}}"))
 	texts := testmodels.Words(3)
 	want := r.Rows(&servicetest.Request{Model: mean, Texts: texts})
 	vectors, err := enter(s, encoding(mean, texts...))
@@ -87,16 +94,28 @@ func TestSecondEntrance(t *testing.T) {
 			t.Errorf("vector %d differs", i)
 		}
 	}
-	scoring := request[*api.ScoreRequest, *api.ScoreResponse]{endpoint: "score", model: "ce", bytes: 10,
-		body: &api.ScoreRequest{Query: items("the cat")[0], Items: items("a", "the cat sat")}, prepare: service.Model.PrepareScore,
-		outcome: func(r *api.ScoreResponse) *api.Outcome { return &r.Outcome }}
-	if scores, err := enter(s, scoring); err != nil || len(scores.Scores) != 2 || scores.Scores[0].Score < scores.Scores[1].Score {
+	scoring := request[*api.ScoreRequest, *api.ScoreResponse]{
+		endpoint: "score",
+		model:    "ce",
+		bytes:    10,
+		body:     &api.ScoreRequest{Query: items("the cat")[0], Items: items("a", "the cat sat")},
+		prepare:  service.Model.PrepareScore,
+		outcome:  func(r *api.ScoreResponse) *api.Outcome { return &r.Outcome },
+	}
+	if scores, err := enter(s, scoring); err != nil || len(scores.Scores) != 2 ||
+		scores.Scores[0].Score < scores.Scores[1].Score {
 		t.Errorf("%+v, %v", scores, err)
 	}
-	extraction := request[*api.ExtractRequest, *api.ExtractResponse]{endpoint: "extract", model: "tags", bytes: 10,
-		body: &api.ExtractRequest{Items: items("Wolfgang lives in Berlin")}, prepare: service.Model.PrepareExtract,
-		outcome: func(r *api.ExtractResponse) *api.Outcome { return &r.Outcome }}
-	if found, err := enter(s, extraction); err != nil || len(found.Items) != 1 || len(found.Items[0].Entities) == 0 {
+	extraction := request[*api.ExtractRequest, *api.ExtractResponse]{
+		endpoint: "extract",
+		model:    "tags",
+		bytes:    10,
+		body:     &api.ExtractRequest{Items: items("Wolfgang lives in Berlin")},
+		prepare:  service.Model.PrepareExtract,
+		outcome:  func(r *api.ExtractResponse) *api.Outcome { return &r.Outcome },
+	}
+	if found, err := enter(s, extraction); err != nil || len(found.Items) != 1 ||
+		len(found.Items[0].Entities) == 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
 	for _, c := range []struct {
@@ -106,16 +125,20 @@ func TestSecondEntrance(t *testing.T) {
 		if n := counted(r, c.endpoint, c.model, "success"); n != 1 {
 			t.Errorf("%s of %s was counted %v times", c.endpoint, c.model, n)
 		}
-		for name, labels := range map[string][]string{"sie_request_duration_seconds": {c.endpoint, c.model, "total"}, "sie_batch_size": {c.model}} {
+		for name, labels := range map[string][]string{
+			"sie_request_duration_seconds": {c.endpoint, c.model, "total"}, "sie_batch_size": {c.model},
+		} {
 			if n := testrig.Metric(t, r.Gatherer(), name, labels...); n != 1 {
 				t.Errorf("%s of %s: %v samples", name, c.model, n)
 			}
 		}
-		if n := testrig.Metric(t, r.Gatherer(), "sie_tokens_processed_total", c.model); n <= 0 || c.tokens > 0 && n != float64(c.tokens) {
+		if n := testrig.Metric(t, r.Gatherer(), "sie_tokens_processed_total", c.model); n <= 0 ||
+			c.tokens > 0 && n != float64(c.tokens) {
 			t.Errorf("%s: %v tokens", c.model, n)
 		}
 	}
-	if a := s.Status().Activity; a.Requests != 3 || a.Failed != 0 || a.Items != 6 || a.Running != 0 || s.Gate().Held() != 0 {
+	if a := s.Status().Activity; a.Requests != 3 || a.Failed != 0 || a.Items != 6 || a.Running != 0 ||
+		s.Gate().Held() != 0 {
 		t.Errorf("%+v; %d bytes are held", a, s.Gate().Held())
 	}
 }
@@ -147,7 +170,8 @@ func TestSecondEntranceRefuses(t *testing.T) {
 			t.Errorf("%q: %s was counted %v times, then %v", c.says, c.counts, before, after)
 		}
 	}
-	if _, err := enter(s, encoding(mean, "a")); err != nil || s.Gate().Held() != 0 || s.Gate().Running() != 0 {
+	if _, err := enter(s, encoding(mean, "a")); err != nil || s.Gate().Held() != 0 ||
+		s.Gate().Running() != 0 {
 		t.Errorf("afterwards: %v, %d bytes, %d requests", err, s.Gate().Held(), s.Gate().Running())
 	}
 }
@@ -167,7 +191,8 @@ func TestSecondEntranceDrains(t *testing.T) {
 	go func() { done <- s.Gate().Drain(t.Context()) }()
 	testrig.Until(t, "it drains", s.Gate().Draining)
 	_, err := enter(s, encoding(testmodels.CLS, "a"))
-	if e := errs.As(err); e == nil || e.Code != errs.Draining || e.Status != 503 || e.RetryAfter == 0 || r.State(testmodels.CLS) != registry.Available {
+	if e := errs.As(err); e == nil || e.Code != errs.Draining || e.Status != 503 || e.RetryAfter == 0 ||
+		r.State(testmodels.CLS) != registry.Available {
 		t.Errorf("%v; the model is %s", err, r.State(testmodels.CLS))
 	}
 	if n := counted(r, "encode", "", "error"); n != 1 {
@@ -178,7 +203,8 @@ func TestSecondEntranceDrains(t *testing.T) {
 		t.Fatalf("drained with a request running: %v", err)
 	default:
 	}
-	if _, err := find(t, s, mean).Encode(free(t), &api.EncodeRequest{Items: items("a")}); err != nil { // the third text
+	// the third text
+	if _, err := find(t, s, mean).Encode(free(t), &api.EncodeRequest{Items: items("a")}); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(<-admitted, <-done); err != nil {
@@ -197,12 +223,17 @@ func TestSecondEntranceStopsWaiting(t *testing.T) {
 		code    errs.Code
 		counts  string
 	}{
-		"deadline": {50 * time.Millisecond, func(*service.Service, *admit.Work) {}, errs.DeadlineExceeded, "error"},
-		"drain":    {0, func(s *service.Service, _ *admit.Work) { _ = s.Gate().Drain(over) }, errs.Draining, "error"},
-		"cancel":   {0, func(_ *service.Service, w *admit.Work) { w.Cancel(admit.ErrClientGone) }, "", "cancelled"},
+		"deadline": {50 * time.Millisecond, func(*service.Service, *admit.Work) {},
+			errs.DeadlineExceeded, "error"},
+		"drain": {0, func(s *service.Service, _ *admit.Work) { _ = s.Gate().Drain(over) },
+			errs.Draining, "error"},
+		"cancel": {0, func(_ *service.Service, w *admit.Work) { w.Cancel(admit.ErrClientGone) }, "",
+			"cancelled"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := servicetest.Start(t, func(o *servicetest.Options) { servicetest.Held(3)(o); o.Admit.Timeout = c.timeout }, []string{mean})
+			r := servicetest.Start(t,
+				func(o *servicetest.Options) { servicetest.Held(3)(o); o.Admit.Timeout = c.timeout },
+				[]string{mean})
 			s := r.Service
 			if err := s.Preload(t.Context(), mean); err != nil {
 				t.Fatal(err)
@@ -220,7 +251,8 @@ func TestSecondEntranceStopsWaiting(t *testing.T) {
 			}
 			c.end(s, w)
 			err := <-done
-			if e := errs.As(err); c.code != "" && e.Code != c.code || c.code == "" && !errors.Is(err, admit.ErrClientGone) {
+			if e := errs.As(err); c.code != "" && e.Code != c.code ||
+				c.code == "" && !errors.Is(err, admit.ErrClientGone) {
 				t.Errorf("ended with %v", err)
 			}
 			if n := counted(r, "encode", mean, c.counts); n != 1 {
@@ -228,7 +260,8 @@ func TestSecondEntranceStopsWaiting(t *testing.T) {
 			}
 			// The next batch leaves when three texts wait: none of those whose request has ended is
 			// run.
-			if _, err := find(t, s, mean).Encode(free(t), &api.EncodeRequest{Items: items("a", "b", "c")}); err != nil {
+			if _, err := find(t, s, mean).Encode(free(t),
+				&api.EncodeRequest{Items: items("a", "b", "c")}); err != nil {
 				t.Fatal(err)
 			}
 			if n := testrig.Metric(t, r.Gatherer(), "sie_tokens_processed_total", mean); n > 0 {

@@ -37,8 +37,10 @@ func listed(s *model.State) api.ModelInfo {
 	m := s.Entry
 	info := api.ModelInfo{
 		Name: m.ID, Inputs: m.Inputs, Outputs: m.Outputs,
-		Dims:   api.ModelDims{Dense: m.Dims["dense"], Sparse: m.Dims["sparse"], Multivector: m.Dims["multivector"]},
-		Loaded: s.State == registry.Loaded, State: string(s.State), Profiles: make(map[string]api.ProfileInfo),
+		Dims: api.ModelDims{
+			Dense: m.Dims["dense"], Sparse: m.Dims["sparse"], Multivector: m.Dims["multivector"],
+		}, Loaded: s.State == registry.Loaded, State: string(s.State),
+		Profiles: make(map[string]api.ProfileInfo),
 	}
 	for _, p := range m.Profiles {
 		info.Profiles[p.Name] = api.ProfileInfo{IsDefault: p.IsDefault}
@@ -50,7 +52,9 @@ func listed(s *model.State) api.ModelInfo {
 		info.Revision = &m.Revision
 	}
 	if f := s.Failure; f != nil {
-		info.LastError = &api.ModelError{Code: f.Class, Message: f.Cause, Attempts: f.Attempts, Permanent: f.Permanent}
+		info.LastError = &api.ModelError{
+			Code: f.Class, Message: f.Cause, Attempts: f.Attempts, Permanent: f.Permanent,
+		}
 	}
 	if l := s.Loaded; l != nil {
 		if info.Dims.Dense == 0 && m.Has(string(catalog.OutputDense)) {
@@ -90,7 +94,8 @@ func (s *Service) Status() Status {
 			st.Saturated = st.Saturated || l.Queue.Items >= s.QueueLimit()
 		}
 	}
-	slices.SortStableFunc(st.Models, func(a, b api.ModelStatus) int { return cmp.Compare(b.MemoryBytes, a.MemoryBytes) })
+	slices.SortStableFunc(st.Models,
+		func(a, b api.ModelStatus) int { return cmp.Compare(b.MemoryBytes, a.MemoryBytes) })
 	return st
 }
 
@@ -107,8 +112,9 @@ func cards(list []model.GPU) []api.GPUStatus {
 // shown returns the status of one id. device is the name of the device that models run on.
 func shown(s *model.State, device *string) api.ModelStatus {
 	m := s.Entry
-	out := api.ModelStatus{Name: m.ID, State: string(s.State), Config: api.ModelConfig{Adapter: m.Adapter.String(),
-		Inputs: m.Inputs, Outputs: m.Outputs, Dims: m.Dims}}
+	out := api.ModelStatus{Name: m.ID, State: string(s.State), Config: api.ModelConfig{
+		Adapter: m.Adapter.String(), Inputs: m.Inputs, Outputs: m.Outputs, Dims: m.Dims,
+	}}
 	if m.HFID != "" {
 		out.Config.HFID = &m.HFID
 	}

@@ -27,18 +27,23 @@ func TestListings(t *testing.T) {
 	}
 	s, r := start(t, []string{mean}, testmodels.AdHoc(t, "test/damaged", damaged))
 	info, err := s.Model(mean)
-	if err != nil || info.Loaded || info.State != "available" || info.Dims.Dense != 0 || info.MaxSequenceLength != nil || info.LastError != nil {
+	if err != nil || info.Loaded || info.State != "available" || info.Dims.Dense != 0 ||
+		info.MaxSequenceLength != nil || info.LastError != nil {
 		t.Errorf("before: %+v, %v", info, err)
 	}
 	r.Vectors(mean, "the cat")
 	info, err = s.Model(mean)
-	if err != nil || !info.Loaded || info.State != "loaded" || info.Dims.Dense != 32 || info.MaxSequenceLength == nil || *info.MaxSequenceLength != 40 {
+	if err != nil || !info.Loaded || info.State != "loaded" || info.Dims.Dense != 32 ||
+		info.MaxSequenceLength == nil || *info.MaxSequenceLength != 40 {
 		t.Errorf("loaded: %+v, %v", info, err)
 	}
-	r.Refused(t.Context(), &servicetest.Request{Model: "test/damaged", Texts: []string{"a"}}, errs.ModelLoadFailed, 502)
+	r.Refused(t.Context(), &servicetest.Request{Model: "test/damaged", Texts: []string{"a"}},
+		errs.ModelLoadFailed, 502)
 	list := s.Models()
-	if len(list) != 2 || list[1].Name != mean || !list[1].Loaded || list[0].State != "failed" || list[0].Loaded || list[0].LastError == nil ||
-		list[0].LastError.Code != "CONFIG" || !list[0].LastError.Permanent || list[0].LastError.Attempts != 1 || strings.Contains(list[0].LastError.Message, filepath.Dir(damaged)) {
+	if len(list) != 2 || list[1].Name != mean || !list[1].Loaded || list[0].State != "failed" ||
+		list[0].Loaded || list[0].LastError == nil || list[0].LastError.Code != "CONFIG" ||
+		!list[0].LastError.Permanent || list[0].LastError.Attempts != 1 ||
+		strings.Contains(list[0].LastError.Message, filepath.Dir(damaged)) {
 		t.Errorf("all: %+v", list)
 	}
 	if _, err := s.Model("none"); errs.As(err).Status != 404 {
@@ -46,8 +51,9 @@ func TestListings(t *testing.T) {
 	}
 	st := s.Status()
 	m := st.Models[0]
-	if len(st.Loaded) != 1 || st.Loaded[0] != mean || m.Name != mean || m.Device == nil || *m.Device != "cpu" || m.MemoryBytes == 0 ||
-		*m.Config.MaxSequenceLength != 40 || st.MaxBatchRequests != 64 || st.GPUs == nil || len(st.GPUs) != 0 {
+	if len(st.Loaded) != 1 || st.Loaded[0] != mean || m.Name != mean || m.Device == nil ||
+		*m.Device != "cpu" || m.MemoryBytes == 0 || *m.Config.MaxSequenceLength != 40 ||
+		st.MaxBatchRequests != 64 || st.GPUs == nil || len(st.GPUs) != 0 {
 		t.Errorf("status %+v", st)
 	}
 }
@@ -62,7 +68,8 @@ func TestStatusListsEveryID(t *testing.T) {
 	s, r := start(t, []string{testmodels.CLS}, testmodels.AdHoc(t, "test/damaged", damaged),
 		testmodels.Family(t, "test/two", dir, "  short: {extends: default, max_batch_tokens: 2048}\n"))
 	r.Vectors("test/two:short", "the cat")
-	r.Refused(t.Context(), &servicetest.Request{Model: "test/damaged", Texts: []string{"a"}}, errs.ModelLoadFailed, 502)
+	r.Refused(t.Context(), &servicetest.Request{Model: "test/damaged", Texts: []string{"a"}},
+		errs.ModelLoadFailed, 502)
 	st := s.Status()
 	if want := []string{"test/two", "test/two:short"}; !slices.Equal(st.Loaded, want) {
 		t.Errorf("loaded %v, want %v", st.Loaded, want)
@@ -86,7 +93,10 @@ func TestStatusListsEveryID(t *testing.T) {
 // Watchers read these fields of a card.
 func TestGPUsOnTheWire(t *testing.T) {
 	const want = `[{"device":"cuda:2","name":"NVIDIA L4","gpu_type":"l4","utilization_pct":7,"memory_used_bytes":90,"memory_total_bytes":100,"memory_threshold_pct":95}]`
-	got, err := json.Marshal(service.Cards([]model.GPU{{Device: "cuda:2", Name: "NVIDIA L4", Type: "l4", Utilization: 7, Used: 90, Total: 100, Threshold: 95}}))
+	got, err := json.Marshal(service.Cards([]model.GPU{
+		{Device: "cuda:2", Name: "NVIDIA L4", Type: "l4", Utilization: 7, Used: 90, Total: 100,
+			Threshold: 95},
+	}))
 	if err != nil || string(got) != want {
 		t.Errorf("%s, %v, want %s", got, err, want)
 	}
@@ -94,7 +104,8 @@ func TestGPUsOnTheWire(t *testing.T) {
 
 // A queue that takes no more items saturates the worker.
 func TestStatusOfAFullQueue(t *testing.T) {
-	r := servicetest.Start(t, func(o *servicetest.Options) { servicetest.Held(1000)(o); o.MaxQueueItems = 3 }, []string{mean})
+	r := servicetest.Start(t, func(o *servicetest.Options) { servicetest.Held(1000)(o); o.MaxQueueItems = 3 },
+		[]string{mean})
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	defer all.Wait()

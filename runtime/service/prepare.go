@@ -44,32 +44,47 @@ func prepare[R any](m Model, r *task.Request, answer func(*task.Result) R) (*Pre
 
 // PrepareEncode checks a request for vectors without loading the model.
 func (m Model) PrepareEncode(r *api.EncodeRequest) (*Prepared[*api.EncodeResponse], error) {
-	return prepare(m, &task.Request{Op: task.Encode, Inputs: r.Items, Field: r.Field, Options: r.Options, OutputTypes: r.OutputTypes,
+	return prepare(m, &task.Request{
+		Op: task.Encode, Inputs: r.Items, Field: r.Field, Options: r.Options, OutputTypes: r.OutputTypes,
 		OutputDType: r.OutputDType, Instruction: r.Instruction, IsQuery: r.IsQuery, Dimensions: r.Dimensions,
-		TruncateLeft: r.TruncateLeft},
-		func(res *task.Result) *api.EncodeResponse { return encoded(m.name, r, res) })
+		TruncateLeft: r.TruncateLeft,
+	}, func(res *task.Result) *api.EncodeResponse { return encoded(m.name, r, res) })
 }
 
 // PrepareScore checks a request for scores without loading the model.
 func (m Model) PrepareScore(r *api.ScoreRequest) (*Prepared[*api.ScoreResponse], error) {
-	return prepare(m, &task.Request{Op: task.Score, Query: &r.Query, Inputs: r.Items, Field: r.Field, Options: r.Options,
-		Instruction: r.Instruction, TruncateLeft: r.TruncateLeft},
-		func(res *task.Result) *api.ScoreResponse { return scored(m.name, r, res) })
+	return prepare(m, &task.Request{
+		Op:           task.Score,
+		Query:        &r.Query,
+		Inputs:       r.Items,
+		Field:        r.Field,
+		Options:      r.Options,
+		Instruction:  r.Instruction,
+		TruncateLeft: r.TruncateLeft,
+	}, func(res *task.Result) *api.ScoreResponse { return scored(m.name, r, res) })
 }
 
 // PrepareClassify checks a request for the scores of labels without loading the model.
 func (m Model) PrepareClassify(r *api.ClassifyRequest) (*Prepared[*api.ClassifyResponse], error) {
-	return prepare(m, &task.Request{Op: task.Classify, Inputs: r.Items, Field: r.Field, Options: r.Options, RawScores: r.RawScores,
-		TruncateLeft: r.TruncateLeft}, classified)
+	return prepare(m, &task.Request{
+		Op:           task.Classify,
+		Inputs:       r.Items,
+		Field:        r.Field,
+		Options:      r.Options,
+		RawScores:    r.RawScores,
+		TruncateLeft: r.TruncateLeft,
+	}, classified)
 }
 
 // PrepareExtract checks a request for entities or classes without loading the model.
 func (m Model) PrepareExtract(r *api.ExtractRequest) (*Prepared[*api.ExtractResponse], error) {
 	if !r.OutputSchema.Empty() {
-		return nil, errs.Invalidf("params.output_schema", "Field 'params.output_schema': model '%s' has no use for it; remove it", m.name)
+		return nil, errs.Invalidf("params.output_schema",
+			"Field 'params.output_schema': model '%s' has no use for it; remove it", m.name)
 	}
 	if r.Instruction != nil && *r.Instruction != "" {
-		return nil, errs.Invalidf("params.instruction", "Field 'params.instruction': model '%s' has no use for it; remove it", m.name)
+		return nil, errs.Invalidf("params.instruction",
+			"Field 'params.instruction': model '%s' has no use for it; remove it", m.name)
 	}
 	return prepare(m, &task.Request{Op: task.Extract, Inputs: r.Items, Labels: r.Labels, Options: r.Options},
 		func(res *task.Result) *api.ExtractResponse { return extracted(m.name, r, res) })

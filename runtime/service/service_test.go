@@ -65,13 +65,15 @@ func TestEncode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, it := range res.Items {
-		if !bytes.Equal(it.Dense.Values.Data, want[i]) || it.Dense.Dims != 32 || it.ID != req.Items[i].ID || it.HasID != (i > 0) || it.Sparse != nil || it.Multivector != nil {
+		if !bytes.Equal(it.Dense.Values.Data, want[i]) || it.Dense.Dims != 32 || it.ID != req.Items[i].ID ||
+			it.HasID != (i > 0) || it.Sparse != nil || it.Multivector != nil {
 			t.Errorf("item %d: %+v", i, it)
 		}
 	}
 	o := res.Outcome
-	if res.Model != mean || o.ModelID != mean || res.Usage.InputTokens == 0 || o.Timings.Total < time.Hour || o.Timings.Preprocess < time.Hour ||
-		o.Items != 3 || o.Tokens != res.Usage.InputTokens || o.Timings.Inference <= 0 || o.Timings.Inference > time.Minute || *res.Timing != *o.Timings.Wire() {
+	if res.Model != mean || o.ModelID != mean || res.Usage.InputTokens == 0 || o.Timings.Total < time.Hour ||
+		o.Timings.Preprocess < time.Hour || o.Items != 3 || o.Tokens != res.Usage.InputTokens ||
+		o.Timings.Inference <= 0 || o.Timings.Inference > time.Minute || *res.Timing != *o.Timings.Wire() {
 		t.Errorf("%+v, %+v, %+v", o, res.Timing, res.Usage)
 	}
 }
@@ -80,7 +82,9 @@ func TestEncode(t *testing.T) {
 func TestPrepareLoadsNothing(t *testing.T) {
 	s, r := start(t, []string{mean})
 	m := find(t, s, mean)
-	if _, err := m.PrepareEncode(&api.EncodeRequest{Items: items("a"), OutputTypes: []string{"sparse"}}); errs.As(err).Status != 400 {
+	if _, err := m.PrepareEncode(&api.EncodeRequest{
+		Items: items("a"), OutputTypes: []string{"sparse"},
+	}); errs.As(err).Status != 400 {
 		t.Errorf("sparse vectors of a dense model: %v", err)
 	}
 	p, err := m.PrepareEncode(&api.EncodeRequest{Items: items("a")})
@@ -136,15 +140,21 @@ func TestOneSnapshotOfTheCatalog(t *testing.T) {
 
 // An input that an operation does not read is refused with its name and place, not ignored.
 func TestInputsThatAreNotRead(t *testing.T) {
-	s, _ := start(t, []string{mean}, testmodels.Entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"),
-		testmodels.Entry(t, "moods", testmodels.WithTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", "tasks: {extract: {}}"))
+	s, _ := start(t, []string{
+		mean,
+	}, testmodels.Entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"),
+		testmodels.Entry(t, "moods", testmodels.WithTokenizer(t, "classify-bert", "st-mean", nil),
+			"sequence_classification", "tasks: {extract: {}}"))
 	second := "b"
-	image := []api.Item{{Text: "a", HasText: true}, {Extra: &api.ItemExtra{Images: []api.Media{{Data: []byte("x")}}}}}
+	image := []api.Item{
+		{Text: "a", HasText: true}, {Extra: &api.ItemExtra{Images: []api.Media{{Data: []byte("x")}}}},
+	}
 	tokens := []api.Item{{Extra: &api.ItemExtra{Tokens: []int32{2, 3}}}}
 	pairs := []api.Item{{Text: "a", HasText: true, Extra: &api.ItemExtra{Second: &second}}}
 	both := func(a, b []api.Item) []api.Item { return append(append([]api.Item(nil), a...), b...) }
 	encode := func(list []api.Item) error {
-		_, err := find(t, s, mean).PrepareEncode(&api.EncodeRequest{Items: list, ForeignOptions: api.ForeignOptions{Field: "input"}})
+		_, err := find(t, s, mean).PrepareEncode(
+			&api.EncodeRequest{Items: list, ForeignOptions: api.ForeignOptions{Field: "input"}})
 		return err
 	}
 	score := func(query api.Item, list []api.Item) error {
@@ -173,10 +183,15 @@ func TestInputsThatAreNotRead(t *testing.T) {
 		"ids for classes":      {classify(tokens), "token ids"},
 		"a text among pairs":   {classify(both(pairs, items("a"))), "Field 'items[1]'"},
 		"a pair among texts":   {classify(both(items("a"), pairs)), "Field 'items[1]'"},
-		"a schema":             {extract(api.ExtractRequest{Items: items("a"), OutputSchema: api.Raw{Format: api.JSON, Data: []byte(`{"a":1}`)}}), "params.output_schema"},
-		"an instruction":       {extract(api.ExtractRequest{Items: items("a"), Instruction: &why}), "params.instruction"},
+		"a schema": {extract(api.ExtractRequest{
+			Items: items("a"), OutputSchema: api.Raw{Format: api.JSON, Data: []byte(`{"a":1}`)},
+		}), "params.output_schema"},
+		"an instruction": {extract(api.ExtractRequest{Items: items("a"), Instruction: &why}),
+			"params.instruction"},
 		"scores of vectors": {func() error {
-			_, err := find(t, s, mean).PrepareScore(&api.ScoreRequest{Query: items("q")[0], Items: items("a"), Options: api.Options{"nothing": 1}})
+			_, err := find(t, s, mean).PrepareScore(&api.ScoreRequest{
+				Query: items("q")[0], Items: items("a"), Options: api.Options{"nothing": 1},
+			})
 			return err
 		}(), errs.NoScoring(mean).Message},
 		"an image to look into": {extract(api.ExtractRequest{Items: image}), "items[1]"},
@@ -186,7 +201,12 @@ func TestInputsThatAreNotRead(t *testing.T) {
 			t.Errorf("%s: %v, want a 400 that says %q", what, c.err, c.says)
 		}
 	}
-	for what, err := range map[string]error{"ids": encode(tokens), "pairs": classify(pairs), "texts": classify(items("a")), "scores": score(items("q")[0], items("a"))} {
+	for what, err := range map[string]error{
+		"ids":    encode(tokens),
+		"pairs":  classify(pairs),
+		"texts":  classify(items("a")),
+		"scores": score(items("q")[0], items("a")),
+	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -196,8 +216,13 @@ func TestInputsThatAreNotRead(t *testing.T) {
 // Scores come best first; equal scores keep the order of the request. Each score has its item's
 // index.
 func TestScoreRanks(t *testing.T) {
-	s, _ := start(t, nil, testmodels.Entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"))
-	req := &api.ScoreRequest{Query: items("the cat")[0], Items: items("a", "the cat sat", "a", "zebra"), Options: api.Options{"output_dtype": "float32"}}
+	s, _ := start(t, nil, testmodels.Entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder",
+		"tasks: {score: {}}"))
+	req := &api.ScoreRequest{
+		Query:   items("the cat")[0],
+		Items:   items("a", "the cat sat", "a", "zebra"),
+		Options: api.Options{"output_dtype": "float32"},
+	}
 	req.Query.ID, req.Query.HasID = "q", true
 	req.Items[1].ID, req.Items[1].HasID = "one", true
 	res, err := find(t, s, "ce").Score(free(t), req)
@@ -207,22 +232,25 @@ func TestScoreRanks(t *testing.T) {
 	seen := make(map[int]int)
 	for rank, x := range res.Scores {
 		seen[x.Index] = rank
-		if x.Rank != rank || x.ItemID != api.ItemID(&req.Items[x.Index], x.Index) || rank > 0 && x.Score > res.Scores[rank-1].Score {
+		if x.Rank != rank || x.ItemID != api.ItemID(&req.Items[x.Index], x.Index) ||
+			rank > 0 && x.Score > res.Scores[rank-1].Score {
 			t.Errorf("rank %d: %+v", rank, x)
 		}
 	}
 	if len(res.Ignored) != 1 || res.Ignored[0] != "output_dtype" {
 		t.Errorf("ignored options: %v", res.Ignored)
 	}
-	if len(seen) != 4 || seen[0]+1 != seen[2] || res.QueryID != "q" || !res.HasQuery || !res.Usage.HasContent ||
-		res.Usage.ContentTokens <= 0 || res.Usage.ContentTokens >= res.Usage.InputTokens {
+	if len(seen) != 4 || seen[0]+1 != seen[2] || res.QueryID != "q" || !res.HasQuery ||
+		!res.Usage.HasContent || res.Usage.ContentTokens <= 0 ||
+		res.Usage.ContentTokens >= res.Usage.InputTokens {
 		t.Errorf("%v, %+v", seen, res)
 	}
 }
 
 // Other APIs reach the same models: with another spelling of the id, with token ids and with pairs.
 func TestBackend(t *testing.T) {
-	s, r := start(t, []string{mean}, testmodels.Entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"))
+	s, r := start(t, []string{mean}, testmodels.Entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir,
+		"cross_encoder", "tasks: {score: {}}"))
 	b := s.Backend()
 	m, err := b.OpenAIModel("test__mean")
 	if err != nil || m.ID != mean || m.CrossEncoder || m.Pooling != "" {
@@ -230,7 +258,8 @@ func TestBackend(t *testing.T) {
 	}
 	ids := []int32{2, 10, 11, 3}
 	want := r.Rows(&servicetest.Request{Model: mean, Tokens: [][]int32{ids}})[0]
-	res, err := b.Encode(free(t), m, &api.EncodeRequest{Items: []api.Item{{Extra: &api.ItemExtra{Tokens: ids}}}})
+	res, err := b.Encode(free(t), m,
+		&api.EncodeRequest{Items: []api.Item{{Extra: &api.ItemExtra{Tokens: ids}}}})
 	if err != nil || !bytes.Equal(res.Items[0].Dense.Values.Data, want) {
 		t.Errorf("%v; %+v, want %x", err, res, want)
 	}
@@ -239,12 +268,16 @@ func TestBackend(t *testing.T) {
 		t.Fatalf("%+v, %v", ce, err)
 	}
 	second := "the cat sat"
-	classes, err := b.Classify(free(t), ce, &api.ClassifyRequest{Items: []api.Item{{Text: "the cat", HasText: true, Extra: &api.ItemExtra{Second: &second}}}})
+	classes, err := b.Classify(free(t), ce, &api.ClassifyRequest{
+		Items: []api.Item{{Text: "the cat", HasText: true, Extra: &api.ItemExtra{Second: &second}}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	scores, err := b.Score(free(t), ce, &api.ScoreRequest{Query: items("the cat")[0], Items: items(second)})
-	if err != nil || len(classes.Scores) != 1 || math.Abs(classes.Scores[0][0]-scores.Scores[0].Score) > 1e-9 || classes.Usage.InputTokens != scores.Usage.InputTokens {
+	if err != nil || len(classes.Scores) != 1 ||
+		math.Abs(classes.Scores[0][0]-scores.Scores[0].Score) > 1e-9 ||
+		classes.Usage.InputTokens != scores.Usage.InputTokens {
 		t.Errorf("%v: %+v and %+v of one pair", err, classes, scores)
 	}
 	tokens, err := b.Tokenize(free(t), m, []string{"the cat"}, true)
@@ -258,7 +291,8 @@ func TestBackend(t *testing.T) {
 	if info, err := b.Info(mean); err != nil || !info.Loaded {
 		t.Errorf("%+v, %v", info, err)
 	}
-	tuned := testmodels.Family(t, "test/family", golden.Open(t, testmodels.Dirs[mean]).Dir, "  cls: {extends: default, adapter_options: {runtime: {pooling: cls}}}\n")
+	tuned := testmodels.Family(t, "test/family", golden.Open(t, testmodels.Dirs[mean]).Dir,
+		"  cls: {extends: default, adapter_options: {runtime: {pooling: cls}}}\n")
 	with, err := r.Catalog().With(tuned)
 	if err != nil {
 		t.Fatal(err)

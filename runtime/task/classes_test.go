@@ -16,11 +16,19 @@ import (
 // for a single label.
 func TestSharesAndProbabilities(t *testing.T) {
 	const tasks = "tasks: {extract: {}}"
-	r := start(t, nil, nil, entry(t, "several", withTokenizer(t, "classify-distilbert", "st-mean", nil), "sequence_classification", tasks),
-		entry(t, "one", golden.Open(t, "rerank-sigmoid").Dir, "sequence_classification", tasks),
-		entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", tasks))
+	r := start(t, nil, nil, entry(t, "several", withTokenizer(t, "classify-distilbert", "st-mean", nil),
+		"sequence_classification", tasks),
+		entry(t, "one", golden.Open(t, "rerank-sigmoid").Dir, "sequence_classification", tasks), entry(t,
+			"moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", tasks))
 	texts := []string{"the cat sat", "on the mat"}
-	alone := map[string]bool{"several": true, "several true": true, "moods true": true, "one": true, "one true": true, "one false": true}
+	alone := map[string]bool{
+		"several":      true,
+		"several true": true,
+		"moods true":   true,
+		"one":          true,
+		"one true":     true,
+		"one false":    true,
+	}
 	for _, model := range []string{"several", "one", "moods"} {
 		raw, err := r.Classify(t.Context(), &ClassifyRequest{Model: model, Texts: texts, RawScores: true})
 		if err != nil {
@@ -28,7 +36,8 @@ func TestSharesAndProbabilities(t *testing.T) {
 		}
 		for _, multi := range []any{nil, true, false} {
 			name := strings.TrimSuffix(fmt.Sprint(model, " ", multi), " <nil>")
-			res, err := r.Extract(t.Context(), &ExtractRequest{Model: model, Texts: texts, Options: map[string]any{"multi_label": multi}})
+			res, err := r.Extract(t.Context(),
+				&ExtractRequest{Model: model, Texts: texts, Options: map[string]any{"multi_label": multi}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,9 +67,12 @@ func TestSharesAndProbabilities(t *testing.T) {
 // With more pairs than are tokenised together, every text still has its own labels' scores, and the
 // token count is that of the pairs.
 func TestZeroShotOfManyPairs(t *testing.T) {
-	r := start(t, nil, nil, entry(t, "nli", golden.Open(t, "pipeline-zero-shot").Dir, "nli_classification", "tasks: {extract: {}}"))
+	r := start(t, nil, nil, entry(t, "nli", golden.Open(t, "pipeline-zero-shot").Dir, "nli_classification",
+		"tasks: {extract: {}}"))
 	ask := func(texts []string, options map[string]any) *Result {
-		res, err := r.Extract(t.Context(), &ExtractRequest{Model: "nli", Texts: texts, Labels: []string{"sea", "cats", "x"}, Options: options})
+		res, err := r.Extract(t.Context(), &ExtractRequest{
+			Model: "nli", Texts: texts, Labels: []string{"sea", "cats", "x"}, Options: options,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,16 +90,20 @@ func TestZeroShotOfManyPairs(t *testing.T) {
 		}
 		tokens += one.Tokens
 	}
-	if strict := ask(many, map[string]any{"overflow_policy": "error"}); res.Tokens != tokens || strict.Tokens != tokens {
+	if strict := ask(many, map[string]any{"overflow_policy": "error"}); res.Tokens != tokens ||
+		strict.Tokens != tokens {
 		t.Errorf("%d tokens, where nothing may be cut %d, one by one %d", res.Tokens, strict.Tokens, tokens)
 	}
 }
 
 // A model whose only label is entailment is refused, because nothing competes with it.
 func TestZeroShotNeedsTwoLabels(t *testing.T) {
-	r := start(t, nil, nil, entry(t, "nli", relabelled(t, "rerank-sigmoid", []string{"entailment"}), "nli_classification", "tasks: {extract: {}}"))
-	_, err := r.Extract(t.Context(), &ExtractRequest{Model: "nli", Texts: []string{"a"}, Labels: []string{"x"}})
-	if e := errs.As(err); e == nil || e.Status != 400 || !strings.Contains(e.Message, "no label of entailment, or no other") {
+	r := start(t, nil, nil, entry(t, "nli", relabelled(t, "rerank-sigmoid", []string{"entailment"}),
+		"nli_classification", "tasks: {extract: {}}"))
+	_, err := r.Extract(t.Context(),
+		&ExtractRequest{Model: "nli", Texts: []string{"a"}, Labels: []string{"x"}})
+	if e := errs.As(err); e == nil || e.Status != 400 ||
+		!strings.Contains(e.Message, "no label of entailment, or no other") {
 		t.Errorf("%v", err)
 	}
 }
@@ -96,7 +112,9 @@ func TestZeroShotNeedsTwoLabels(t *testing.T) {
 // are tokenised together.
 func TestClassify(t *testing.T) {
 	const tasks = "tasks: {extract: {}}"
-	r := start(t, nil, []string{mean}, entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", tasks),
+	r := start(t, nil, []string{
+		mean,
+	}, entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", tasks),
 		entry(t, "one", golden.Open(t, "rerank-sigmoid").Dir, "sequence_classification", tasks))
 	ask := func(c ClassifyRequest) *Result {
 		res, err := r.Classify(t.Context(), &c)
@@ -110,25 +128,33 @@ func TestClassify(t *testing.T) {
 	for i := range pairs {
 		pairs[i] = [2]string{texts[i], "the mat"}
 	}
-	all, both := ask(ClassifyRequest{Model: "moods", Texts: texts, RawScores: true}), ask(ClassifyRequest{Model: "moods", Pairs: pairs, RawScores: true})
+	all, both := ask(ClassifyRequest{Model: "moods", Texts: texts, RawScores: true}), ask(ClassifyRequest{
+		Model: "moods", Pairs: pairs, RawScores: true,
+	})
 	for _, i := range []int{0, 1, task.ChunkTexts - 1, task.ChunkTexts, task.ChunkTexts + 2} {
 		one := ask(ClassifyRequest{Model: "moods", Texts: texts[i : i+1], RawScores: true})
 		pair := ask(ClassifyRequest{Model: "moods", Pairs: pairs[i : i+1], RawScores: true})
-		if !slices.Equal(one.Classes[0], all.Classes[i]) || !slices.Equal(pair.Classes[0], both.Classes[i]) || slices.Equal(one.Classes[0], pair.Classes[0]) {
-			t.Errorf("number %d: %v %v, alone %v %v", i, all.Classes[i], both.Classes[i], one.Classes[0], pair.Classes[0])
+		if !slices.Equal(one.Classes[0], all.Classes[i]) || !slices.Equal(pair.Classes[0], both.Classes[i]) ||
+			slices.Equal(one.Classes[0], pair.Classes[0]) {
+			t.Errorf("number %d: %v %v, alone %v %v",
+				i, all.Classes[i], both.Classes[i], one.Classes[0], pair.Classes[0])
 		}
 	}
 	c := golden.Open(t, "rerank-sigmoid")
 	logits, _ := c.Float32("logits")
 	pairs = readTexts[[2]string](t, "rerank-sigmoid")
-	raw, scores := ask(ClassifyRequest{Model: "one", Pairs: pairs, RawScores: true}), ask(ClassifyRequest{Model: "one", Pairs: pairs})
+	raw, scores := ask(ClassifyRequest{Model: "one", Pairs: pairs, RawScores: true}), ask(ClassifyRequest{
+		Model: "one", Pairs: pairs,
+	})
 	for i := range pairs {
-		if z := float64(logits[i]); math.Abs(raw.Classes[i][0]-z) > 1e-5 || math.Abs(scores.Classes[i][0]-1/(1+math.Exp(-z))) > 1e-5 {
+		if z := float64(logits[i]); math.Abs(raw.Classes[i][0]-z) > 1e-5 ||
+			math.Abs(scores.Classes[i][0]-1/(1+math.Exp(-z))) > 1e-5 {
 			t.Errorf("pair %d: %v, %v; CrossEncoder's logit is %v", i, raw.Classes[i], scores.Classes[i], z)
 		}
 	}
 	_, err := r.Classify(t.Context(), &ClassifyRequest{Model: mean, Texts: texts[:1]})
-	if e := errs.As(err); e == nil || e.Status != 400 || !strings.Contains(e.Message, "does not support extraction") {
+	if e := errs.As(err); e == nil || e.Status != 400 ||
+		!strings.Contains(e.Message, "does not support extraction") {
 		t.Errorf("a model without labels: %v", err)
 	}
 }

@@ -28,13 +28,15 @@ func classifyTexts(r *run) error {
 	if on, given := r.option("multi_label").(bool); m.MultiLabel && !given || on || len(m.Labels) == 1 {
 		each = sigmoids
 	}
-	return r.logits(arch.OutLogits, len(r.req.Inputs), func(first, end int, results *sizes) ([]batch.Item, error) {
-		return r.reader.textItems(r.req.Inputs[first:end], first, results)
-	}, func(i int, z []float64) error {
-		classes := ranked(m.Labels, each(z), r.options.Raw)
-		r.result.Found[i].Classes = slices.DeleteFunc(classes, func(c api.Class) bool { return !r.wants(c.Label) })
-		return nil
-	})
+	return r.logits(arch.OutLogits, len(r.req.Inputs),
+		func(first, end int, results *sizes) ([]batch.Item, error) {
+			return r.reader.textItems(r.req.Inputs[first:end], first, results)
+		}, func(i int, z []float64) error {
+			classes := ranked(m.Labels, each(z), r.options.Raw)
+			r.result.Found[i].Classes = slices.DeleteFunc(classes,
+				func(c api.Class) bool { return !r.wants(c.Label) })
+			return nil
+		})
 }
 
 // classify gives the scores of all labels of a classification head, whatever the model's family.

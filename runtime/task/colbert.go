@@ -12,7 +12,9 @@ import (
 
 // The family of late-interaction models: one vector per token, and scores by MaxSim.
 func init() {
-	families[catalog.FamilyColBERT] = &family{task: arch.ColBERT, encode: &vectors{begin: markTexts}, score: lateInteraction}
+	families[catalog.FamilyColBERT] = &family{
+		task: arch.ColBERT, encode: &vectors{begin: markTexts}, score: lateInteraction,
+	}
 }
 
 // markTexts makes an encoding read texts with their markers.
@@ -58,9 +60,16 @@ type marking struct {
 }
 
 func markingOf(o *catalog.LoadtimeOptions) marking {
-	return marking{queryLength: o.QueryMaxLength, docLength: o.DocMaxLength, queryPrefix: o.QueryPrefix, docPrefix: o.DocPrefix,
-		expand: isTrue(o.QueryExpansion, true), attend: isTrue(o.AttendToExpansion, false), skipSpecial: isTrue(o.SkipSpecialTokens, true),
-		skipSign: isTrue(o.SkipPunctuation, true)}
+	return marking{
+		queryLength: o.QueryMaxLength,
+		docLength:   o.DocMaxLength,
+		queryPrefix: o.QueryPrefix,
+		docPrefix:   o.DocPrefix,
+		expand:      isTrue(o.QueryExpansion, true),
+		attend:      isTrue(o.AttendToExpansion, false),
+		skipSpecial: isTrue(o.SkipSpecialTokens, true),
+		skipSign:    isTrue(o.SkipPunctuation, true),
+	}
 }
 
 // markersOf returns the markers of entry m. They are made once for each marking.
@@ -70,8 +79,16 @@ func markersOf(l *model.Model, m *catalog.Resolved) *markers {
 }
 
 func newMarkers(by marking, t *tokenizer.Tokenizer) *markers {
-	k := &markers{queryLength: by.queryLength, docLength: by.docLength, expand: by.expand, attend: by.attend, mask: t.Special().MASK,
-		skipSpecial: by.skipSpecial, special: t.Special(), frame: t.CountSpecial(false)}
+	k := &markers{
+		queryLength: by.queryLength,
+		docLength:   by.docLength,
+		expand:      by.expand,
+		attend:      by.attend,
+		mask:        t.Special().MASK,
+		skipSpecial: by.skipSpecial,
+		special:     t.Special(),
+		frame:       t.CountSpecial(false),
+	}
 	if k.queryLength == 0 {
 		k.queryLength = defaultQueryLength
 	}
@@ -233,7 +250,9 @@ func lateInteraction(r *run) error {
 		items := make([]batch.Item, end-first)
 		for i := range items {
 			ids, keep, _ := k.mark(b.Text(i), false, r.reader.limit)
-			items[i] = batch.Item{Inputs: batch.Inputs{IDs: ids, Keep: keep}, Query: q, Specs: sizes.of(len(ids), 0), Index: i}
+			items[i] = batch.Item{
+				Inputs: batch.Inputs{IDs: ids, Keep: keep}, Query: q, Specs: sizes.of(len(ids), 0), Index: i,
+			}
 			r.special += special
 		}
 		return items, nil

@@ -25,10 +25,13 @@ func lateModel(t *testing.T, id, options string) *catalog.Model {
 // that Encode gives.
 func TestColBERT(t *testing.T) {
 	r := start(t, nil, nil, lateModel(t, "hidden", "{query_max_length: 12, skip_special_tokens: false}"),
-		lateModel(t, "attended", "{query_max_length: 12, skip_special_tokens: false, attend_to_expansion_tokens: true}"),
+		lateModel(t, "attended",
+			"{query_max_length: 12, skip_special_tokens: false, attend_to_expansion_tokens: true}"),
 		lateModel(t, "plain", "{query_max_length: 12, skip_special_tokens: false, query_expansion: false}"))
 	yes := true
-	query, texts := "the cat sat", []string{"a cat, on the mat!", "zebra quiz", "what is the tallest mountain"}
+	query, texts := "the cat sat", []string{
+		"a cat, on the mat!", "zebra quiz", "what is the tallest mountain",
+	}
 	vectors := func(model string, query bool, texts ...string) []Matrix {
 		req := &Request{Model: model, Texts: texts, OutputTypes: []string{"multivector"}}
 		if query {
@@ -56,7 +59,8 @@ func TestColBERT(t *testing.T) {
 	if docs[0].Rows != whole.Rows {
 		t.Errorf("a text with punctuation has %d rows, without it %d", docs[0].Rows, whole.Rows)
 	}
-	res, err := r.Score(t.Context(), &ScoreRequest{Model: "hidden", Query: query, Texts: slices.Repeat(texts, 200)})
+	res, err := r.Score(t.Context(),
+		&ScoreRequest{Model: "hidden", Query: query, Texts: slices.Repeat(texts, 200)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,11 +74,15 @@ func TestColBERT(t *testing.T) {
 
 // A marker that is a token goes behind [CLS]; any other marker is text before the text.
 func TestMarkers(t *testing.T) {
-	r := start(t, nil, nil, lateModel(t, "token", `{query_expansion: false, query_prefix: "[MASK] ", doc_prefix: "[UNK]"}`),
-		lateModel(t, "text", `{query_expansion: false, query_prefix: "ask ", doc_prefix: "say "}`), lateModel(t, "none", "{query_expansion: false}"))
+	r := start(t, nil, nil,
+		lateModel(t, "token", `{query_expansion: false, query_prefix: "[MASK] ", doc_prefix: "[UNK]"}`),
+		lateModel(t, "text", `{query_expansion: false, query_prefix: "ask ", doc_prefix: "say "}`),
+		lateModel(t, "none", "{query_expansion: false}"))
 	yes := true
 	rows := func(model, text string, query *bool) (n int, data string) {
-		res, err := r.Encode(t.Context(), &Request{Model: model, Texts: []string{text}, OutputTypes: []string{"multivector"}, IsQuery: query})
+		res, err := r.Encode(t.Context(), &Request{
+			Model: model, Texts: []string{text}, OutputTypes: []string{"multivector"}, IsQuery: query,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,8 +99,10 @@ func TestMarkers(t *testing.T) {
 	if asked != ask || said != say || ask == say {
 		t.Error("a marker that is no token does not stand before the text")
 	}
-	res, err := r.Score(t.Context(), &ScoreRequest{Model: "text", Query: "the cat", Texts: []string{"the cat"}})
-	want, err2 := r.Score(t.Context(), &ScoreRequest{Model: "none", Query: "ask the cat", Texts: []string{"say the cat"}})
+	res, err := r.Score(t.Context(),
+		&ScoreRequest{Model: "text", Query: "the cat", Texts: []string{"the cat"}})
+	want, err2 := r.Score(t.Context(),
+		&ScoreRequest{Model: "none", Query: "ask the cat", Texts: []string{"say the cat"}})
 	if err != nil || err2 != nil || res.Scores[0] != want.Scores[0] {
 		t.Errorf("scores %v and %v, %v, %v", res, want, err, err2)
 	}
@@ -104,13 +114,19 @@ func TestFolding(t *testing.T) {
 	r := start(t, nil, nil, lateModel(t, "fold", `{query_expansion: false, smve_config: {width: 256, k: 4}, `+
 		`muvera_config: {num_repetitions: 8, num_simhash_projections: 3, projection_dim: 8, final_projection_dim: null}}`))
 	yes := true
-	req := &Request{Model: "fold", Texts: words(9), OutputTypes: []string{"dense", "sparse", "multivector"}, Options: map[string]any{"muvera": map[string]any{}, "smve": map[string]any{}}}
+	req := &Request{
+		Model:       "fold",
+		Texts:       words(9),
+		OutputTypes: []string{"dense", "sparse", "multivector"},
+		Options:     map[string]any{"muvera": map[string]any{}, "smve": map[string]any{}},
+	}
 	docs, err := r.Encode(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	info, err := r.Model("fold")
-	if err != nil || info.Dims != (api.ModelDims{Multivector: 24}) { // the backbone's width is not one of the model's outputs
+	// the backbone's width is not one of the model's outputs
+	if err != nil || info.Dims != (api.ModelDims{Multivector: 24}) {
 		t.Errorf("listed with %+v, %v", info.Dims, err)
 	}
 	for _, m := range r.Status().Models {
@@ -131,11 +147,13 @@ func TestFolding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(one.Rows[0]) != string(queries.Rows[4]) || string(one.Sparse[0].Columns) != string(queries.Sparse[4].Columns) {
+	if string(one.Rows[0]) != string(queries.Rows[4]) ||
+		string(one.Sparse[0].Columns) != string(queries.Sparse[4].Columns) {
 		t.Error("what is folded depends on the company")
 	}
 	for i, row := range docs.Sparse {
-		if n := len(row.Columns) / 4; n == 0 || n > 4*docs.Multi[i].Rows || len(row.Values) != len(row.Columns) {
+		if n := len(row.Columns) / 4; n == 0 || n > 4*docs.Multi[i].Rows ||
+			len(row.Values) != len(row.Columns) {
 			t.Errorf("text %d: %d columns of %d rows", i, n, docs.Multi[i].Rows)
 		}
 	}
@@ -144,28 +162,37 @@ func TestFolding(t *testing.T) {
 		options map[string]any
 		want    string
 	}{{"dense", map[string]any{"muvera": nil}, "does not support output types"},
-		{"multivector", map[string]any{"dimensions": int64(8)}, "dimensions cuts dense vectors and the request asks for none"}} {
-		_, err := r.Encode(t.Context(), &Request{Model: "fold", Texts: words(1), OutputTypes: []string{bad.output}, Options: bad.options})
+		{"multivector", map[string]any{"dimensions": int64(8)},
+			"dimensions cuts dense vectors and the request asks for none"}} {
+		_, err := r.Encode(t.Context(),
+			&Request{Model: "fold", Texts: words(1), OutputTypes: []string{bad.output}, Options: bad.options})
 		if e := errs.As(err); e == nil || e.Status != 400 || !strings.Contains(e.Message, bad.want) {
 			t.Errorf("%v: %v", bad.options, err)
 		}
 	}
 	// A request cannot change settings of a fold that are fixed when the model is loaded.
-	for _, bad := range []map[string]any{{"muvera": map[string]any{"num_repetitions": int64(9)}}, {"smve": map[string]any{"zzz": 1}}, {"muvera": 5}} {
-		_, err := r.Encode(t.Context(), &Request{Model: "fold", Texts: words(1), OutputTypes: []string{"multivector"}, Options: bad})
+	for _, bad := range []map[string]any{{"muvera": map[string]any{"num_repetitions": int64(9)}},
+		{"smve": map[string]any{"zzz": 1}}, {"muvera": 5}} {
+		_, err := r.Encode(t.Context(),
+			&Request{Model: "fold", Texts: words(1), OutputTypes: []string{"multivector"}, Options: bad})
 		if e := errs.As(err); e == nil || e.Status != 400 || !strings.HasPrefix(e.Param, "options.") {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}
-	same := map[string]any{"muvera": map[string]any{"num_repetitions": int64(8)}, "smve": map[string]any{"k": int64(4)}}
-	if res, err := r.Encode(t.Context(), &Request{Model: "fold", Texts: words(9), OutputTypes: []string{"dense"}, Options: same}); err != nil || !slices.Equal(res.Rows[0], docs.Rows[0]) {
+	same := map[string]any{
+		"muvera": map[string]any{"num_repetitions": int64(8)}, "smve": map[string]any{"k": int64(4)},
+	}
+	if res, err := r.Encode(t.Context(), &Request{
+		Model: "fold", Texts: words(9), OutputTypes: []string{"dense"}, Options: same,
+	}); err != nil || !slices.Equal(res.Rows[0], docs.Rows[0]) {
 		t.Errorf("what the model folds with, by the request: %v", err)
 	}
 }
 
 // The markers of a profile are made once, however often the catalog is read.
 func TestMarkersOutliveReloads(t *testing.T) {
-	r := start(t, nil, nil, lateModel(t, "late", `{query_prefix: "[MASK] "}`), lateModel(t, "other", `{query_prefix: "[PAD] "}`))
+	r := start(t, nil, nil, lateModel(t, "late", `{query_prefix: "[MASK] "}`),
+		lateModel(t, "other", `{query_prefix: "[PAD] "}`))
 	for _, id := range []string{"late", "other"} {
 		if err := r.Preload(t.Context(), id); err != nil {
 			t.Fatal(err)

@@ -20,7 +20,8 @@ func init() {
 func scorePairs(r *run) error {
 	m := r.use.Weights()
 	if len(m.Labels) != 1 {
-		return errs.Invalidf("model", "Model '%s' has %d labels and classifies; a model that scores has one", r.model.ID, len(m.Labels))
+		return errs.Invalidf("model", "Model '%s' has %d labels and classifies; a model that scores has one",
+			r.model.ID, len(m.Labels))
 	}
 	v, err := r.variantFor(arch.Want{Give: arch.Give(arch.OutLogits)})
 	if err != nil {
@@ -29,7 +30,8 @@ func scorePairs(r *run) error {
 	query := r.req.Query.Text
 	if ins := r.instructionText(); ins != "" {
 		query = ins + " " + query
-	} else if m.DefaultPrompt != "" { // before the first text of a pair, as CrossEncoder of sentence-transformers does
+	} else if m.DefaultPrompt != "" {
+		// before the first text of a pair, as CrossEncoder of sentence-transformers does
 		query = m.Prompts[m.DefaultPrompt] + query
 	}
 	sizes := newSizes(v, forms{})
@@ -70,8 +72,11 @@ func (r *reader) pairItems(a, b []string, first int, results *sizes) ([]batch.It
 	from := int32(0)
 	for i := range items {
 		to := out.Ends[i]
-		items[i] = batch.Item{Inputs: batch.Inputs{IDs: out.IDs[from:to:to]}, Specs: results.of(int(to-from), 0), Index: i}
-		if r.model.Weights().TypeVocab > 1 { // otherwise the model ignores the tokenizer's types, as transformers does
+		items[i] = batch.Item{
+			Inputs: batch.Inputs{IDs: out.IDs[from:to:to]}, Specs: results.of(int(to-from), 0), Index: i,
+		}
+		// otherwise the model ignores the tokenizer's types, as transformers does
+		if r.model.Weights().TypeVocab > 1 {
 			items[i].TypeIDs = out.TypeIDs[from:to:to]
 		}
 		from = to

@@ -39,10 +39,13 @@ func TestDetectedFamilies(t *testing.T) {
 			t.Fatal(err)
 		}
 		want.adapter = "sie_server.adapters." + want.adapter
-		if got := m.Profiles[0].Adapter.String(); got != want.adapter || !slices.Equal(m.Tasks.Outputs(), want.outputs) {
-			t.Errorf("%s: adapter %q, outputs %v; want %q, %v", dir, got, m.Tasks.Outputs(), want.adapter, want.outputs)
+		if got := m.Profiles[0].Adapter.String(); got != want.adapter ||
+			!slices.Equal(m.Tasks.Outputs(), want.outputs) {
+			t.Errorf("%s: adapter %q, outputs %v; want %q, %v",
+				dir, got, m.Tasks.Outputs(), want.adapter, want.outputs)
 		}
-		if c, err := new(catalog.Catalog).With(m); err != nil || c.List()[0].Family != family || c.List()[0].Usable() != nil {
+		if c, err := new(catalog.Catalog).With(m); err != nil || c.List()[0].Family != family ||
+			c.List()[0].Usable() != nil {
 			t.Errorf("%s: the catalog's entry is %+v, %v", dir, c.List(), err)
 		}
 	}

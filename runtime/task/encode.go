@@ -61,8 +61,10 @@ func newEncoding(r *run) (*encoding, error) {
 	}
 	want := e.want()
 	if e.trim != nil && want.Folds() {
-		return nil, errs.Invalidf("options", "Model '%s' cannot fold queries that are filled up and lose their special tokens; "+
-			"set the load-time option skip_special_tokens: false, query_expansion: false or attend_to_expansion_tokens: true", e.model.ID)
+		return nil, errs.Invalidf("options",
+			"Model '%s' cannot fold queries that are filled up and lose their special tokens; "+
+				"set the load-time option skip_special_tokens: false, query_expansion: false or attend_to_expansion_tokens: true",
+			e.model.ID)
 	}
 	if want.Give.Has(arch.OutTokenWeights) || e.trim != nil {
 		e.kept = make([][]int32, e.n)
@@ -97,7 +99,8 @@ func (e *encoding) want() arch.Want {
 }
 
 var poolings = map[catalog.Pooling]engine.Pooling{
-	catalog.PoolingCLS: engine.PoolCLS, catalog.PoolingMean: engine.PoolMean, catalog.PoolingLast: engine.PoolLast,
+	catalog.PoolingCLS: engine.PoolCLS, catalog.PoolingMean: engine.PoolMean,
+	catalog.PoolingLast: engine.PoolLast,
 }
 
 func (e *encoding) answer() error {
@@ -113,7 +116,8 @@ func (e *encoding) answer() error {
 		e.variant.Grow(e.room)
 		e.again = again
 		pick := func(first, end int) ([]batch.Item, error) { return e.pick(again[first:end]) }
-		if err := e.job(e.variant, len(again), true, pick, func(i int, r *batch.Result) error { return e.take(again[i], r) }); err != nil {
+		if err := e.job(e.variant, len(again), true, pick,
+			func(i int, r *batch.Result) error { return e.take(again[i], r) }); err != nil {
 			return err
 		}
 	}

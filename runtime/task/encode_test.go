@@ -37,7 +37,8 @@ func TestOneThousandTextsKeepTheirOrder(t *testing.T) {
 		t.Errorf("only %d different vectors: the comparison proves nothing", len(seen))
 	}
 	ti := res.Timings
-	if ti.Total <= 0 || ti.Tokenize <= 0 || ti.Inference <= 0 || ti.Inference > ti.Total || ti.BatchWait > ti.Total {
+	if ti.Total <= 0 || ti.Tokenize <= 0 || ti.Inference <= 0 || ti.Inference > ti.Total ||
+		ti.BatchWait > ti.Total {
 		t.Errorf("timings %+v", ti)
 	}
 	tokens := 0
@@ -48,7 +49,9 @@ func TestOneThousandTextsKeepTheirOrder(t *testing.T) {
 		}
 		tokens += res.Tokens
 	}
-	if both, err := r.Encode(t.Context(), &Request{Model: mean, Texts: []string{"a", "the cat sat on the mat"}}); err != nil || both.Tokens != tokens {
+	if both, err := r.Encode(t.Context(), &Request{
+		Model: mean, Texts: []string{"a", "the cat sat on the mat"},
+	}); err != nil || both.Tokens != tokens {
 		t.Errorf("%d tokens together, %d alone, %v", both.Tokens, tokens, err)
 	}
 	if none, err := r.Encode(t.Context(), &Request{Model: mean}); err != nil || len(none.Rows) != 0 {
@@ -62,7 +65,8 @@ func TestVectorsDoNotDependOnCompany(t *testing.T) {
 	texts := words(300)
 	together := r.Rows(&Request{Model: mean, Texts: texts})
 	for i := 0; i < len(texts); i += 29 {
-		if alone := r.Rows(&Request{Model: mean, Texts: texts[i : i+1]}); !bytes.Equal(alone[0], together[i]) {
+		if alone := r.Rows(&Request{Model: mean, Texts: texts[i : i+1]}); !bytes.Equal(alone[0],
+			together[i]) {
 			t.Errorf("text %d alone differs from text %d in company", i, i)
 		}
 	}
@@ -101,26 +105,37 @@ func TestGoldenVectorsAndPrompts(t *testing.T) {
 	}
 	query := true
 	for i, x := range goldenTexts(t, c) {
-		q := &Request{Model: prompts, Texts: []string{x.Text}, IsQuery: &query} // the default prompt is the one for queries
+		// the default prompt is the one for queries
+		q := &Request{Model: prompts, Texts: []string{x.Text}, IsQuery: &query}
 		if x.Prompt != nil && *x.Prompt == "passage" {
 			q = &Request{Model: "test/family:passage", Texts: []string{x.Text}}
 		}
 		compare(t, q.Model, i, float32s(r.Rows(q))[0], row(c, i))
 	}
-	asOption := r.Rows(&Request{Model: prompts, Texts: []string{"zebra quiz 42"}, Options: map[string]any{"is_query": true}})
+	asOption := r.Rows(
+		&Request{Model: prompts, Texts: []string{"zebra quiz 42"}, Options: map[string]any{"is_query": true}})
 	asParam := r.Rows(&Request{Model: prompts, Texts: []string{"zebra quiz 42"}, IsQuery: &query})
 	document := r.Rows(&Request{Model: prompts, Texts: []string{"zebra quiz 42"}})
 	plain := r.Rows(&Request{Model: "test/family:plain", Texts: []string{"zebra quiz 42"}})
-	if !bytes.Equal(asOption[0], asParam[0]) || bytes.Equal(document[0], asParam[0]) || !bytes.Equal(document[0], plain[0]) {
-		t.Error("is_query as an option must equal is_query as a parameter, and a document must not get the prompt of queries")
+	if !bytes.Equal(asOption[0], asParam[0]) || bytes.Equal(document[0], asParam[0]) ||
+		!bytes.Equal(document[0], plain[0]) {
+		t.Error(
+			"is_query as an option must equal is_query as a parameter, and a document must not get the prompt of queries")
 	}
-	no := r.Rows(&Request{Model: prompts, Texts: []string{"zebra quiz 42"}, IsQuery: &query, Options: map[string]any{"is_query": false}})
+	no := r.Rows(&Request{
+		Model:   prompts,
+		Texts:   []string{"zebra quiz 42"},
+		IsQuery: &query,
+		Options: map[string]any{"is_query": false},
+	})
 	if !bytes.Equal(no[0], document[0]) {
 		t.Error("the option is_query must win over the parameter")
 	}
 	do := "do"
-	given := r.Rows(&Request{Model: prompts, Texts: []string{"zebra quiz 42"}, IsQuery: &query, Instruction: &do})
-	byDefault := r.Rows(&Request{Model: "test/family:instructed", Texts: []string{"zebra quiz 42"}, IsQuery: &query})
+	given := r.Rows(
+		&Request{Model: prompts, Texts: []string{"zebra quiz 42"}, IsQuery: &query, Instruction: &do})
+	byDefault := r.Rows(
+		&Request{Model: "test/family:instructed", Texts: []string{"zebra quiz 42"}, IsQuery: &query})
 	literal := r.Rows(&Request{Model: "test/family:plain", Texts: []string{"do zebra quiz 42"}})
 	if !bytes.Equal(given[0], literal[0]) || !bytes.Equal(byDefault[0], literal[0]) {
 		t.Error("an instruction replaces the model's prompts")
@@ -133,7 +148,8 @@ func TestLowerCasing(t *testing.T) {
 		replace(t, dir, "tokenizer.json", `"lowercase": true`, `"lowercase": false`)
 		replace(t, dir, "tokenizer_config.json", `"do_lower_case": true`, `"do_lower_case": false`)
 	}
-	if err := os.WriteFile(filepath.Join(lower, "sentence_bert_config.json"), []byte(`{"max_seq_length": 40, "do_lower_case": true}`), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(lower, "sentence_bert_config.json"),
+		[]byte(`{"max_seq_length": 40, "do_lower_case": true}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	r := start(t, nil, nil, adHoc(t, "test/lower", lower), adHoc(t, "test/cased", cased))
@@ -154,7 +170,8 @@ func TestOutputDTypes(t *testing.T) {
 		check func(x []float32, row []byte) bool
 	}{
 		"float16": {api.Float16, func(x []float32, row []byte) bool {
-			return len(row) == 64 && !slices.ContainsFunc(halves(row, x), func(d float64) bool { return d > 1.0/2048 })
+			return len(row) == 64 &&
+				!slices.ContainsFunc(halves(row, x), func(d float64) bool { return d > 1.0/2048 })
 		}},
 		"int8":    {api.Int8, func(x []float32, row []byte) bool { return bytes.Equal(row, toInt8(x)) }},
 		"uint8":   {api.Uint8, func(x []float32, row []byte) bool { return bytes.Equal(row, toUint8(x)) }},
@@ -164,7 +181,9 @@ func TestOutputDTypes(t *testing.T) {
 		for _, q := range []*Request{
 			{Model: mean, Texts: texts, OutputDType: dtype},
 			{Model: mean, Texts: texts, Options: map[string]any{"output_dtype": dtype}},
-			{Model: mean, Texts: texts, OutputDType: dtype, Options: map[string]any{"output_dtype": "float32"}}, // params win over options
+			// params win over options
+			{Model: mean, Texts: texts, OutputDType: dtype,
+				Options: map[string]any{"output_dtype": "float32"}},
 		} {
 			res, err := r.Encode(t.Context(), q)
 			if err != nil || res.Type != want.kind || res.Dims != 32 {
@@ -176,7 +195,9 @@ func TestOutputDTypes(t *testing.T) {
 				}
 			}
 		}
-		res, err := r.Encode(t.Context(), &Request{Model: mean, Texts: texts, OutputDType: "float32", Options: map[string]any{"output_dtype": dtype}})
+		res, err := r.Encode(t.Context(), &Request{
+			Model: mean, Texts: texts, OutputDType: "float32", Options: map[string]any{"output_dtype": dtype},
+		})
 		if err != nil || res.Type != api.Float32 {
 			t.Errorf("float32 over %s: %v, %v", dtype, res, err)
 		}
@@ -184,7 +205,8 @@ func TestOutputDTypes(t *testing.T) {
 }
 
 func TestDimensionsAndNormalize(t *testing.T) {
-	m := family(t, "test/family", golden.Open(t, "st-mean").Dir, "  short: {extends: default, adapter_options: {runtime: {dimensions: 8}}}\n")
+	m := family(t, "test/family", golden.Open(t, "st-mean").Dir,
+		"  short: {extends: default, adapter_options: {runtime: {dimensions: 8}}}\n")
 	r := start(t, nil, []string{cls}, m)
 	const text = "the cat sat on the mat"
 	full := r.Vectors("test/family", text)[0]
@@ -198,27 +220,36 @@ func TestDimensionsAndNormalize(t *testing.T) {
 		want[i] = float32(float64(want[i]) / norm(full[:8]))
 	}
 	for name, got := range map[string][]float32{
-		"the field":              short(&Request{Model: "test/family", Dimensions: 8}),
-		"the option":             short(&Request{Model: "test/family", Options: map[string]any{"dimensions": int64(8)}}),
-		"the profile":            short(&Request{Model: "test/family:short"}),
-		"the profile by name":    short(&Request{Model: "test/family", Options: map[string]any{"profile": "short"}}),
-		"the field over another": short(&Request{Model: "test/family", Dimensions: 8, Options: map[string]any{"dimensions": int64(4)}}),
-		"not normalised":         short(&Request{Model: "test/family", Dimensions: 8, Options: map[string]any{"normalize": false}}),
+		"the field":   short(&Request{Model: "test/family", Dimensions: 8}),
+		"the option":  short(&Request{Model: "test/family", Options: map[string]any{"dimensions": int64(8)}}),
+		"the profile": short(&Request{Model: "test/family:short"}),
+		"the profile by name": short(
+			&Request{Model: "test/family", Options: map[string]any{"profile": "short"}}),
+		"the field over another": short(
+			&Request{Model: "test/family", Dimensions: 8, Options: map[string]any{"dimensions": int64(4)}}),
+		"not normalised": short(
+			&Request{Model: "test/family", Dimensions: 8, Options: map[string]any{"normalize": false}}),
 	} {
 		if len(got) != 8 || golden.Compare(got, want).MaxAbs > 1e-6 {
 			t.Errorf("dimensions by %s: %v, want %v", name, got, want)
 		}
 	}
-	if got := short(&Request{Model: "test/family:short", Options: map[string]any{"dimensions": nil}}); len(got) != 32 {
+	if got := short(&Request{
+		Model: "test/family:short", Options: map[string]any{"dimensions": nil},
+	}); len(got) != 32 {
 		t.Errorf("null keeps %d components", len(got))
 	}
 	if n := norm(full); math.Abs(n-1) < 1e-3 {
 		t.Fatalf("the model normalises by itself: %v", n)
 	}
-	if n := norm(short(&Request{Model: "test/family", Options: map[string]any{"normalize": true}})); math.Abs(n-1) > 1e-6 {
+	if n := norm(short(&Request{
+		Model: "test/family", Options: map[string]any{"normalize": true},
+	})); math.Abs(n-1) > 1e-6 {
 		t.Errorf("normalize true gives a norm of %v", n)
 	}
-	unit, raw := short(&Request{Model: cls}), short(&Request{Model: cls, Options: map[string]any{"normalize": false}})
+	unit, raw := short(&Request{Model: cls}), short(&Request{
+		Model: cls, Options: map[string]any{"normalize": false},
+	})
 	if math.Abs(norm(unit)-1) > 1e-6 || math.Abs(norm(raw)-1) < 1e-3 {
 		t.Errorf("norms %v and %v of a model that normalises, with and without", norm(unit), norm(raw))
 	}
@@ -234,17 +265,21 @@ func TestPoolingVariants(t *testing.T) {
 	dir := golden.Open(t, "st-mean").Dir
 	for _, first := range []string{"test/family", "test/family:cls", "test/family:short"} {
 		t.Run("first "+first, func(t *testing.T) {
-			r := start(t, nil, []string{mean}, family(t, "test/family", dir, profiles), adHoc(t, "test/as-cls", asCLS))
+			r := start(t, nil, []string{mean}, family(t, "test/family", dir, profiles),
+				adHoc(t, "test/as-cls", asCLS))
 			r.Vectors(first, text)
 			bytesBefore := size(r, "test/family")
 			own, byProfile := r.Vectors("test/family", text)[0], r.Vectors("test/family:cls", text)[0]
-			byOption := float32s(r.Rows(&Request{Model: "test/family", Texts: []string{text}, Options: map[string]any{"pooling": "cls"}}))[0]
+			byOption := float32s(r.Rows(&Request{
+				Model: "test/family", Texts: []string{text}, Options: map[string]any{"pooling": "cls"},
+			}))[0]
 			if !slices.Equal(own, r.Vectors(mean, text)[0]) {
 				t.Error("the model's own pooling is not that of its files")
 			}
 			ref := r.Vectors("test/as-cls", text)[0]
 			if !slices.Equal(byProfile, ref) || !slices.Equal(byOption, ref) || slices.Equal(own, ref) {
-				t.Errorf("cls pooling by profile %v, by option %v, by the files %v", byProfile[:3], byOption[:3], ref[:3])
+				t.Errorf("cls pooling by profile %v, by option %v, by the files %v",
+					byProfile[:3], byOption[:3], ref[:3])
 			}
 			if short := r.Vectors("test/family:short", text)[0]; slices.Equal(short, own) {
 				t.Error("the profile's max_seq_length of 4 tokens cuts nothing")

@@ -21,7 +21,9 @@ var (
 )
 
 // SparseRow returns a row of weights in the form that an answer of type dtype has.
-func SparseRow(columns []int32, weights []float32, dtype string) (outColumns []int32, outWeights []float32, s Sparse) {
+func SparseRow(
+	columns []int32, weights []float32, dtype string,
+) (outColumns []int32, outWeights []float32, s Sparse) {
 	w := weighted{columns, weights}
 	w.byColumn()
 	f := forms{weights: outputForms[dtype]}

@@ -38,7 +38,10 @@ func (r *run) fail(item int, why *errs.Error) {
 // logits runs n texts through the head that gives the output out, a value per label for each text
 // or each of its tokens. It passes to put the logits of every item that has no error; they are
 // finite.
-func (r *run) logits(out arch.Output, n int, items func(first, end int, results *sizes) ([]batch.Item, error), put func(i int, z []float64) error) error {
+func (r *run) logits(
+	out arch.Output, n int, items func(first, end int, results *sizes) ([]batch.Item, error),
+	put func(i int, z []float64) error,
+) error {
 	v, err := r.variantFor(arch.Want{Give: arch.Give(out)})
 	if err != nil {
 		return err
@@ -51,7 +54,9 @@ func (r *run) logits(out arch.Output, n int, items func(first, end int, results 
 		for i := range list {
 			if !answered(first + i) { // the item keeps its place and costs one token
 				r.reader.tokens -= len(list[i].IDs)
-				list[i] = batch.Item{Inputs: batch.Inputs{IDs: list[i].IDs[:min(1, len(list[i].IDs))]}, Specs: least, Index: i}
+				list[i] = batch.Item{
+					Inputs: batch.Inputs{IDs: list[i].IDs[:min(1, len(list[i].IDs))]}, Specs: least, Index: i,
+				}
 			}
 		}
 		return list, err
@@ -67,8 +72,9 @@ func (r *run) logits(out arch.Output, n int, items func(first, end int, results 
 func (r *run) checkLabels(own []string) error {
 	for i, l := range r.req.Labels {
 		if !containsFold(own, l) {
-			return errs.Invalidf("params.labels", "label %d of params.labels is %s; model '%s' has the labels %s", i, errs.Quote(l[:min(len(l), 100)]),
-				r.model.ID, strings.Join(own[:min(len(own), 50)], ", "))
+			return errs.Invalidf("params.labels",
+				"label %d of params.labels is %s; model '%s' has the labels %s",
+				i, errs.Quote(l[:min(len(l), 100)]), r.model.ID, strings.Join(own[:min(len(own), 50)], ", "))
 		}
 	}
 	return nil

@@ -61,7 +61,8 @@ func ScoresPairs(m *catalog.Resolved) bool {
 func familyOf(m *catalog.Resolved) (*family, error) {
 	f := families[m.Family]
 	if f == nil {
-		return nil, errs.Invalidf("model", "Model '%s': this build does not serve models of the family %q", m.ID, m.Family)
+		return nil, errs.Invalidf("model", "Model '%s': this build does not serve models of the family %q",
+			m.ID, m.Family)
 	}
 	return f, nil
 }

@@ -22,14 +22,19 @@ func (p *Prepared) planFolding(id string) error {
 	for _, f := range []struct {
 		on, configured, own bool
 		key, output         string
-	}{{o.MUVERA, load.MUVERA != nil, tasks.Dense != nil, "muvera", "dense"}, {o.SMVE, load.SMVE != nil, tasks.Sparse != nil, "smve", "sparse"}} {
+	}{{o.MUVERA, load.MUVERA != nil, tasks.Dense != nil, "muvera", "dense"},
+		{o.SMVE, load.SMVE != nil, tasks.Sparse != nil, "smve", "sparse"}} {
 		switch {
 		case f.on && !multi:
-			return errs.Invalidf("options."+f.key, "Model '%s' has no multivectors to fold; remove the option '%s'", id, f.key)
+			return errs.Invalidf("options."+f.key,
+				"Model '%s' has no multivectors to fold; remove the option '%s'", id, f.key)
 		case f.on && f.own:
-			return errs.Invalidf("options."+f.key, "Model '%s' has %s vectors of its own and folds none; remove the option '%s'", id, f.output, f.key)
+			return errs.Invalidf("options."+f.key,
+				"Model '%s' has %s vectors of its own and folds none; remove the option '%s'",
+				id, f.output, f.key)
 		case f.on && !f.configured:
-			return errs.Invalidf("options."+f.key, "Model '%s' has no %s_config; remove the option '%s'", id, f.key, f.key)
+			return errs.Invalidf("options."+f.key, "Model '%s' has no %s_config; remove the option '%s'",
+				id, f.key, f.key)
 		}
 	}
 	var f folding
@@ -49,11 +54,21 @@ func (p *Prepared) planFolding(id string) error {
 func (f *folding) ask(want *arch.Want, query bool) {
 	want.FoldQuery = query && *f != folding{}
 	if c := f.muvera; c != nil {
-		want.Muvera = fold.Muvera{Repetitions: c.Repetitions, Bits: c.SimHashProjections, Projected: c.ProjectionDim, Final: c.FinalProjectionDim,
-			Seed: c.Seed, Normalize: c.Normalize, CenterTokens: c.CenterTokens, FillEmpty: c.FillEmpty}
+		want.Muvera = fold.Muvera{
+			Repetitions:  c.Repetitions,
+			Bits:         c.SimHashProjections,
+			Projected:    c.ProjectionDim,
+			Final:        c.FinalProjectionDim,
+			Seed:         c.Seed,
+			Normalize:    c.Normalize,
+			CenterTokens: c.CenterTokens,
+			FillEmpty:    c.FillEmpty,
+		}
 	}
 	if c := f.smve; c != nil {
-		want.SMVE = fold.SMVE{Repetitions: c.Repetitions, Width: c.Width, Top: c.K, MaxNonzeros: c.MaxNonzeros, Seed: c.Seed}
+		want.SMVE = fold.SMVE{
+			Repetitions: c.Repetitions, Width: c.Width, Top: c.K, MaxNonzeros: c.MaxNonzeros, Seed: c.Seed,
+		}
 	}
 }
 

@@ -46,8 +46,13 @@ func TestFoldedAreTheTokens(t *testing.T) {
 	}
 	ask := func(model string, query bool) *Result {
 		t.Helper()
-		res, err := r.Encode(t.Context(), &Request{Model: model, Texts: words(7), OutputTypes: []string{"dense", "sparse", "multivector"}, IsQuery: &query,
-			Options: map[string]any{"muvera": map[string]any{}, "smve": map[string]any{}}})
+		res, err := r.Encode(t.Context(), &Request{
+			Model:       model,
+			Texts:       words(7),
+			OutputTypes: []string{"dense", "sparse", "multivector"},
+			IsQuery:     &query,
+			Options:     map[string]any{"muvera": map[string]any{}, "smve": map[string]any{}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +139,8 @@ func checkSMVE(t *testing.T, row, two Sparse, tokens [][]float32, anchors []floa
 	}
 	largest := slices.Clone(values)
 	slices.SortFunc(largest, func(a, b float32) int { return cmp.Compare(b, a) })
-	if got := floats(two.Values); len(got) != min(2, len(values)) || slices.Max(got) != largest[0] || slices.Min(got) != largest[len(got)-1] {
+	if got := floats(two.Values); len(got) != min(2, len(values)) || slices.Max(got) != largest[0] ||
+		slices.Min(got) != largest[len(got)-1] {
 		t.Errorf("query %v: of %v the two largest are %v", query, values, got)
 	}
 }
@@ -144,10 +150,16 @@ func checkSMVE(t *testing.T, row, two Sparse, tokens [][]float32, anchors []floa
 func TestOwnVectorsAreNotFolded(t *testing.T) {
 	dir := withTokenizer(t, "bge-m3", "st-xlmr-mean-torch", map[string]any{})
 	shrink(t, dir, 111)
-	r := start(t, nil, nil, loadtime(t, "m3", dir, "bge_m3_flash", "tasks: {encode: {dense: {dim: 64}, sparse: {dim: 111}, multivector: {dim: 64}}}",
+	r := start(t, nil, nil, loadtime(t, "m3", dir, "bge_m3_flash",
+		"tasks: {encode: {dense: {dim: 64}, sparse: {dim: 111}, multivector: {dim: 64}}}",
 		"{muvera_config: {num_repetitions: 3}, smve_config: {width: 64, k: 3}}"))
 	for key, own := range map[string]string{"muvera": "dense", "smve": "sparse"} {
-		e := r.Refused(t.Context(), &Request{Model: "m3", Texts: words(2), OutputTypes: []string{"dense", "sparse"}, Options: map[string]any{key: true}}, errs.InvalidInput, 400)
+		e := r.Refused(t.Context(), &Request{
+			Model:       "m3",
+			Texts:       words(2),
+			OutputTypes: []string{"dense", "sparse"},
+			Options:     map[string]any{key: true},
+		}, errs.InvalidInput, 400)
 		if e.Param != "options."+key || !strings.Contains(e.Message, "has "+own+" vectors of its own") {
 			t.Errorf("%s: %v", key, e)
 		}
@@ -159,7 +171,12 @@ func TestOwnVectorsAreNotFolded(t *testing.T) {
 func TestFormsOfOutputs(t *testing.T) {
 	r := start(t, nil, nil, lateModel(t, "late", "{query_expansion: false}"))
 	for _, normalize := range []bool{true, false} {
-		res, err := r.Encode(t.Context(), &Request{Model: "late", Texts: words(3), OutputTypes: []string{"multivector"}, Options: map[string]any{"normalize": normalize}})
+		res, err := r.Encode(t.Context(), &Request{
+			Model:       "late",
+			Texts:       words(3),
+			OutputTypes: []string{"multivector"},
+			Options:     map[string]any{"normalize": normalize},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,21 +198,27 @@ func TestFormsOfOutputs(t *testing.T) {
 // ColBERT documents and queries have their own length limits, markers included. A request may
 // shorten its queries.
 func TestLengthsOfColBERT(t *testing.T) {
-	r := start(t, nil, nil, lateModel(t, "short", `{skip_special_tokens: false, query_max_length: 12, doc_max_length: 6}`),
-		lateModel(t, "marked", `{skip_special_tokens: false, query_max_length: 12, doc_max_length: 6, query_prefix: "[MASK] ", doc_prefix: "[UNK]"}`))
+	r := start(t, nil, nil, lateModel(t, "short",
+		`{skip_special_tokens: false, query_max_length: 12, doc_max_length: 6}`), lateModel(t, "marked",
+		`{skip_special_tokens: false, query_max_length: 12, doc_max_length: 6, query_prefix: "[MASK] ", doc_prefix: "[UNK]"}`))
 	long := []string{"the cat sat on the mat and what is the tallest mountain in the world"}
 	rows := func(model string, query bool, options map[string]any) int {
 		t.Helper()
-		res, err := r.Encode(t.Context(), &Request{Model: model, Texts: long, OutputTypes: []string{"multivector"}, IsQuery: &query, Options: options})
+		res, err := r.Encode(t.Context(), &Request{
+			Model: model, Texts: long, OutputTypes: []string{"multivector"}, IsQuery: &query,
+			Options: options,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return res.Multi[0].Rows
 	}
 	for _, model := range []string{"short", "marked"} {
-		doc, query, asked := rows(model, false, nil), rows(model, true, nil), rows(model, true, map[string]any{"query_max_length": 8})
+		doc, query, asked := rows(model, false, nil), rows(model, true, nil),
+			rows(model, true, map[string]any{"query_max_length": 8})
 		if doc != 6 || query != 12 || asked != 8 {
-			t.Errorf("%s: a document of %d rows, queries of %d and %d; want 6, 12, 8", model, doc, query, asked)
+			t.Errorf("%s: a document of %d rows, queries of %d and %d; want 6, 12, 8",
+				model, doc, query, asked)
 		}
 		if more := rows(model, true, map[string]any{"query_max_length": 40}); more != 12 {
 			t.Errorf("%s: a request makes its query longer, %d rows", model, more)
@@ -205,9 +228,11 @@ func TestLengthsOfColBERT(t *testing.T) {
 			least++
 		}
 		for _, n := range []int{1, 2} {
-			query, doc := rows(model, true, map[string]any{"query_max_length": n}), rows(model, false, map[string]any{"max_seq_length": n})
+			query, doc := rows(model, true, map[string]any{"query_max_length": n}),
+				rows(model, false, map[string]any{"max_seq_length": n})
 			if query != least || doc != least {
-				t.Errorf("%s, limited to %d: a query of %d rows and a document of %d, want %d", model, n, query, doc, least)
+				t.Errorf("%s, limited to %d: a query of %d rows and a document of %d, want %d",
+					model, n, query, doc, least)
 			}
 		}
 	}

@@ -64,7 +64,8 @@ func TestSparse(t *testing.T) {
 			}
 			v.Room.Store(1)
 		}
-		res, err := r.Encode(t.Context(), &Request{Model: "sp", Texts: texts, OutputTypes: []string{"sparse"}})
+		res, err := r.Encode(t.Context(),
+			&Request{Model: "sp", Texts: texts, OutputTypes: []string{"sparse"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,12 +94,19 @@ func TestSparse(t *testing.T) {
 // A model with a table of token weights answers queries without a forward pass.
 func TestSparseQueriesByTable(t *testing.T) {
 	dir := withTokenizer(t, "splade-bert", "splade-bert", nil)
-	if err := os.WriteFile(filepath.Join(dir, "idf.json"), []byte(`{"b": 0.5, "c": 3.25, "[CLS]": 0.125, "nosuchtoken": 9, "a": 0}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "idf.json"),
+		[]byte(`{"b": 0.5, "c": 3.25, "[CLS]": 0.125, "nosuchtoken": 9, "a": 0}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := start(t, nil, nil, entry(t, "idf", dir, "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"))
 	yes := true
-	res, err := r.Encode(t.Context(), &Request{Model: "idf", Texts: []string{"b c b a"}, OutputTypes: []string{"sparse"}, IsQuery: &yes, OutputDType: "float16"})
+	res, err := r.Encode(t.Context(), &Request{
+		Model:       "idf",
+		Texts:       []string{"b c b a"},
+		OutputTypes: []string{"sparse"},
+		IsQuery:     &yes,
+		OutputDType: "float16",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +116,15 @@ func TestSparseQueriesByTable(t *testing.T) {
 	}
 	want := map[int32]uint16{id("[CLS]"): 0x3000, id("c"): 0x4280, id("b"): 0x3800}
 	ids := []int32{id("[CLS]"), id("b"), id("c"), id("b"), id("[SEP]")} // the same query as token ids
-	byIDs, err := r.Encode(t.Context(), &Request{Model: "idf", Tokens: [][]int32{ids}, OutputTypes: []string{"sparse"}, IsQuery: &yes, OutputDType: "float16"})
-	if err != nil || !slices.Equal(ints(byIDs.Sparse[0].Columns), ints(res.Sparse[0].Columns)) || byIDs.Tokens != len(ids) {
+	byIDs, err := r.Encode(t.Context(), &Request{
+		Model:       "idf",
+		Tokens:      [][]int32{ids},
+		OutputTypes: []string{"sparse"},
+		IsQuery:     &yes,
+		OutputDType: "float16",
+	})
+	if err != nil || !slices.Equal(ints(byIDs.Sparse[0].Columns), ints(res.Sparse[0].Columns)) ||
+		byIDs.Tokens != len(ids) {
 		t.Errorf("token ids: %+v, %v", byIDs, err)
 	}
 	columns := ints(res.Sparse[0].Columns)
@@ -128,13 +143,15 @@ func TestMultiFunction(t *testing.T) {
 	c := golden.Open(t, "bge-m3")
 	dir := withTokenizer(t, "bge-m3", "st-xlmr-mean-torch", map[string]any{})
 	shrink(t, dir, 111)
-	r := start(t, nil, nil, entry(t, "m3", dir, "bge_m3_flash", "tasks: {encode: {dense: {dim: 64}, sparse: {dim: 111}, multivector: {dim: 64}}, score: {}}"))
+	r := start(t, nil, nil, entry(t, "m3", dir, "bge_m3_flash",
+		"tasks: {encode: {dense: {dim: 64}, sparse: {dim: 111}, multivector: {dim: 64}}, score: {}}"))
 	ids, cu := c.Int32("ids"), c.Int32("cu_seqlens")
 	var tokens [][]int32
 	for i := range len(cu) - 1 {
 		tokens = append(tokens, ids[cu[i]:cu[i+1]])
 	}
-	res, err := r.Encode(t.Context(), &Request{Model: "m3", Tokens: tokens, OutputTypes: []string{"dense", "sparse", "multivector"}})
+	res, err := r.Encode(t.Context(),
+		&Request{Model: "m3", Tokens: tokens, OutputTypes: []string{"dense", "sparse", "multivector"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +169,8 @@ func TestMultiFunction(t *testing.T) {
 		for j := int(cu[i]) + 1; j < int(cu[i+1]); j++ {
 			want = append(want, unit(vectors[j*wide[1]:(j+1)*wide[1]])...)
 		}
-		if d := golden.Compare(floats(res.Multi[i].Data), want); res.Multi[i].Rows != len(list)-1 || d.MaxAbs > 1e-5 {
+		if d := golden.Compare(floats(res.Multi[i].Data), want); res.Multi[i].Rows != len(list)-1 ||
+			d.MaxAbs > 1e-5 {
 			t.Errorf("token rows of text %d: %d, %v", i, res.Multi[i].Rows, d)
 		}
 		best := map[int32]float32{}
@@ -189,7 +207,11 @@ func unit(v []float32) []float32 {
 // m3Scores compares each score mode with the scores made of the encodings of query and text.
 func m3Scores(t *testing.T, r *rig) {
 	query, texts := "the cat sat", []string{"a cat on the mat", "zebra", "the the the", "the cat sat"}
-	all := &Request{Model: "m3", Texts: append([]string{query}, texts...), OutputTypes: []string{"dense", "sparse", "multivector"}}
+	all := &Request{
+		Model:       "m3",
+		Texts:       append([]string{query}, texts...),
+		OutputTypes: []string{"dense", "sparse", "multivector"},
+	}
 	enc, err := r.Encode(t.Context(), all)
 	if err != nil {
 		t.Fatal(err)
@@ -209,13 +231,21 @@ func m3Scores(t *testing.T, r *rig) {
 	if parts(4)["sparse"] == 0 {
 		t.Error("no token of the query has a weight: the test proves too little")
 	}
-	for mode, weights := range map[string]map[string]float64{"": {"dense": 1}, "dense": {"dense": 1}, "sparse": {"sparse": 1}, "colbert": {"colbert": 1},
-		"hybrid": {"dense": 0.4, "sparse": 0.2, "colbert": 0.4}, "weighted": {"dense": 0.5, "sparse": 0.2, "colbert": 3}} {
+	for mode, weights := range map[string]map[string]float64{
+		"":         {"dense": 1},
+		"dense":    {"dense": 1},
+		"sparse":   {"sparse": 1},
+		"colbert":  {"colbert": 1},
+		"hybrid":   {"dense": 0.4, "sparse": 0.2, "colbert": 0.4},
+		"weighted": {"dense": 0.5, "sparse": 0.2, "colbert": 3},
+	} {
 		req := &ScoreRequest{Model: "m3", Query: query, Texts: texts, Options: map[string]any{}}
 		switch mode {
 		case "":
 		case "weighted":
-			req.Options = map[string]any{"score_mode": "hybrid", "score_weights": map[string]any{"dense": 0.5, "colbert": 3.0}}
+			req.Options = map[string]any{
+				"score_mode": "hybrid", "score_weights": map[string]any{"dense": 0.5, "colbert": 3.0},
+			}
 		default:
 			req.Options["score_mode"] = mode
 		}

@@ -14,17 +14,20 @@ import (
 // Every kind of request asks for at least as much room as its results take, before they are made.
 // It fails with the error of its Hold, whether the first call or a later one refuses.
 func TestHold(t *testing.T) {
-	r := start(t, nil, []string{mean},
-		entry(t, "sp", golden.Open(t, "splade-bert").Dir, "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"),
-		entry(t, "m3", m3Model(t, golden.Open(t, "m3-text")), "bge_m3_flash", "tasks: {encode: {dense: {dim: 64}, sparse: {dim: 430}, multivector: {dim: 64}}, score: {}}"),
-		entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"),
-		entry(t, "nli", golden.Open(t, "pipeline-zero-shot").Dir, "nli_classification", "tasks: {extract: {}}"),
+	r := start(t, nil, []string{mean}, entry(t, "sp", golden.Open(t, "splade-bert").Dir, "splade_flash",
+		"tasks: {encode: {sparse: {dim: 101}}}"),
+		entry(t, "m3", m3Model(t, golden.Open(t, "m3-text")), "bge_m3_flash",
+			"tasks: {encode: {dense: {dim: 64}, sparse: {dim: 430}, multivector: {dim: 64}}, score: {}}"),
+		entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"), entry(t,
+			"nli", golden.Open(t, "pipeline-zero-shot").Dir, "nli_classification", "tasks: {extract: {}}"),
 		entry(t, "tags", golden.Open(t, "pipeline-tags").Dir, "token_classification", "tasks: {extract: {}}"),
-		entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", "tasks: {extract: {}}"),
-		lateModel(t, "late", "{query_max_length: 12}"))
-	texts := slices.Repeat([]string{"the cat sat on the mat", "Wolfgang lives in Berlin"}, 150) // three chunks
+		entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification",
+			"tasks: {extract: {}}"), lateModel(t, "late", "{query_max_length: 12}"))
+	// three chunks
+	texts := slices.Repeat([]string{"the cat sat on the mat", "Wolfgang lives in Berlin"}, 150)
 	encode := func(hold task.Hold, model string, outputs ...string) (size int, err error) {
-		res, err := r.With(hold).Encode(t.Context(), &Request{Model: model, Texts: texts, OutputTypes: outputs})
+		res, err := r.With(hold).Encode(t.Context(),
+			&Request{Model: model, Texts: texts, OutputTypes: outputs})
 		if err != nil {
 			return 0, err
 		}
@@ -42,7 +45,8 @@ func TestHold(t *testing.T) {
 		return size, nil
 	}
 	extract := func(hold task.Hold, model string, labels ...string) (size int, err error) {
-		res, err := r.With(hold).Extract(t.Context(), &ExtractRequest{Model: model, Texts: texts, Labels: labels})
+		res, err := r.With(hold).Extract(t.Context(),
+			&ExtractRequest{Model: model, Texts: texts, Labels: labels})
 		if err != nil {
 			return 0, err
 		}
@@ -58,8 +62,10 @@ func TestHold(t *testing.T) {
 	}{
 		"dense":  {1, func(hold task.Hold) (int, error) { return encode(hold, mean, "dense") }},
 		"sparse": {4, func(hold task.Hold) (int, error) { return encode(hold, "sp", "sparse") }},
-		"all":    {4, func(hold task.Hold) (int, error) { return encode(hold, "m3", "dense", "sparse", "multivector") }},
-		"multi":  {4, func(hold task.Hold) (int, error) { return encode(hold, "late", "multivector") }},
+		"all": {4, func(hold task.Hold) (int, error) {
+			return encode(hold, "m3", "dense", "sparse", "multivector")
+		}},
+		"multi": {4, func(hold task.Hold) (int, error) { return encode(hold, "late", "multivector") }},
 		"score": {1, func(hold task.Hold) (int, error) {
 			res, err := r.With(hold).Score(t.Context(), &ScoreRequest{Model: "ce", Query: "q", Texts: texts})
 			if err != nil {
@@ -102,7 +108,8 @@ func TestHold(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if calls < c.calls || int64(size) > held || size == 0 && name != "tags" || last == 0 && name != "tags" {
+		if calls < c.calls || int64(size) > held || size == 0 && name != "tags" ||
+			last == 0 && name != "tags" {
 			t.Errorf("%s: %d bytes in %d calls for results of %d", name, held, calls, size)
 		}
 		for _, at := range []int{1, calls} {

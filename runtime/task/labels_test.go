@@ -15,8 +15,8 @@ import (
 // at once.
 func TestManyLabelsWithALongTemplate(t *testing.T) {
 	stop := errors.New("stop")
-	r := start(t, func(o *Options) { o.Intercept = func(*engine.Batch) error { return stop } }, nil,
-		entry(t, "nli", golden.Open(t, "pipeline-zero-shot").Dir, "nli_classification", "tasks: {extract: {}}"))
+	r := start(t, func(o *Options) { o.Intercept = func(*engine.Batch) error { return stop } }, nil, entry(t,
+		"nli", golden.Open(t, "pipeline-zero-shot").Dir, "nli_classification", "tasks: {extract: {}}"))
 	if err := r.Preload(t.Context(), "nli"); err != nil {
 		t.Fatal(err)
 	}
@@ -28,8 +28,12 @@ func TestManyLabelsWithALongTemplate(t *testing.T) {
 		ask := func(template string) uint64 {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := r.Extract(t.Context(), &ExtractRequest{Model: "nli", Texts: []string{"the text"}, Labels: labels,
-				Options: map[string]any{"hypothesis_template": template, "overflow_policy": policy}})
+			_, err := r.Extract(t.Context(), &ExtractRequest{
+				Model:   "nli",
+				Texts:   []string{"the text"},
+				Labels:  labels,
+				Options: map[string]any{"hypothesis_template": template, "overflow_policy": policy},
+			})
 			runtime.ReadMemStats(&after)
 			if e := errs.As(err); e == nil || e.Code != errs.InferenceError && e.Param != "params.labels[0]" {
 				t.Fatal(err)

@@ -59,7 +59,8 @@ func (s *lateSetting) entry(t *testing.T, id string) *catalog.Model {
 		if strings.HasPrefix(fold, "smve") {
 			kind, gives = "smve", "sparse"
 		}
-		b = fmt.Appendf(b, "  %s: {extends: default, adapter_options: {loadtime: %s, runtime: {%s: {}, output_types: [%s]}}}\n",
+		b = fmt.Appendf(b,
+			"  %s: {extends: default, adapter_options: {loadtime: %s, runtime: {%s: {}, output_types: [%s]}}}\n",
 			s.profile(fold), options(map[string]any{kind + "_config": config}), kind, gives)
 	}
 	m, warn, err := catalog.ParseModel("late.yaml", b)
@@ -105,7 +106,12 @@ func TestLateDefaults(t *testing.T) {
 	r := start(t, nil, nil, lateModel(t, "late", "{}"))
 	yes := true
 	for _, fold := range []string{"muvera", "smve"} {
-		req := &Request{Model: "late", Texts: words(2), OutputTypes: []string{"dense"}, Options: map[string]any{fold: map[string]any{}}}
+		req := &Request{
+			Model:       "late",
+			Texts:       words(2),
+			OutputTypes: []string{"dense"},
+			Options:     map[string]any{fold: map[string]any{}},
+		}
 		if fold == "smve" {
 			req.OutputTypes = []string{"sparse"}
 		}
@@ -114,7 +120,8 @@ func TestLateDefaults(t *testing.T) {
 			t.Errorf("%s: %+v, %v", fold, res, err)
 		}
 		req.IsQuery = &yes
-		if _, err := r.Encode(t.Context(), req); errs.As(err) == nil || errs.As(err).Status != 400 || !strings.Contains(err.Error(), "skip_special_tokens: false") {
+		if _, err := r.Encode(t.Context(), req); errs.As(err) == nil || errs.As(err).Status != 400 ||
+			!strings.Contains(err.Error(), "skip_special_tokens: false") {
 			t.Errorf("%s of a query: %v", fold, err)
 		}
 	}
@@ -132,7 +139,8 @@ type lateCase struct {
 
 func (l *lateCase) encode(model, dtype string, n int, types ...string) *Result {
 	l.t.Helper()
-	res, err := l.r.Encode(l.t.Context(), &Request{Model: model, Texts: l.texts[:n], OutputTypes: types, OutputDType: dtype, IsQuery: &l.query})
+	res, err := l.r.Encode(l.t.Context(),
+		&Request{Model: model, Texts: l.texts[:n], OutputTypes: types, OutputDType: dtype, IsQuery: &l.query})
 	if err != nil {
 		l.t.Fatalf("%s, %s %s: %v", l.key, model, dtype, err)
 	}
@@ -167,7 +175,8 @@ func (l *lateCase) dense(model, fold string) {
 	}
 	for i, row := range res.Rows {
 		d := golden.Compare(floats(row), want[i*shape[1]:(i+1)*shape[1]])
-		if d.MaxAbs > 2e-5*float64(max(1, largest)) || d.Cosine < 1-1e-9 || d.NormRatio < 1-1e-5 || d.NormRatio > 1+1e-5 {
+		if d.MaxAbs > 2e-5*float64(max(1, largest)) || d.Cosine < 1-1e-9 || d.NormRatio < 1-1e-5 ||
+			d.NormRatio > 1+1e-5 {
 			l.t.Errorf("%s, text %d: %v", key, i, d)
 		}
 	}
@@ -233,7 +242,8 @@ func (l *lateCase) sparse(model, fold string) {
 			l.t.Errorf("%s, text %d: %v", key, i, d)
 		}
 		for j, v := range floats(row.Values) {
-			if got := uint16(narrow[i].Values[2*j]) | uint16(narrow[i].Values[2*j+1])<<8; got != half.FromFloat32(v) {
+			if got := uint16(narrow[i].Values[2*j]) | uint16(narrow[i].Values[2*j+
+				1])<<8; got != half.FromFloat32(v) {
 				l.t.Errorf("%s, text %d, column %d: float16 %#x of %v", key, i, j, got, v)
 			}
 		}

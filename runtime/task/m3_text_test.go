@@ -31,8 +31,10 @@ func m3Model(t *testing.T, c *golden.Case) string {
 			t.Fatal(err)
 		}
 	}
-	writeJSON(t, filepath.Join(dir, "1_Pooling", "config.json"), map[string]any{"word_embedding_dimension": 64, "pooling_mode_cls_token": true})
-	writeJSON(t, filepath.Join(dir, "config_sentence_transformers.json"), map[string]any{"prompts": map[string]string{}})
+	writeJSON(t, filepath.Join(dir, "1_Pooling", "config.json"),
+		map[string]any{"word_embedding_dimension": 64, "pooling_mode_cls_token": true})
+	writeJSON(t, filepath.Join(dir, "config_sentence_transformers.json"),
+		map[string]any{"prompts": map[string]string{}})
 	return dir
 }
 
@@ -40,12 +42,18 @@ func m3Model(t *testing.T, c *golden.Case) string {
 // score modes, partly given weights, and an instruction before query and texts.
 func TestMultiFunctionEqualsTheReference(t *testing.T) {
 	c := golden.Open(t, "m3-text")
-	r := start(t, nil, nil, entry(t, "m3", m3Model(t, c), "bge_m3_flash", "tasks: {encode: {dense: {dim: 64}, sparse: {dim: 430}, multivector: {dim: 64}}, score: {}}"))
+	r := start(t, nil, nil, entry(t, "m3", m3Model(t, c), "bge_m3_flash",
+		"tasks: {encode: {dense: {dim: 64}, sparse: {dim: 430}, multivector: {dim: 64}}, score: {}}"))
 	texts := readTexts[string](t, "m3-text")
 	counts, columns, cu := c.Int32("counts"), c.Int32("columns"), c.Int32("cu")
 	weights, _ := c.Float32("weights")
 	for prefix, options := range map[string]map[string]any{"": nil, "raw_": {"normalize": false}} {
-		res, err := r.Encode(t.Context(), &Request{Model: "m3", Texts: texts, OutputTypes: []string{"dense", "sparse", "multivector"}, Options: options})
+		res, err := r.Encode(t.Context(), &Request{
+			Model:       "m3",
+			Texts:       texts,
+			OutputTypes: []string{"dense", "sparse", "multivector"},
+			Options:     options,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +65,8 @@ func TestMultiFunctionEqualsTheReference(t *testing.T) {
 				t.Errorf("%sdense, text %d: %v", prefix, i, d)
 			}
 			if d := golden.Compare(floats(res.Multi[i].Data), vectors[64*cu[i]:64*cu[i+1]]); d.MaxAbs > 1e-5 {
-				t.Errorf("%svectors, text %d: %d rows, want %d: %v", prefix, i, res.Multi[i].Rows, cu[i+1]-cu[i], d)
+				t.Errorf("%svectors, text %d: %d rows, want %d: %v",
+					prefix, i, res.Multi[i].Rows, cu[i+1]-cu[i], d)
 			}
 			end := at + int(counts[i])
 			if got := ints(res.Sparse[i].Columns); !slices.Equal(got, columns[at:end]) {
@@ -80,7 +89,9 @@ func TestMultiFunctionEqualsTheReference(t *testing.T) {
 		t.Fatal(len(scores), err)
 	}
 	for n, s := range scores {
-		res, err := r.Score(t.Context(), &ScoreRequest{Model: "m3", Query: texts[0], Texts: texts, Instruction: s.Instruction, Options: s.Options})
+		res, err := r.Score(t.Context(), &ScoreRequest{
+			Model: "m3", Query: texts[0], Texts: texts, Instruction: s.Instruction, Options: s.Options,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,8 +113,10 @@ func TestLexicalRows(t *testing.T) {
 	defer tok.Close()
 	special := tok.Special()
 	id, _ := tok.TokenToID("b")
-	columns, weights := task.Lexical(tok, []int32{special.CLS, id, special.UNK, id, special.SEP, special.PAD}, []float32{9, 1, 9, 2, 9, 9})
+	columns, weights := task.Lexical(tok, []int32{special.CLS, id, special.UNK, id, special.SEP, special.PAD},
+		[]float32{9, 1, 9, 2, 9, 9})
 	if !slices.Equal(columns, []int32{id}) || !slices.Equal(weights, []float32{2}) {
-		t.Errorf("of [CLS] b [UNK] b [SEP] [PAD] stays %v, %v, want b alone with its larger weight", columns, weights)
+		t.Errorf("of [CLS] b [UNK] b [SEP] [PAD] stays %v, %v, want b alone with its larger weight",
+			columns, weights)
 	}
 }

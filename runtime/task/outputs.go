@@ -71,8 +71,15 @@ type forms struct {
 // settle sets the widths, which only the loaded model knows.
 func (e *encoding) settle() error {
 	p, m := e.Prepared, e.use.Weights()
-	e.forms = forms{rows: p.form, weights: p.form.weights(), dims: m.Dim, normalize: m.Normalize, tokenDims: m.TokenDim,
-		unitTokens: true, vocab: m.Vocab}
+	e.forms = forms{
+		rows:       p.form,
+		weights:    p.form.weights(),
+		dims:       m.Dim,
+		normalize:  m.Normalize,
+		tokenDims:  m.TokenDim,
+		unitTokens: true,
+		vocab:      m.Vocab,
+	}
 	f := &e.forms
 	if n := p.options.Normalize; n != nil {
 		f.normalize, f.unitTokens = *n, *n
@@ -82,8 +89,9 @@ func (e *encoding) settle() error {
 	}
 	if p.dimensions > 0 {
 		if p.dimensions > f.dims {
-			return errs.UnsupportedField("dimensions", fmt.Sprintf("dimensions must be at most %d, the width of model '%s'; got %d",
-				f.dims, p.model.ID, p.dimensions))
+			return errs.UnsupportedField("dimensions",
+				fmt.Sprintf("dimensions must be at most %d, the width of model '%s'; got %d",
+					f.dims, p.model.ID, p.dimensions))
 		}
 		f.dims, f.normalize = p.dimensions, true
 	}
@@ -114,7 +122,9 @@ const sparseHead = 16
 // sparse returns the spec of a sparse result with room for room columns, at most the vocabulary.
 func (f *forms) sparse(room int) batch.Spec {
 	room = min(room, f.vocab)
-	return batch.Spec{DType: int32(f.weights.device), Dims: int32(room), Bytes: sparseHead + room*(4+f.weights.bits/8)}
+	return batch.Spec{
+		DType: int32(f.weights.device), Dims: int32(room), Bytes: sparseHead + room*(4+f.weights.bits/8),
+	}
 }
 
 // sizes makes the specs of items from what their program says that it gives.
@@ -170,7 +180,9 @@ func (s *sizes) make(tokens, rows int) []batch.Spec {
 }
 
 func (f *forms) row(dims int) batch.Spec {
-	return batch.Spec{DType: int32(f.rows.device), Dims: int32(dims), Normalize: f.normalize, Bytes: f.rows.bytes(dims)}
+	return batch.Spec{
+		DType: int32(f.rows.device), Dims: int32(dims), Normalize: f.normalize, Bytes: f.rows.bytes(dims),
+	}
 }
 
 // values returns the spec of n float32 that are copied unchanged from the device.
@@ -215,7 +227,10 @@ func (e *encoding) takeSparse(i int, b []byte) error {
 		return nil
 	}
 	values := sparseHead + 4*room
-	e.result.Sparse[i] = Sparse{Columns: b[sparseHead : sparseHead+4*n : sparseHead+4*n], Values: b[values : values+width*n : values+width*n]}
+	e.result.Sparse[i] = Sparse{
+		Columns: b[sparseHead : sparseHead+4*n : sparseHead+4*n],
+		Values:  b[values : values+width*n : values+width*n],
+	}
 	return nil
 }
 

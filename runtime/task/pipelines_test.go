@@ -32,7 +32,13 @@ func TestTagsEqualPipeline(t *testing.T) {
 		var list []api.Entity
 		for _, e := range found {
 			from, to := int(e[1].(float64)), int(e[2].(float64))
-			list = append(list, api.Entity{Text: string([]rune(text)[from:to]), Label: e[0].(string), Start: from, End: to, Score: float64(scores[0])})
+			list = append(list, api.Entity{
+				Text:  string([]rune(text)[from:to]),
+				Label: e[0].(string),
+				Start: from,
+				End:   to,
+				Score: float64(scores[0]),
+			})
 			scores = scores[1:]
 		}
 		texts, want = append(texts, text), append(want, list)
@@ -43,7 +49,8 @@ func TestTagsEqualPipeline(t *testing.T) {
 	}
 	for i, item := range res.Found {
 		if !slices.EqualFunc(item.Entities, want[i], func(a, b api.Entity) bool {
-			return a.Text == b.Text && a.Label == b.Label && a.Start == b.Start && a.End == b.End && math.Abs(a.Score-b.Score) < 1e-5
+			return a.Text == b.Text && a.Label == b.Label && a.Start == b.Start && a.End == b.End &&
+				math.Abs(a.Score-b.Score) < 1e-5
 		}) {
 			t.Errorf("%q:\n got %v\nwant %v", texts[i], item.Entities, want[i])
 		}
@@ -54,13 +61,18 @@ func TestTagsEqualPipeline(t *testing.T) {
 	// A score that equals the threshold is kept.
 	first := res.Found[0].Entities[0]
 	for above, threshold := range []float64{first.Score, math.Nextafter(first.Score, 2)} {
-		res, err := r.Extract(t.Context(), &ExtractRequest{Model: "tags", Texts: texts[:1], Options: map[string]any{"threshold": threshold}})
-		if err != nil || slices.ContainsFunc(res.Found[0].Entities, func(e api.Entity) bool { return e.Start == first.Start }) != (above == 0) {
+		res, err := r.Extract(t.Context(),
+			&ExtractRequest{Model: "tags", Texts: texts[:1], Options: map[string]any{"threshold": threshold}})
+		if err != nil || slices.ContainsFunc(res.Found[0].Entities, func(e api.Entity) bool {
+			return e.Start == first.Start
+		}) != (above == 0) {
 			t.Errorf("threshold %v: %v, %v", threshold, res.Found[0].Entities, err)
 		}
 	}
 	// Labels and threshold together select entities.
-	res, err = r.Extract(t.Context(), &ExtractRequest{Model: "tags", Texts: texts, Labels: []string{"loc"}, Options: map[string]any{"threshold": 0.5}})
+	res, err = r.Extract(t.Context(), &ExtractRequest{
+		Model: "tags", Texts: texts, Labels: []string{"loc"}, Options: map[string]any{"threshold": 0.5},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +84,8 @@ func TestTagsEqualPipeline(t *testing.T) {
 			}
 		}
 		kept -= len(item.Entities)
-		if slices.ContainsFunc(item.Entities, func(e api.Entity) bool { return e.Label != "LOC" || e.Score < 0.5 }) || kept != 0 {
+		if slices.ContainsFunc(item.Entities,
+			func(e api.Entity) bool { return e.Label != "LOC" || e.Score < 0.5 }) || kept != 0 {
 			t.Errorf("%q: %v of %v", texts[i], item.Entities, want[i])
 		}
 	}
@@ -92,10 +105,15 @@ func TestZeroShotEqualsPipeline(t *testing.T) {
 	for _, q := range readTexts[question](t, name) {
 		key := fmt.Sprint(q.Names)
 		if rigs[key] == nil {
-			rigs[key] = start(t, nil, nil, entry(t, "nli", relabelled(t, name, q.Names), "nli_classification_flash", "tasks: {extract: {}}"))
+			rigs[key] = start(t, nil, nil, entry(t, "nli", relabelled(t, name, q.Names),
+				"nli_classification_flash", "tasks: {extract: {}}"))
 		}
-		res, err := rigs[key].Extract(t.Context(), &ExtractRequest{Model: "nli", Texts: []string{q.Text}, Labels: q.Labels,
-			Options: map[string]any{"hypothesis_template": q.Template, "multi_label": q.Multi}})
+		res, err := rigs[key].Extract(t.Context(), &ExtractRequest{
+			Model:   "nli",
+			Texts:   []string{q.Text},
+			Labels:  q.Labels,
+			Options: map[string]any{"hypothesis_template": q.Template, "multi_label": q.Multi},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -103,7 +103,8 @@ func Prepare(r *Request) (*Prepared, error) {
 // yet. Token ids are for Encode only, second texts for Classify only.
 func (r *Request) checkInputs() error {
 	if r.Op == Score && !r.Query.HasText {
-		return errs.Invalidf("query", "%s requires text input: Field 'query' has no text", r.Model.Adapter.Class)
+		return errs.Invalidf("query", "%s requires text input: Field 'query' has no text",
+			r.Model.Adapter.Class)
 	}
 	for i := range r.Inputs {
 		in := &r.Inputs[i]
@@ -111,13 +112,17 @@ func (r *Request) checkInputs() error {
 		case !in.HasText && tokensOf(in) == nil:
 			return errs.RequiresText(r.Model.Adapter.Class, i)
 		case tokensOf(in) != nil && r.Op != Encode:
-			return errs.Invalidf(r.field(), "Field '%s[%d]' is a list of token ids; they are taken for vectors only", r.field(), i)
+			return errs.Invalidf(r.field(),
+				"Field '%s[%d]' is a list of token ids; they are taken for vectors only", r.field(), i)
 		case (tokensOf(in) != nil) != (tokensOf(&r.Inputs[0]) != nil):
-			return errs.Invalidf(r.field(), "Field '%s[%d]': a request has token ids in all of its inputs or in none", r.field(), i)
+			return errs.Invalidf(r.field(),
+				"Field '%s[%d]': a request has token ids in all of its inputs or in none", r.field(), i)
 		case secondOf(in) != nil && r.Op != Classify:
-			return errs.Invalidf(r.field(), "Field '%s[%d]' has two texts; they are taken for classification only", r.field(), i)
+			return errs.Invalidf(r.field(),
+				"Field '%s[%d]' has two texts; they are taken for classification only", r.field(), i)
 		case (secondOf(in) != nil) != (secondOf(&r.Inputs[0]) != nil):
-			return errs.Invalidf(r.field(), "Field '%s[%d]': a request has a second text in all of its inputs or in none", r.field(), i)
+			return errs.Invalidf(r.field(),
+				"Field '%s[%d]': a request has a second text in all of its inputs or in none", r.field(), i)
 		}
 	}
 	return nil
@@ -138,14 +143,20 @@ func prepareAny(r *Request, op catalog.Operation) (*Prepared, error) {
 		if r.Op == Encode {
 			field = "params.instruction"
 		}
-		return nil, errs.Invalidf(field, "Field '%s' has %d bytes; the limit is %d", field, len(*r.Instruction), maxInstruction)
+		return nil, errs.Invalidf(field, "Field '%s' has %d bytes; the limit is %d",
+			field, len(*r.Instruction), maxInstruction)
 	}
 	opt, ignored, err := m.Options(op, r.Options)
 	if err != nil {
 		return nil, optionError(err)
 	}
-	p := &Prepared{req: r, model: m, family: f,
-		plan: plan{options: opt, query: opt.IsQuery, instruction: r.Instruction, dimensions: opt.Dimensions, ignored: ignored}}
+	p := &Prepared{req: r, model: m, family: f, plan: plan{
+		options:     opt,
+		query:       opt.IsQuery,
+		instruction: r.Instruction,
+		dimensions:  opt.Dimensions,
+		ignored:     ignored,
+	}}
 	if key, ok, err := model.LoRAOf(m, opt, r.Options); err != nil {
 		return nil, err
 	} else if ok {
@@ -250,7 +261,8 @@ func (p *Prepared) checkOutputs() error {
 		}
 	}
 	if p.dimensions > 0 && !p.outputs.dense {
-		return errs.UnsupportedField("dimensions", "dimensions cuts dense vectors and the request asks for none: remove it, or add 'dense' to the output types")
+		return errs.UnsupportedField("dimensions",
+			"dimensions cuts dense vectors and the request asks for none: remove it, or add 'dense' to the output types")
 	}
 	return p.planFolding(p.req.name())
 }

@@ -27,7 +27,8 @@ func TestQuantisedBitForBit(t *testing.T) {
 		bounded := func(o *Options) { o.Devices[0].ISA = isa }
 		for _, name := range dense {
 			x, shape := c.Float32(name + ".x")
-			r := start(t, bounded, nil, entry(t, "echo", echoModel(t, x, shape, false), "sentence_transformer", fmt.Sprintf("tasks: {encode: {dense: {dim: %d}}}", shape[1])))
+			r := start(t, bounded, nil, entry(t, "echo", echoModel(t, x, shape, false),
+				"sentence_transformer", fmt.Sprintf("tasks: {encode: {dense: {dim: %d}}}", shape[1])))
 			var tokens [][]int32
 			for i := range shape[0] {
 				tokens = append(tokens, []int32{int32(i + 1)})
@@ -39,7 +40,8 @@ func TestQuantisedBitForBit(t *testing.T) {
 		}
 		for _, name := range multi {
 			x, shape := c.Float32(name + ".x")
-			m := loadtime(t, "echo", echoModel(t, x, shape, true), "colbert", fmt.Sprintf("tasks: {encode: {multivector: {dim: %d}}}", shape[1]),
+			m := loadtime(t, "echo", echoModel(t, x, shape, true), "colbert",
+				fmt.Sprintf("tasks: {encode: {multivector: {dim: %d}}}", shape[1]),
 				"{skip_special_tokens: false, doc_punctuation_skiplist: false}")
 			r := start(t, bounded, nil, m)
 			var tokens [][]int32
@@ -82,7 +84,13 @@ func names(t *testing.T, c *golden.Case, kind string) (out []string) {
 
 func echo(r *rig, tokens [][]int32, what, dtype string) *Result {
 	r.T.Helper()
-	res, err := r.Encode(r.T.Context(), &Request{Model: "echo", Tokens: tokens, OutputTypes: []string{what}, OutputDType: dtype, Options: map[string]any{"normalize": false}})
+	res, err := r.Encode(r.T.Context(), &Request{
+		Model:       "echo",
+		Tokens:      tokens,
+		OutputTypes: []string{what},
+		OutputDType: dtype,
+		Options:     map[string]any{"normalize": false},
+	})
 	if err != nil {
 		r.T.Fatal(err)
 	}
@@ -164,18 +172,25 @@ func echoModel(t *testing.T, x []float32, shape []int, late bool) string {
 	if late {
 		kind = "pylate.models.Dense."
 	} else {
-		modules = append(modules, map[string]any{"idx": 1, "name": "1", "path": "1_Pooling", "type": kind + "Pooling"})
+		modules = append(modules,
+			map[string]any{"idx": 1, "name": "1", "path": "1_Pooling", "type": kind + "Pooling"})
 	}
-	activations := []string{"activation.ReLU", "linear.Identity"} // ReLU keeps unit vectors, and keeps the two layers from being merged
+	// ReLU keeps unit vectors, and keeps the two layers from being merged
+	activations := []string{"activation.ReLU", "linear.Identity"}
 	for i, w := range []matrix{{units, []int{wide, wide}}, {rows, []int{columns, wide}}} {
 		path := fmt.Sprintf("%d_Dense", i+2)
 		if err := os.MkdirAll(filepath.Join(dir, path), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		writeTensors(t, filepath.Join(dir, path, "model.safetensors"), map[string]matrix{"linear.weight": w})
-		writeJSON(t, filepath.Join(dir, path, "config.json"), map[string]any{"in_features": wide, "out_features": w.shape[0], "bias": false,
-			"activation_function": "torch.nn.modules." + activations[i]})
-		modules = append(modules, map[string]any{"idx": len(modules), "name": path, "path": path, "type": kind + "Dense"})
+		writeJSON(t, filepath.Join(dir, path, "config.json"), map[string]any{
+			"in_features":         wide,
+			"out_features":        w.shape[0],
+			"bias":                false,
+			"activation_function": "torch.nn.modules." + activations[i],
+		})
+		modules = append(modules,
+			map[string]any{"idx": len(modules), "name": path, "path": path, "type": kind + "Dense"})
 	}
 	writeJSON(t, filepath.Join(dir, "modules.json"), modules)
 	return dir
@@ -220,7 +235,9 @@ func writeTensors(t *testing.T, path string, tensors map[string]matrix) {
 		for _, v := range tensors[name].data {
 			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
 		}
-		header[name] = map[string]any{"dtype": "F32", "shape": tensors[name].shape, "data_offsets": []int{from, len(data)}}
+		header[name] = map[string]any{
+			"dtype": "F32", "shape": tensors[name].shape, "data_offsets": []int{from, len(data)},
+		}
 	}
 	head, err := json.Marshal(header)
 	if err == nil {

@@ -78,10 +78,13 @@ type Request struct {
 	OutputTypes []string // params.output_types
 	OutputDType string   // params.output_dtype
 	IsQuery     *bool    // params.is_query; options.is_query wins
-	Dimensions  int      // keep this many first components and normalise again; 0: use the option of that name
+	// keep this many first components and normalise again; 0: use the option of that name
+	Dimensions int
 
-	Labels    []string // Extract; zero-shot: the classes; other families: which of the model's labels to return, nil for all
-	RawScores bool     // Classify: the head's logits; else their softmax, or the sigmoid of a single one
+	// Extract; zero-shot: the classes; other families: which of the model's labels to return, nil
+	// for all
+	Labels    []string
+	RawScores bool // Classify: the head's logits; else their softmax, or the sigmoid of a single one
 }
 
 // name is what errors call the model.

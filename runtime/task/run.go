@@ -95,9 +95,9 @@ func (r *run) texts(first, end int) []string {
 // job runs the program over n items and passes each result to put.
 func (r *run) job(v *model.Variant, n int, admitted bool, make func(first, end int) ([]batch.Item, error),
 	put func(i int, r *batch.Result) error) error {
-	j := job{ctx: r.ctx, queue: v.Queue, n: n, timings: &r.result.Timings, adapter: r.use.Adapter, admitted: admitted, make: make,
-		bad: r.nonFinite,
-		put: func(first int, results []batch.Result) error {
+	j := job{
+		ctx: r.ctx, queue: v.Queue, n: n, timings: &r.result.Timings, adapter: r.use.Adapter,
+		admitted: admitted, make: make, bad: r.nonFinite, put: func(first int, results []batch.Result) error {
 			for i := range results {
 				if err := put(first+i, &results[i]); err != nil {
 					return err
@@ -124,7 +124,8 @@ func (r *run) recordError(err error) error {
 	case errors.Is(err, engine.ErrNoMemory):
 		return errs.OutOfMemory("Encoding", err)
 	case errors.Is(err, engine.ErrUnsupported) && r.options.Pooling != "":
-		e := errs.Invalidf("options.pooling", "pooling '%s' is not available for model '%s'", r.options.Pooling, r.model.ID)
+		e := errs.Invalidf("options.pooling", "pooling '%s' is not available for model '%s'",
+			r.options.Pooling, r.model.ID)
 		e.Cause = err
 		return e
 	}
@@ -133,7 +134,10 @@ func (r *run) recordError(err error) error {
 
 // translate turns an internal error into its public form. what is "encoding", "scoring",
 // "extraction" or "tokenization".
-func translate(ctx context.Context, h *model.Host, err error, m *catalog.Resolved, q *batch.Queue, items int, what string) error {
+func translate(
+	ctx context.Context, h *model.Host, err error, m *catalog.Resolved, q *batch.Queue, items int,
+	what string,
+) error {
 	var known *errs.Error
 	var full *batch.FullError
 	switch {

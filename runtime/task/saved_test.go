@@ -54,7 +54,8 @@ func checkSaved(t *testing.T, c *golden.Case, r *rig) {
 	if c.Has("vectors") {
 		want, shape := c.Float32("vectors")
 		yes := true // the default prompt is the one for queries
-		res, err := r.Encode(t.Context(), &Request{Model: "saved", Texts: texts, OutputTypes: []string{"dense"}, IsQuery: &yes})
+		res, err := r.Encode(t.Context(),
+			&Request{Model: "saved", Texts: texts, OutputTypes: []string{"dense"}, IsQuery: &yes})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +68,8 @@ func checkSaved(t *testing.T, c *golden.Case, r *rig) {
 	}
 	for key, isQuery := range map[string]bool{"splade": false, "queries": true} {
 		want, shape := c.Float32(key)
-		res, err := r.Encode(t.Context(), &Request{Model: "saved", Texts: texts, OutputTypes: []string{"sparse"}, IsQuery: &isQuery})
+		res, err := r.Encode(t.Context(),
+			&Request{Model: "saved", Texts: texts, OutputTypes: []string{"sparse"}, IsQuery: &isQuery})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,19 +106,24 @@ func TestPromptOfACrossEncoder(t *testing.T) {
 		if err := os.CopyFS(dir, os.DirFS(golden.Open(t, "saved-reranker/6.2.0").Dir)); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "config_sentence_transformers.json"), []byte(config), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "config_sentence_transformers.json"), []byte(config),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		r := start(t, nil, nil, entry(t, "ce", dir, "cross_encoder", "tasks: {score: {}}"))
-		res, err := r.Score(t.Context(), &ScoreRequest{Model: "ce", Query: query, Texts: []string{"8849 metres"}, Instruction: instruction})
+		res, err := r.Score(t.Context(), &ScoreRequest{
+			Model: "ce", Query: query, Texts: []string{"8849 metres"}, Instruction: instruction,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return res.Scores[0]
 	}
-	const plain, prompted = `{"activation_fn":"torch.nn.Sigmoid"}`, `{"activation_fn":"torch.nn.Sigmoid","prompts":{"ask":"ask: "},"default_prompt_name":"ask"}`
+	const plain, prompted = `{"activation_fn":"torch.nn.Sigmoid"}`,
+		`{"activation_fn":"torch.nn.Sigmoid","prompts":{"ask":"ask: "},"default_prompt_name":"ask"}`
 	other := "find"
-	if got, want := scores(prompted, "how tall", nil), scores(plain, "ask: how tall", nil); got != want || got == scores(plain, "how tall", nil) {
+	if got, want := scores(prompted, "how tall", nil), scores(plain, "ask: how tall", nil); got != want ||
+		got == scores(plain, "how tall", nil) {
 		t.Errorf("with its prompt %v, of the prompted text %v", got, want)
 	}
 	if got, want := scores(prompted, "how tall", &other), scores(plain, "find how tall", nil); got != want {
@@ -132,11 +139,13 @@ func TestShortQueryTableIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := filepath.Join(dir, "query_0_SparseStaticEmbedding", "model.safetensors")
-	if err := os.WriteFile(table, weightstest.Encode(nil, weightstest.Float32("weight", []int64{84}, make([]float32, 84)...)), 0o600); err != nil {
+	if err := os.WriteFile(table, weightstest.Encode(nil,
+		weightstest.Float32("weight", []int64{84}, make([]float32, 84)...)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := start(t, nil, nil, entry(t, "sp", dir, "splade_flash", "tasks: {encode: {sparse: {dim: 85}}}"))
-	_, err := r.Encode(t.Context(), &Request{Model: "sp", Texts: []string{"a"}, OutputTypes: []string{"sparse"}})
+	_, err := r.Encode(t.Context(),
+		&Request{Model: "sp", Texts: []string{"a"}, OutputTypes: []string{"sparse"}})
 	if err == nil || !strings.Contains(err.Error(), "the queries' table has 84 weights") {
 		t.Errorf("%v", err)
 	}

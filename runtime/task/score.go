@@ -28,7 +28,8 @@ func (r *run) score() error {
 // queryRows turns the query's token vectors into the rows that texts are compared with.
 func (r *run) queryRows(m Matrix, v *model.Variant) (*batch.Query, error) {
 	if limit := v.MaxQueryRows(); m.Rows > limit {
-		return nil, errs.TooLong("query", fmt.Sprintf("Field 'query' has %d token vectors; late interaction with model '%s' takes at most %d",
+		return nil, errs.TooLong("query", fmt.Sprintf(
+			"Field 'query' has %d token vectors; late interaction with model '%s' takes at most %d",
 			m.Rows, r.model.ID, limit))
 	}
 	return &batch.Query{Rows: floats(m.Data), N: m.Rows}, nil

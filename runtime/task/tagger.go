@@ -32,29 +32,32 @@ func tag(r *run) error {
 		return err
 	}
 	spans := make([][]tokenizer.TokenSpan, len(r.req.Inputs))
-	return r.logits(arch.OutTokenLogits, len(r.req.Inputs), func(first, end int, results *sizes) ([]batch.Item, error) {
-		placed, err := r.reader.readSpans(r.texts(first, end), first)
-		if err != nil {
-			return nil, err
-		}
-		items := make([]batch.Item, end-first)
-		for i := range items {
-			ids := placed[i].IDs()
-			spans[first+i] = placed[i].Tokens
-			items[i] = batch.Item{Inputs: batch.Inputs{IDs: ids}, Specs: results.of(len(ids), 0), Index: i}
-		}
-		return items, nil
-	}, func(i int, z []float64) error {
-		tags := bestTags(z, m.Labels, spans[i])
-		threshold, _ := number(r.options.Raw["threshold"])
-		for _, e := range join(tags, r.req.Inputs[i].Text) {
-			if e.Score >= threshold && r.wants(e.Label) {
-				r.result.Found[i].Entities = append(r.result.Found[i].Entities, e)
+	return r.logits(arch.OutTokenLogits, len(r.req.Inputs),
+		func(first, end int, results *sizes) ([]batch.Item, error) {
+			placed, err := r.reader.readSpans(r.texts(first, end), first)
+			if err != nil {
+				return nil, err
 			}
-		}
-		spans[i] = nil
-		return r.hold(int64(len(r.result.Found[i].Entities))*entryBytes, i+1)
-	})
+			items := make([]batch.Item, end-first)
+			for i := range items {
+				ids := placed[i].IDs()
+				spans[first+i] = placed[i].Tokens
+				items[i] = batch.Item{
+					Inputs: batch.Inputs{IDs: ids}, Specs: results.of(len(ids), 0), Index: i,
+				}
+			}
+			return items, nil
+		}, func(i int, z []float64) error {
+			tags := bestTags(z, m.Labels, spans[i])
+			threshold, _ := number(r.options.Raw["threshold"])
+			for _, e := range join(tags, r.req.Inputs[i].Text) {
+				if e.Score >= threshold && r.wants(e.Label) {
+					r.result.Found[i].Entities = append(r.result.Found[i].Entities, e)
+				}
+			}
+			spans[i] = nil
+			return r.hold(int64(len(r.result.Found[i].Entities))*entryBytes, i+1)
+		})
 }
 
 // tagged is a token of the text with its best label. Special tokens are left out.
@@ -111,7 +114,13 @@ func join(tags []tagged, text string) []api.Entity {
 		}
 		if name != "O" {
 			start, end := tags[i].start, tags[j-1].end
-			out = append(out, api.Entity{Text: text[start:end], Label: name, Score: sum / float64(j-i), Start: at.points(start), End: at.points(end)})
+			out = append(out, api.Entity{
+				Text:  text[start:end],
+				Label: name,
+				Score: sum / float64(j-i),
+				Start: at.points(start),
+				End:   at.points(end),
+			})
 		}
 		i = j
 	}

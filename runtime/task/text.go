@@ -43,8 +43,10 @@ func newReader(ctx context.Context, m *model.Model, p *Prepared, field string) *
 	if n := p.options.MaxSeqLength; n > 0 {
 		limit = min(limit, n)
 	}
-	return &reader{ctx: ctx, model: m, entry: p.model, options: p.options, query: p.query, instruction: p.instruction,
-		limit: max(limit, m.Tokenizer().CountSpecial(false)), field: cmp.Or(field, "items"), left: p.left}
+	return &reader{
+		ctx: ctx, model: m, entry: p.model, options: p.options, query: p.query, instruction: p.instruction,
+		limit: max(limit, m.Tokenizer().CountSpecial(false)), field: cmp.Or(field, "items"), left: p.left,
+	}
 }
 
 // cuts returns the tokenizer's options for texts that are too long.
@@ -75,7 +77,8 @@ func (r *reader) readPairs(a, b []string, number int) (*tokenizer.Batch, error) 
 	}
 	var out tokenizer.Batch
 	cuts := r.cuts()
-	cuts.MaxTokens = max(cuts.MaxTokens, r.model.Tokenizer().CountSpecial(true)) // a pair has more than a text
+	// a pair has more than a text
+	cuts.MaxTokens = max(cuts.MaxTokens, r.model.Tokenizer().CountSpecial(true))
 	if err := r.model.Tokenizer().EncodePairsParallel(r.ctx, &out, a, b, cuts); err != nil {
 		return nil, r.textError(err, number)
 	}
@@ -124,7 +127,8 @@ func (r *reader) refuseCut(cut bool, number int) error {
 		return nil
 	}
 	place := r.location(number)
-	return r.refuse(number, errs.TooLong(place, fmt.Sprintf("Field '%s' has more than %d tokens, the limit of model '%s', and the request forbids cutting it",
+	return r.refuse(number, errs.TooLong(place, fmt.Sprintf(
+		"Field '%s' has more than %d tokens, the limit of model '%s', and the request forbids cutting it",
 		place, r.limit, r.entry.ID)))
 }
 
@@ -188,11 +192,13 @@ func (r *reader) format(text string) string {
 func (r *reader) check(ids []int32, i int) ([]int32, error) {
 	vocab := int32(r.model.Weights().Vocab)
 	if len(ids) == 0 {
-		return nil, errs.Invalidf(r.field, "Field '%s' has no token ids; it needs at least one", r.location(i))
+		return nil, errs.Invalidf(r.field, "Field '%s' has no token ids; it needs at least one",
+			r.location(i))
 	}
 	for _, id := range ids {
 		if id < 0 || id >= vocab {
-			return nil, errs.Invalidf(r.field, "Field '%s': token id %d is outside the model's vocabulary of %d", r.location(i), id, vocab)
+			return nil, errs.Invalidf(r.field,
+				"Field '%s': token id %d is outside the model's vocabulary of %d", r.location(i), id, vocab)
 		}
 	}
 	if err := r.refuseCut(len(ids) > r.limit, i); err != nil {

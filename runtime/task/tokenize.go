@@ -13,7 +13,9 @@ import (
 
 // Tokenize splits texts with the model's tokenizer and never truncates them. addSpecial adds the
 // special tokens of a single text. hold is asked for the room of the result.
-func Tokenize(ctx context.Context, h *model.Host, m *catalog.Resolved, texts []string, addSpecial bool, hold Hold) ([][]api.Token, error) {
+func Tokenize(
+	ctx context.Context, h *model.Host, m *catalog.Resolved, texts []string, addSpecial bool, hold Hold,
+) ([][]api.Token, error) {
 	use, err := useTokenizer(ctx, h, m)
 	if err != nil {
 		return nil, err
@@ -74,7 +76,9 @@ func withTexts(t *tokenizer.Tokenizer, text string, spans []tokenizer.TokenSpan)
 
 // Detokenize turns lists of token ids back into texts; skipSpecial leaves special tokens out. hold
 // is asked for the room of the result.
-func Detokenize(ctx context.Context, h *model.Host, m *catalog.Resolved, ids [][]int32, skipSpecial bool, hold Hold) ([]string, error) {
+func Detokenize(
+	ctx context.Context, h *model.Host, m *catalog.Resolved, ids [][]int32, skipSpecial bool, hold Hold,
+) ([]string, error) {
 	use, err := useTokenizer(ctx, h, m)
 	if err != nil {
 		return nil, err
@@ -94,7 +98,8 @@ func Detokenize(ctx context.Context, h *model.Host, m *catalog.Resolved, ids [][
 			return nil, context.Cause(ctx)
 		}
 		if err := t.CheckIDs(list); err != nil {
-			return nil, errs.Invalidf("ids", "Field 'ids[%d]': %s", i, strings.TrimPrefix(err.Error(), "tokenizer: "))
+			return nil, errs.Invalidf("ids", "Field 'ids[%d]': %s",
+				i, strings.TrimPrefix(err.Error(), "tokenizer: "))
 		}
 		if out[i], err = decode(list); err != nil {
 			return nil, errs.Internal(err)

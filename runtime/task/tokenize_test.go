@@ -14,7 +14,8 @@ import (
 // Each token has the piece of text that it stands for and that piece's place in bytes. A special
 // token has its own text and no place. Texts are split whole, whatever the model's limit.
 func TestTokenize(t *testing.T) {
-	r := start(t, nil, []string{mean}, entry(t, "bytes", golden.Open(t, "pipeline-tags").Dir, "token_classification", "tasks: {extract: {}}"))
+	r := start(t, nil, []string{mean}, entry(t, "bytes", golden.Open(t, "pipeline-tags").Dir,
+		"token_classification", "tasks: {extract: {}}"))
 	type place [2]int
 	none := place{-1, -1}
 	for _, c := range []struct {
@@ -27,7 +28,8 @@ func TestTokenize(t *testing.T) {
 		{mean, "a b", false, "a|b", []place{{0, 1}, {2, 3}}},
 		{mean, "", false, "", nil},
 		{mean, strings.Repeat("a ", 50), false, strings.TrimSuffix(strings.Repeat("a|", 50), "|"), nil},
-		{"bytes", "\u00e9 <mask>", true, "<s>|\u00e9|\u00e9||<mask>|</s>", []place{none, {0, 2}, {0, 2}, {3, 3}, {3, 9}, none}},
+		{"bytes", "\u00e9 <mask>", true, "<s>|\u00e9|\u00e9||<mask>|</s>",
+			[]place{none, {0, 2}, {0, 2}, {3, 3}, {3, 9}, none}},
 	} {
 		got, err := r.Tokenize(t.Context(), c.model, []string{"x", c.text}, c.special)
 		if err != nil {
@@ -50,15 +52,18 @@ func TestTokenize(t *testing.T) {
 			t.Errorf("%s, %q: %q at %v, want %q at %v", c.model, c.text, pieces, spans, c.pieces, c.places)
 		}
 		back, err := r.Detokenize(t.Context(), c.model, [][]int32{ids, {}}, true)
-		if want := strings.TrimSpace(strings.ReplaceAll(c.text, " <mask>", "")); err != nil || strings.TrimSpace(back[0]) != want || back[1] != "" {
+		if want := strings.TrimSpace(strings.ReplaceAll(c.text, " <mask>", "")); err != nil ||
+			strings.TrimSpace(back[0]) != want || back[1] != "" {
 			t.Errorf("%s: %q come back as %q, %v, want %q", c.model, c.text, back, err, want)
 		}
-		if all, err := r.Detokenize(t.Context(), c.model, [][]int32{ids}, false); err != nil || c.special != (all[0] != back[0]) {
+		if all, err := r.Detokenize(t.Context(), c.model, [][]int32{ids}, false); err != nil ||
+			c.special != (all[0] != back[0]) {
 			t.Errorf("%s: %q with special tokens: %q, %v", c.model, c.text, all, err)
 		}
 	}
 	_, err := r.Detokenize(t.Context(), mean, [][]int32{{5}, {5, 101}}, true)
-	if e := errs.As(err); e == nil || e.Status != 400 || e.Param != "ids" || !strings.Contains(e.Message, "'ids[1]'") {
+	if e := errs.As(err); e == nil || e.Status != 400 || e.Param != "ids" ||
+		!strings.Contains(e.Message, "'ids[1]'") {
 		t.Errorf("an id outside the vocabulary: %v", err)
 	}
 	gone := errors.New("gone")

@@ -21,8 +21,10 @@ func TestRanked(t *testing.T) {
 		options map[string]any
 		want    string
 	}{
-		{nil, "b a c d"}, {map[string]any{"threshold": 0.25}, "b a c"}, {map[string]any{"threshold": 0}, "b a c d"}, {map[string]any{"threshold": int64(1)}, ""},
-		{map[string]any{"threshold": 1}, ""}, {map[string]any{"top_k": 1}, "b"}, {map[string]any{"top_k": int64(2)}, "b a"}, {map[string]any{"top_k": 9.0}, "b a c d"},
+		{nil, "b a c d"}, {map[string]any{"threshold": 0.25}, "b a c"},
+		{map[string]any{"threshold": 0}, "b a c d"}, {map[string]any{"threshold": int64(1)}, ""},
+		{map[string]any{"threshold": 1}, ""}, {map[string]any{"top_k": 1}, "b"},
+		{map[string]any{"top_k": int64(2)}, "b a"}, {map[string]any{"top_k": 9.0}, "b a c d"},
 		{map[string]any{"top_k": 0}, "b a c d"}, {map[string]any{"top_k": 3, "threshold": 0.5}, "b"},
 	} {
 		var got []string
@@ -49,17 +51,33 @@ func TestBestTagsAndJoin(t *testing.T) {
 			t.Errorf("token %d: %s, want %s", i, tags[i].label, want)
 		}
 	}
-	found := join([]tagged{{"I-X", 0.5, 0, 1}, {"I-X", 0.25, 2, 3}, {"B-X", 1, 4, 5}, {"O", 1, 6, 7}, {"X", 1, 8, 9}, {"I-Y", 1, 10, 11}}, "a b c d e f")
-	want := []api.Entity{{Text: "a b", Label: "X", Score: 0.375, Start: 0, End: 3}, {Text: "c", Label: "X", Score: 1, Start: 4, End: 5},
-		{Text: "e", Label: "X", Score: 1, Start: 8, End: 9}, {Text: "f", Label: "Y", Score: 1, Start: 10, End: 11}}
+	found := join([]tagged{
+		{"I-X", 0.5, 0, 1}, {"I-X", 0.25, 2, 3}, {"B-X", 1, 4, 5}, {"O", 1, 6, 7}, {"X", 1, 8, 9},
+		{"I-Y", 1, 10, 11},
+	}, "a b c d e f")
+	want := []api.Entity{
+		{Text: "a b", Label: "X", Score: 0.375, Start: 0, End: 3},
+		{Text: "c", Label: "X", Score: 1, Start: 4, End: 5},
+		{Text: "e", Label: "X", Score: 1, Start: 8, End: 9},
+		{Text: "f", Label: "Y", Score: 1, Start: 10, End: 11},
+	}
 	if fmt.Sprint(found) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", found, want)
 	}
 }
 
 func TestHypothesis(t *testing.T) {
-	for template, want := range map[string]string{"": "This text is about x{}.", "{}": "x{}", "{{a}} {} }}b{{": "{a} x{} }b{", "no": "", "{} {}": "", "{0}": ""} {
-		p := &Prepared{plan: plan{options: &catalog.RuntimeOptions{Raw: map[string]any{"hypothesis_template": template}}}, model: &catalog.Resolved{Loadtime: &catalog.LoadtimeOptions{}}}
+	for template, want := range map[string]string{
+		"":               "This text is about x{}.",
+		"{}":             "x{}",
+		"{{a}} {} }}b{{": "{a} x{} }b{",
+		"no":             "",
+		"{} {}":          "",
+		"{0}":            "",
+	} {
+		p := &Prepared{plan: plan{
+			options: &catalog.RuntimeOptions{Raw: map[string]any{"hypothesis_template": template}},
+		}, model: &catalog.Resolved{Loadtime: &catalog.LoadtimeOptions{}}}
 		h, err := hypothesis(p)
 		if (err == nil) != (want != "") || err == nil && h.Format("x{}") != want {
 			t.Errorf("%q: %q, %v, want %q", template, h.Format("x{}"), err, want)
@@ -69,7 +87,9 @@ func TestHypothesis(t *testing.T) {
 		}
 	}
 	// A load-time option applies if neither request nor profile sets it.
-	p := &Prepared{plan: plan{options: &catalog.RuntimeOptions{}}, model: &catalog.Resolved{Loadtime: &catalog.LoadtimeOptions{Raw: map[string]any{"hypothesis_template": "I see {}"}}}}
+	p := &Prepared{plan: plan{options: &catalog.RuntimeOptions{}}, model: &catalog.Resolved{
+		Loadtime: &catalog.LoadtimeOptions{Raw: map[string]any{"hypothesis_template": "I see {}"}},
+	}}
 	if h, err := hypothesis(p); err != nil || h.Format("x") != "I see x" {
 		t.Errorf("%q, %v", h.Format("x"), err)
 	}

@@ -10,7 +10,8 @@ import (
 // sentence-transformers for texts.
 func TestVectorsOfXLMR(t *testing.T) {
 	c := golden.Open(t, "st-xlmr-mean-torch")
-	m := family(t, "test/xlmr", c.Dir, "  passage: {extends: default, adapter_options: {runtime: {doc_template: \"passage: {text}\"}}}\n")
+	m := family(t, "test/xlmr", c.Dir,
+		"  passage: {extends: default, adapter_options: {runtime: {doc_template: \"passage: {text}\"}}}\n")
 	m.Tasks.Dense.Dim, m.MaxSequenceLength = 0, 0 // taken from the model's files
 	r := start(t, nil, nil, m)
 	query := true
@@ -33,7 +34,8 @@ func TestVectorsOfElectraAndAlbert(t *testing.T) {
 		c := golden.Open(t, name)
 		r := start(t, nil, nil, adHoc(t, "test/model", c.Dir))
 		for i, x := range goldenTexts(t, c) {
-			compare(t, name, i, float32s(r.Rows(&Request{Model: "test/model", Texts: []string{x.Text}}))[0], row(c, i))
+			compare(t, name, i,
+				float32s(r.Rows(&Request{Model: "test/model", Texts: []string{x.Text}}))[0], row(c, i))
 		}
 	}
 }

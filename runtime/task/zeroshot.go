@@ -13,8 +13,10 @@ import (
 // The family of natural language inference models, which classify by the request's labels.
 func init() {
 	families[catalog.FamilyZeroShot] = &family{
-		task:  arch.Classify,
-		suits: func(labels []string) bool { return len(labels) != 1 && slices.ContainsFunc(labels, isEntailment) },
+		task: arch.Classify,
+		suits: func(labels []string) bool {
+			return len(labels) != 1 && slices.ContainsFunc(labels, isEntailment)
+		},
 		extract: &extractor{
 			check:   needLabels,
 			classes: func(r *run) int { return len(r.req.Labels) },
@@ -25,7 +27,8 @@ func init() {
 
 func needLabels(r *Request) error {
 	if len(r.Labels) == 0 {
-		return errs.Invalidf("params.labels", "%s requires labels: give the classes to choose from in params.labels", r.Model.Adapter.Class)
+		return errs.Invalidf("params.labels",
+			"%s requires labels: give the classes to choose from in params.labels", r.Model.Adapter.Class)
 	}
 	return nil
 }
@@ -38,7 +41,8 @@ func classifyZeroShot(r *run) error {
 	names := r.use.Weights().Labels
 	entails, contradicts := entailment(names)
 	if entails == contradicts {
-		return errs.Invalidf("model", "Model '%s' has no label of entailment, or no other, among %s and cannot classify with labels of your own",
+		return errs.Invalidf("model",
+			"Model '%s' has no label of entailment, or no other, among %s and cannot classify with labels of your own",
 			r.model.ID, strings.Join(names, ", "))
 	}
 	template, err := hypothesis(r.Prepared)
@@ -54,20 +58,21 @@ func classifyZeroShot(r *run) error {
 	alone := multi || n == 1
 	r.reader.each = n
 	scores := make([][]float64, len(r.req.Inputs))
-	err = r.logits(arch.OutLogits, len(r.req.Inputs)*n, func(first, end int, results *sizes) ([]batch.Item, error) {
-		a, b := make([]string, end-first), make([]string, end-first)
-		for i := range a {
-			a[i], b[i] = r.req.Inputs[(first+i)/n].Text, template.Format(labels[(first+i)%n])
-		}
-		return r.reader.pairItems(a, b, first, results)
-	}, func(i int, z []float64) error {
-		score := z[entails]
-		if alone {
-			score = softmax([]float64{z[contradicts], z[entails]})[1]
-		}
-		scores[i/n] = append(scores[i/n], score)
-		return nil
-	})
+	err = r.logits(arch.OutLogits, len(r.req.Inputs)*n,
+		func(first, end int, results *sizes) ([]batch.Item, error) {
+			a, b := make([]string, end-first), make([]string, end-first)
+			for i := range a {
+				a[i], b[i] = r.req.Inputs[(first+i)/n].Text, template.Format(labels[(first+i)%n])
+			}
+			return r.reader.pairItems(a, b, first, results)
+		}, func(i int, z []float64) error {
+			score := z[entails]
+			if alone {
+				score = softmax([]float64{z[contradicts], z[entails]})[1]
+			}
+			scores[i/n] = append(scores[i/n], score)
+			return nil
+		})
 	if err != nil {
 		return err
 	}

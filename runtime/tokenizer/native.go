@@ -195,7 +195,9 @@ var (
 )
 
 // encodeSpans tokenizes one text. The caller holds t.mu for reading, and t is open.
-func (t *Tokenizer) encodeSpans(text string, opt Options, stop *uint32) (tokens []TokenSpan, cut bool, err error) {
+func (t *Tokenizer) encodeSpans(
+	text string, opt Options, stop *uint32,
+) (tokens []TokenSpan, cut bool, err error) {
 	o := C.sietok_options{
 		max_tokens: C.uint64_t(max(opt.MaxTokens, 0)),
 		max_whole:  opt.maxWhole(),

@@ -1,5 +1,6 @@
-"""Programs with mutants in them, from a finished CMake build: only what holds mutants is compiled again (here
-kernels/cuda/*.cu; host.py: kernels/cpu, kernels/ref and csrc), everything else is linked from what the build made."""
+"""Programs with mutants in them, from a finished CMake build: only what holds mutants is compiled
+again (here kernels/cuda/*.cu; host.py: kernels/cpu, kernels/ref and csrc), everything else is
+linked from what the build made."""
 
 import concurrent.futures
 import hashlib
@@ -16,8 +17,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"(cuda/[^"]+\.cuh?)"', re.MULTILINE)
 # -O1: mutants run for seconds, and are compiled as often as run.
 _FLAGS = ["-O1", "-g0", "-Wno-narrowing", "-Wno-psabi", "-Werror=vla"]
-# An index outside its array ends the program; in a build with AddressSanitizer also what a kernel reads or writes
-# behind an allocation or behind an array in registers: slower, so it judges what the other build lets live.
+# An index outside its array ends the program; in a build with AddressSanitizer also what a kernel
+# reads or writes behind an allocation or behind an array in registers: slower, so it judges what
+# the other build lets live.
 _BOUNDS = ["-fsanitize=bounds", "-fsanitize-undefined-trap-on-error"]
 
 
@@ -52,7 +54,8 @@ class Sources:
             self.mutants[name], self.parsed[name] = sites.find(name, self.text[name])
 
     def _find(self, entries):
-        """Fills commands (unit → folder and words), objects (of the build), and text (file → text)."""
+        """Fills commands (unit → folder and words), objects (of the build), and text (file →
+        text)."""
         folder = self.root / "kernels" / "cuda"
         for entry in entries:
             path = pathlib.Path(entry["directory"], entry["file"]).resolve()
@@ -61,7 +64,8 @@ class Sources:
             if path.parent == folder and path.suffix == ".cu":
                 self.commands[path.name] = (entry["directory"], words)
         if not self.commands:
-            raise BuildError(f"{self.build} has no .cu file of {folder} in compile_commands.json: configure it anew")
+            raise BuildError(
+                f"{self.build} has no .cu file of {folder} in compile_commands.json: configure it anew")
         for unit in self.commands:
             self._read(folder, unit)
 
@@ -83,8 +87,8 @@ class Sources:
 
     def other_headers(self, _unit):
         kernels = self.root / "kernels"
-        paths = [kernels / "ops.h", *kernels.glob("cuda/*.h"), *kernels.glob("cuda/ptx/*.h"), *kernels.glob("simt/*.h"),
-                 *kernels.glob("common/*.h")]  # fmt: skip
+        paths = [kernels / "ops.h", *kernels.glob("cuda/*.h"), *kernels.glob("cuda/ptx/*.h"),
+                 *kernels.glob("simt/*.h"), *kernels.glob("common/*.h")]
         return digest_of(p.read_text() for p in sorted(paths))
 
     def _read(self, folder, name):
@@ -156,7 +160,8 @@ class Builder:
             written = {}
             for name in names:
                 numbered = [(n, m) for n, m in switchable.items() if m.file == name]
-                written[name] = instrument.instrument(self.sources.parsed[name], numbered, self.sources.compare)
+                written[name] = instrument.instrument(self.sources.parsed[name], numbered,
+                                                      self.sources.compare)
                 _write(tree / self.sources.place(name), written[name].text)
             _write(tree / "mutant.h", instrument.HEADER)
             blamed = set()
@@ -169,7 +174,8 @@ class Builder:
             if not blamed:
                 break
             fixed |= {switchable[n].id for n in blamed}
-            self.say(f"mutate: {len(blamed)} more mutants stand where the compiler needs a constant: a build each")
+            self.say(
+                f"mutate: {len(blamed)} more mutants stand where the compiler needs a constant: a build each")
         self._remember_fixed(fixed)
         _write(folder / "switch.cc", instrument.SWITCH)
         count = f"-DSIE_MUTANT_COUNT={len(mutants)}"
@@ -187,8 +193,8 @@ class Builder:
             text = places.get(pathlib.Path(place["path"]))
             return set(text.blame(int(place["line"]), int(place["column"]))) if text is not None else set()
 
-        # An error that is in no mutant's text came with one that a template was instantiated from, or that a function
-        # with an immediate operand was inlined into: the next one out.
+        # An error that is in no mutant's text came with one that a template was instantiated from,
+        # or that a function with an immediate operand was inlined into: the next one out.
         blamed, way = set(), []
         for line in output.splitlines():
             if came := instrument.REQUIRED.match(line) or instrument.INLINED.match(line):
@@ -217,7 +223,8 @@ class Builder:
         tree = folder / "source"
         for name in self.sources.files:
             _write(tree / self.sources.place(name), self.sources.text[name])
-        _write(tree / self.sources.place(mutant.file), instrument.mutate(self.sources.parsed[mutant.file], mutant))
+        _write(tree / self.sources.place(mutant.file),
+               instrument.mutate(self.sources.parsed[mutant.file], mutant))
         units = self.sources.units_with(mutant.file)
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             outputs = list(pool.map(lambda u: self._compile(u, tree, folder, []), units))
@@ -239,9 +246,12 @@ class Builder:
         command = list(command)
         command[command.index("-o") + 1] = str(target)
         ending = original.removeprefix(str(self.sources.root))
-        command = [str(source) if c == original or c.endswith(ending) and not c.startswith("-") else c for c in command]
-        command = [c for c in command if not c.startswith(("-W", "-fsanitize", "-fno-sanitize")) and c != "-MD"]
-        command += [*_FLAGS, *_BOUNDS, *self.sanitize, "-fmax-errors=200", "-fno-diagnostics-show-caret", *extra]
+        command = [str(source) if c == original or c.endswith(ending) and
+                   not c.startswith("-") else c for c in command]
+        command = [c for c in command if not c.startswith(("-W", "-fsanitize", "-fno-sanitize")) and
+                   c != "-MD"]
+        command += [*_FLAGS, *_BOUNDS, *self.sanitize, "-fmax-errors=200", "-fno-diagnostics-show-caret",
+                    *extra]
         command[1:1] = [w for f in self.sources.include_folders(unit, tree) for w in ("-I", str(f))]
         stamp = target.with_suffix(".stamp")
         texts = ((tree / self.sources.place(name)).read_text() for name in sorted(self.sources.closure(unit)))
@@ -259,14 +269,16 @@ class Builder:
         build = self.sources.build
         targets = [program, *_LIBRARIES.get(program, ())]
         # An old build's folder may hold objects of sources that are gone.
-        own = sorted(o for t in targets for o in (build / "CMakeFiles" / f"{t}.dir").rglob("*.o") if o in self.sources.objects)
+        own = sorted(o for t in targets for o in (build / "CMakeFiles" / f"{t}.dir").rglob("*.o")
+                     if o in self.sources.objects)
         if not own:
             raise BuildError(f"{build} has no objects of {program}: build it first")
         archives = [p for p in (build / "libsie_cuda_emulated.a", build / "libsie.a") if p.exists()]
         flags = next([f for f in c if f.startswith("-fsanitize=")] for _, c in self.sources.commands.values())
         path = folder / program
-        self._run(["g++", *flags, "-o", str(path), *map(str, objects.values()), str(folder / "switch.o"), *map(str, own), "-Wl,--start-group",
-                   *map(str, archives), "-Wl,--end-group", "-lm", "-lpthread"], folder)  # fmt: skip
+        self._run(["g++", *flags, "-o", str(path), *map(str, objects.values()), str(folder / "switch.o"),
+                   *map(str, own), "-Wl,--start-group", *map(str, archives), "-Wl,--end-group", "-lm",
+                   "-lpthread"], folder)
         return path
 
     def _run(self, command, directory):

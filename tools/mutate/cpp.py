@@ -1,8 +1,9 @@
-"""Tokens of a C++ file, and the little of its structure that mutations need: brackets, template arguments,
-functions, statements and what must be constant.
+"""Tokens of a C++ file, and the little of its structure that mutations need: brackets, template
+arguments, functions, statements and what must be constant.
 
-It reads the house style as clang-format writes it: a binary operator has white space on both sides, the brackets of
-template arguments have none inside. That is what tells `a < b` from `f<b>`, and `a * b` from `T *b`.
+It reads the house style as clang-format writes it: a binary operator has white space on both sides,
+the brackets of template arguments have none inside. That is what tells `a < b` from `f<b>`, and `a
+* b` from `T *b`.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ _TOKEN = re.compile(
 OPENING = {"(": ")", "[": "]", "{": "}"}
 _CONTROL = {"if", "for", "while", "switch", "else", "do", "catch"}
 _NOT_A_FUNCTION = _CONTROL | {"__launch_bounds__", "alignas", "decltype", "noexcept", "return", "sizeof",
-                              "static_assert"}  # fmt: skip
+                              "static_assert"}
 
 
 @dataclasses.dataclass
@@ -116,7 +117,8 @@ class File:
     # ---- statements and scopes
 
     def statement(self, i):
-        """First token of the statement that holds token i: behind a ';', a brace or a directive of its block."""
+        """First token of the statement that holds token i: behind a ';', a brace or a directive of
+        its block."""
         block = next((b for b in self.enclosing(i) if self.tokens[b].text == "{"), -1)
         while i > block + 1:
             if i in self._breaks:
@@ -163,7 +165,8 @@ class File:
         return "::".join(reversed(found)) or "-"
 
     def constant(self, i):
-        """Whether token i must be known when the file is compiled: no run-time switch may stand there."""
+        """Whether token i must be known when the file is compiled: no run-time switch may stand
+        there."""
         if any(b in self._fixed for b in self.enclosing(i)):
             return True
         start = self.statement(i)
@@ -199,7 +202,8 @@ class File:
         return self.text.count("\n", 0, self.tokens[i].start) + 1
 
     def source(self, start, end, edits=()):
-        """Text of tokens [start, end), each edit (first, last + 1, text) in place of its tokens; one line."""
+        """Text of tokens [start, end), each edit (first, last + 1, text) in place of its tokens;
+        one line."""
         out, at = [], self.tokens[start].start
         for first, last, text in sorted(edits):
             out.append(self.text[at : self.tokens[first].start])

@@ -1,7 +1,9 @@
-"""The CPU kernels, their reference and csrc with mutants in them: Sources and Builder for what is no CUDA.
+"""The CPU kernels, their reference and csrc with mutants in them: Sources and Builder for what is
+no CUDA.
 
-A file is named by its path (kernels/cpu/rows.h). A unit is one compilation: kernels/cpu compiles most files once for each
-instruction set, and every object of a file has the same mutants under the same numbers. Assembly is not mutated."""
+A file is named by its path (kernels/cpu/rows.h). A unit is one compilation: kernels/cpu compiles
+most files once for each instruction set, and every object of a file has the same mutants under the
+same numbers. Assembly is not mutated."""
 
 import pathlib
 import re
@@ -12,8 +14,10 @@ import build
 
 _FOLDERS = ("kernels/cpu", "kernels/ref", "csrc")
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"/]+\.h)"', re.MULTILINE)
-# Targets whose objects the programs hold. csrc_tests has csrc with hooks; the AMX kernels run on emulated tiles as well.
-_TARGETS = re.compile(r"CMakeFiles/(kernels_ref|kernels_cpu_\w+|kernels_amx_emulated|table_amx_emulated|csrc_hooked)\.dir/")
+# Targets whose objects the programs hold. csrc_tests has csrc with hooks; the AMX kernels run on
+# emulated tiles as well.
+_TARGETS = re.compile(
+    r"CMakeFiles/(kernels_ref|kernels_cpu_\w+|kernels_amx_emulated|table_amx_emulated|csrc_hooked)\.dir/")
 _TESTS = re.compile(r"CMakeFiles/csrc_tests\.dir/csrc/tests/\w+\.cc\.o")
 # What a broken program may do before it ends: wait for ever, so its time is wall time.
 PROGRAMS = {"csrc_tests": (), "kernel_tests": ("--host",)}
@@ -44,7 +48,8 @@ class Sources(build.Sources):
             self._read(name)
 
     def _includes(self, text, folder):
-        """Mutated files that a file of the folder includes. Tests of csrc see its headers as if they lay there."""
+        """Mutated files that a file of the folder includes. Tests of csrc see its headers as if
+        they lay there."""
         names = (f"{folder}/{include}" for include in _INCLUDE.findall(text))
         return [n for n in names if (self.root / n).is_file()]
 
@@ -89,9 +94,11 @@ class Sources(build.Sources):
         return [tree / "csrc"] if self._sources[unit].startswith("csrc/tests/") else []
 
     def other_headers(self, unit):
-        paths = [*self.root.glob("kernels/*.h"), *self.root.glob("kernels/common/*.h"), *self.root.glob("csrc/include/*.h")]
+        paths = [*self.root.glob("kernels/*.h"), *self.root.glob("kernels/common/*.h"),
+                 *self.root.glob("csrc/include/*.h")]
         if self._sources[unit].startswith("csrc/"):
-            paths += [self.root / "csrc/hooks.h", *self.root.glob("kernels/tests/*.h"), *self.root.glob("csrc/tests/*")]
+            paths += [self.root / "csrc/hooks.h", *self.root.glob("kernels/tests/*.h"),
+                      *self.root.glob("csrc/tests/*")]
         elif "emulated" in unit:
             paths += self.root.glob("kernels/tests/emulated*.h")
         return build.digest_of(p.read_text() for p in sorted(paths) if p.is_file())
@@ -99,18 +106,20 @@ class Sources(build.Sources):
     def tests_digest(self):
         paths = [self.root / "kernels" / "ops.h", *(self.root / "csrc" / "include").glob("*.h")]
         for folder in ("kernels/tests", "kernels/common", "csrc/tests"):
-            paths += [p for p in (self.root / folder).rglob("*") if p.suffix in (".h", ".cc", ".c", ".bin", ".txt")]
+            paths += [p for p in (self.root / folder).rglob("*")
+                      if p.suffix in (".h", ".cc", ".c", ".bin", ".txt")]
         return build.digest_of(str(p) + p.read_text(errors="replace") for p in sorted(set(paths)))
 
 
 class Builder(build.Builder):
     def link(self, program, objects, folder):
-        """The build's own link command with these objects in place of the build's: those it names are replaced, and
-        those that it takes out of libsie.a come first."""
+        """The build's own link command with these objects in place of the build's: those it names
+        are replaced, and those that it takes out of libsie.a come first."""
         command = self._link_command(program)
         mine = {unit: str(path) for unit, path in objects.items()}
         named = set(command) & set(mine)
-        first = [p for u, p in mine.items() if u not in named and u.startswith(("CMakeFiles/kernels_ref", "CMakeFiles/kernels_cpu"))]
+        first = [p for u, p in mine.items() if u not in named and
+                 u.startswith(("CMakeFiles/kernels_ref", "CMakeFiles/kernels_cpu"))]
         place = next(i for i, word in enumerate(command) if word.endswith(".o"))
         words = [mine.get(word, word) for word in command]
         path = folder / program
@@ -124,7 +133,8 @@ class Builder(build.Builder):
         text = build_folder / "CMakeFiles" / f"{program}.dir" / "link.txt"
         if text.exists():
             return shlex.split(text.read_text())
-        result = subprocess.run(["ninja", "-C", str(build_folder), "-t", "commands", program], capture_output=True, text=True)
+        result = subprocess.run(["ninja", "-C", str(build_folder), "-t", "commands", program],
+                                capture_output=True, text=True)
         lines = [line for line in result.stdout.splitlines() if f"-o {program} " in line]
         if result.returncode != 0 or not lines:
             raise build.BuildError(f"{build_folder} cannot link {program}: build it first")

@@ -1,5 +1,6 @@
-"""Judges host mutants inside the test programs (judge.cc): a program runs a test, and at each part of it forks once for
-every mutant that the part comes by and that still lives. Inputs and expectations are made once for all of them."""
+"""Judges host mutants inside the test programs (judge.cc): a program runs a test, and at each part
+of it forks once for every mutant that the part comes by and that still lives. Inputs and
+expectations are made once for all of them."""
 
 import concurrent.futures
 import dataclasses
@@ -59,7 +60,8 @@ def programs_for(file):
 
 
 def tests_of(path, program, arguments, wanted):
-    """All tests of the program, lists in parts: the first parts of all of them first. wanted: a compiled expression."""
+    """All tests of the program, lists in parts: the first parts of all of them first. wanted: a
+    compiled expression."""
 
     def names(which):
         _, output = runner.run(path, arguments, {"SIE_TEST_LIST": which}, 60)
@@ -72,7 +74,8 @@ def tests_of(path, program, arguments, wanted):
 
 
 def measure(path, program, arguments, tests, times):
-    """The seconds of those tests that nobody has timed, and that are no parts, by one run without any mutant."""
+    """The seconds of those tests that nobody has timed, and that are no parts, by one run without
+    any mutant."""
     unknown = {t.name: t for t in tests if not t.part and t.name not in times.known}
     if not unknown:
         return
@@ -84,22 +87,25 @@ def measure(path, program, arguments, tests, times):
 
 
 def judge(path, test, numbers, until=None, longest=None):
-    """What the test makes of these mutants. until: of time.monotonic(); longest: seconds of CPU of a part."""
+    """What the test makes of these mutants. until: of time.monotonic(); longest: seconds of CPU of
+    a part."""
     with tempfile.TemporaryDirectory() as folder:
         lines, verdicts = pathlib.Path(folder, "numbers"), pathlib.Path(folder, "verdicts")
         lines.write_text("".join(f"{n}\n" for n in numbers))
         verdicts.touch()
-        environment = {**os.environ, **runner.ALWAYS, "SIE_MUTANTS_JUDGE": str(lines), "SIE_MUTANTS_VERDICTS": str(verdicts)}
+        environment = {**os.environ, **runner.ALWAYS, "SIE_MUTANTS_JUDGE": str(lines),
+                       "SIE_MUTANTS_VERDICTS": str(verdicts)}
         if test.part:
             environment["SIE_TEST_SHARD"] = test.part
         if until is not None:
             environment["SIE_MUTANTS_UNTIL"] = str(until)
         if longest is not None:
             environment["SIE_MUTANTS_LONGEST"] = str(longest)
-        result = subprocess.run([str(path), *test.arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                errors="replace")  # fmt: skip
+        result = subprocess.run([str(path), *test.arguments], env=environment, stdin=subprocess.DEVNULL,
+                                capture_output=True, text=True, errors="replace")
         if result.returncode not in (0, DEADLINE):
-            raise RuntimeError(f"{test.name} fails without a mutant:\n{result.stdout[-1000:]}\n{result.stderr[-2000:]}")
+            raise RuntimeError(
+                f"{test.name} fails without a mutant:\n{result.stdout[-1000:]}\n{result.stderr[-2000:]}")
         outcome = Outcome({}, set(), 0.0, False, result.returncode == 0)
         for line in verdicts.read_text(errors="replace").splitlines():
             word, _, rest = line.partition(" ")
@@ -116,7 +122,8 @@ def judge(path, test, numbers, until=None, longest=None):
 
 
 class Times:
-    """Of tests, as an earlier run found them: quick ones first, then those nobody has timed, in the given order."""
+    """Of tests, as an earlier run found them: quick ones first, then those nobody has timed, in the
+    given order."""
 
     def __init__(self, path):
         self.path = path
@@ -130,16 +137,18 @@ class Times:
         return sorted(tests, key=lambda t: self.known.get(t.name, 1.0))
 
 
-def judge_all(paths, tests, numbers, times, jobs=1, until=None, enough=None, longest=None, kill=lambda number, verdict: None,
-              say=lambda text: None):  # fmt: skip
-    """Every test against the mutants that still live, `jobs` tests at a time. kill: told of each at once. enough: {number:
-    seconds of tests after which it has survived}, for some. longest: longer parts are left out. Returns a Result."""
+def judge_all(paths, tests, numbers, times, jobs=1, until=None, enough=None, longest=None,
+              kill=lambda number, verdict: None, say=lambda text: None):
+    """Every test against the mutants that still live, `jobs` tests at a time. kill: told of each at
+    once. enough: {number: seconds of tests after which it has survived}, for some. longest: longer
+    parts are left out. Returns a Result."""
     live, spent, lock = set(numbers), {}, threading.Lock()
     result = Result({}, set(), live, [], True)
 
     def one(test):
         with lock:
-            wanted = [n for n in sorted(live) if enough is None or n not in enough or spent.get(n, 0.0) < enough[n]]
+            wanted = [n for n in sorted(live) if enough is None or n not in enough or
+                      spent.get(n, 0.0) < enough[n]]
         if not wanted:
             return
         if until is not None and time.monotonic() > until:

@@ -1,4 +1,5 @@
-"""One text with all its mutants in it, each behind a number: `a < b` becomes `(SIE_MUTANT(7) ? (a <= b) : (a < b))`.
+"""One text with all its mutants in it, each behind a number: `a < b` becomes `(SIE_MUTANT(7) ? (a
+<= b) : (a < b))`.
 
 Lines keep their numbers, so a compiler's complaint finds the mutant it is about (`blame`).
 """
@@ -6,8 +7,8 @@ Lines keep their numbers, so a compiler's complaint finds the mutant it is about
 import dataclasses
 import re
 
-# What the text needs; the variables are in switch.cc. An enumeration aliases nothing but itself, so that the compiler
-# need not load anything again behind a choice.
+# What the text needs; the variables are in switch.cc. An enumeration aliases nothing but itself, so
+# that the compiler need not load anything again behind a choice.
 HEADER = """\
 #pragma once
 #include <type_traits>
@@ -36,25 +37,28 @@ template <class A, class B>
 """
 
 # Functions that only compute, and conversions.
-_PURE = {"min", "max", "size", "static_cast", "sizeof", "round_up", "ceil_div", "int32_t", "int64_t", "size_t"}
+_PURE = {"min", "max", "size", "static_cast", "sizeof", "round_up", "ceil_div", "int32_t", "int64_t",
+         "size_t"}
 _CALL = re.compile(r"(\w+|\w+>)\s*\(")
 _CAST = re.compile(r"\b(static_cast|reinterpret_cast)<[^()]*?>\s*\(")
 _CHANGES = re.compile(r"\+\+|--|(?<![=<>!])=(?!=)|\[[&=\]]|\bnew\b|\"")
 
 
 def _comparable(*texts):
-    """Whether the expressions may be computed once more at any time: none changes anything or calls what might."""
+    """Whether the expressions may be computed once more at any time: none changes anything or calls
+    what might."""
     texts = [_CAST.sub("static_cast(", text) for text in texts]
     return not any(_CHANGES.search(text) or set(_CALL.findall(text)) - _PURE for text in texts)
 
 
 def _of_threads(text):
-    """Whether the file's values depend on the order of threads: what one run saw tells nothing about the next."""
+    """Whether the file's values depend on the order of threads: what one run saw tells nothing
+    about the next."""
     return any(word in text for word in ("compare_exchange", "Watched", "WaitWord"))
 
 
-# SIE_MUTANT=n selects a mutant, none otherwise. SIE_MUTANTS_REACHED=path: at exit a byte for each number below
-# SIE_MUTANT_COUNT, 1 where the program came by.
+# SIE_MUTANT=n selects a mutant, none otherwise. SIE_MUTANTS_REACHED=path: at exit a byte for each
+# number below SIE_MUTANT_COUNT, 1 where the program came by.
 SWITCH = """\
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,7 +96,8 @@ class Instrumented:
     lines: dict
 
     def blame(self, line, column):
-        """The numbers a complaint at this place is about: those whose own text it is in, else all of the line."""
+        """The numbers a complaint at this place is about: those whose own text it is in, else all
+        of the line."""
         inside = [n for n, (at, first, last) in self.own.items() if at == line and first <= column <= last]
         return inside or [n for n, (first, last) in self.lines.items() if first <= line <= last]
 
@@ -111,7 +116,8 @@ class _Writer:
 
 
 def instrument(file, numbered, compare=False):
-    """file: cpp.File; numbered: [(number, Mutant)] of that file, none of them fixed. compare: see above."""
+    """file: cpp.File; numbered: [(number, Mutant)] of that file, none of them fixed. compare: see
+    above."""
     regions = {}
     for number, mutant in numbered:
         regions.setdefault(mutant.region, []).append((number, mutant))
@@ -148,7 +154,8 @@ def instrument(file, numbered, compare=False):
         for number, mutant in regions[region]:
             if compares and not statement and _comparable(plain, mutant.after):
                 compared.add(number)
-                original = f"static_cast<bool>({plain})" if mutant.after in ("true", "false") else f"({plain})"
+                original = f"static_cast<bool>({plain})" if mutant.after in ("true",
+                                                                             "false") else f"({plain})"
                 out.write(f"SIE_MUTANT_COMPARED({number}, {original}, ({mutant.after})), ")
         for number, mutant in regions[region]:
             out.write(f"SIE_MUTANT_ON({number}) ? " if number in compared else f"SIE_MUTANT({number}) ? ")
@@ -185,6 +192,8 @@ def mutate(file, mutant):
     return "".join(out) + file.text[at:]
 
 
-REQUIRED = re.compile(r"^(?P<path>[^:\n]+):(?P<line>\d+):(?P<column>\d+):   (?:recursively )?required (?:from|by) ")
+REQUIRED = re.compile(
+    r"^(?P<path>[^:\n]+):(?P<line>\d+):(?P<column>\d+):   (?:recursively )?required (?:from|by) ")
 INLINED = re.compile(r"^ +inlined from .* at (?P<path>[^:\n]+):(?P<line>\d+):(?P<column>\d+)[,:]$")
-ERROR = re.compile(r"^(?P<path>[^:\n]+):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<text>.*)$", re.MULTILINE)
+ERROR = re.compile(r"^(?P<path>[^:\n]+):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<text>.*)$",
+                   re.MULTILINE)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Mutation check of the kernels and of csrc: is every barrier, wait, mask, shuffle, bound and stride needed, and does a
-test notice? Those of kernels/cuda run on the emulator.
+"""Mutation check of the kernels and of csrc: is every barrier, wait, mask, shuffle, bound and
+stride needed, and does a test notice? Those of kernels/cuda run on the emulator.
 
     mutate.py run [FILE…]       every mutant (of these files); goes on where it was stopped
     mutate.py sample            some files and of them some of each class, chosen by --seed, within --seconds after the build
@@ -48,12 +48,14 @@ class Kind:
 
 
 CUDA = Kind("cuda", build.Sources, build.Builder, PROGRAMS, ("gemm_sm80_tile.cuh", "__syncthreads()"), 8)
-HOST = Kind("host", host.Sources, host.Builder, host.PROGRAMS, ("csrc/slabs.cc", "slab.tokens + length <= limits.tokens_max"), 6)
+HOST = Kind("host", host.Sources, host.Builder, host.PROGRAMS,
+            ("csrc/slabs.cc", "slab.tokens + length <= limits.tokens_max"), 6)
 KINDS = {"cuda": CUDA, "host": HOST}
 
 
 class Cache:
-    """Verdicts by content, one line of JSON each; appended as they come, so that a stopped run goes on."""
+    """Verdicts by content, one line of JSON each; appended as they come, so that a stopped run goes
+    on."""
 
     def __init__(self, path):
         self.path, self.lock, self.known = path, threading.Lock(), {}
@@ -84,11 +86,12 @@ class Session:
         self.begin = time.monotonic()
         self.sources = kind.sources(build_folder)
         self.out = (pathlib.Path(options.out, pathlib.Path(build_folder).name) if options.out
-                    else pathlib.Path(build_folder)) / ("mutate" if kind is CUDA else f"mutate-{kind.name}")  # fmt: skip
+                    else pathlib.Path(build_folder)) / ("mutate" if kind is CUDA else f"mutate-{kind.name}")
         self.builder = kind.builder(self.sources, self.out, options.jobs, self.say)
         self.cache = Cache(self.out / "verdicts.jsonl")
         self.tests_digest = self.sources.tests_digest()
-        present = {p.name.removesuffix(".dir") for p in (pathlib.Path(build_folder) / "CMakeFiles").glob("*.dir")}
+        present = {p.name.removesuffix(".dir")
+                   for p in (pathlib.Path(build_folder) / "CMakeFiles").glob("*.dir")}
         self.programs = {p: a for p, a in kind.programs.items() if p in (options.programs or present)}
 
     def say(self, text):
@@ -97,7 +100,7 @@ class Session:
     def key(self, mutant):
         programs = self.programs if self.kind is CUDA else inprocess.programs_for(mutant.file)
         judges = (*sorted(programs), str(self.options.tests), str(self.options.seeds),
-                  str(bool(self.builder.sanitize)))  # fmt: skip
+                  str(bool(self.builder.sanitize)))
         text = "\n".join((mutant.id, *judges, self.sources.digest(mutant.file), self.tests_digest))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -109,7 +112,7 @@ class Session:
         self.paths, self.tests = paths, []
         built = time.monotonic()
         self.say(f"mutate: {len(switchable)} mutants in one build, {len(fixed)} need one each: "
-                 f"{built - self.begin:.0f} s")  # fmt: skip
+                 f"{built - self.begin:.0f} s")
         return switchable, fixed
 
     def names(self, program):
@@ -127,21 +130,22 @@ class Session:
             return
         whole = [runner.Test(program, (*arguments, "=" + name), "", 0.0, frozenset())
                  for program, arguments in self.programs.items()
-                 for name in self.names(program)]  # fmt: skip
+                 for name in self.names(program)]
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
-            parts = pool.map(lambda t: runner.parts_of(self.paths[t.program], t, self.options.test_seconds), whole)
+            parts = pool.map(lambda t: runner.parts_of(self.paths[t.program], t, self.options.test_seconds),
+                             whole)
             self.tests = [test for tests in parts for test in tests]
         known = [[t.program, t.arguments, t.part, t.seconds, sorted(t.reached)] for t in self.tests]
         remembered.write_text(json.dumps({"programs": digest, "tests": known}))
         self.say(f"mutate: {len(whole)} tests pass without a mutant: {time.monotonic() - begin:.0f} s")
 
     def try_first_parts(self):
-        """For a sample: a sixteenth of every test without a mutant. The other parts count as alike in time and in
-        the mutants they come by; tests that are long even so are left out."""
+        """For a sample: a sixteenth of every test without a mutant. The other parts count as alike
+        in time and in the mutants they come by; tests that are long even so are left out."""
         begin = time.monotonic()
         first = [runner.Test(program, (*arguments, "=" + name), "0/16", 0.0, frozenset())
                  for program, arguments in self.programs.items()
-                 for name in self.names(program)]  # fmt: skip
+                 for name in self.names(program)]
 
         def tried(test):
             if time.monotonic() > begin + self.options.seconds / 4:
@@ -149,11 +153,12 @@ class Session:
             return runner.try_test(self.paths[test.program], test, self.options.test_seconds)
 
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
-            done = [t for t in pool.map(tried, first) if t is not None and t.seconds < self.options.longest / 4]
+            done = [t for t in pool.map(tried, first) if t is not None and
+                    t.seconds < self.options.longest / 4]
         self.tests = [part for t in done for part in parts(t)]
         self.whole = first
         self.say(f"mutate: {len(done)} of {len(first)} tests pass, a part of each, without a mutant: "
-                 f"{time.monotonic() - begin:.0f} s")  # fmt: skip
+                 f"{time.monotonic() - begin:.0f} s")
 
     def all_parts(self):
         """Of every test, those left out as long, too."""
@@ -186,13 +191,17 @@ class Session:
             numbers = [n for n, m in waiting.items() if program in inprocess.programs_for(m.file)]
             if not numbers:
                 continue
-            tests = inprocess.tests_of(self.paths[program], program, self.programs[program], self.options.tests)
+            tests = inprocess.tests_of(self.paths[program], program, self.programs[program],
+                                       self.options.tests)
             inprocess.measure(self.paths[program], program, self.programs[program], tests, times)
-            result = inprocess.judge_all(self.paths, tests, numbers, times, self.options.jobs, deadline, enough, kill=put, say=self.say)
+            result = inprocess.judge_all(self.paths, tests, numbers, times, self.options.jobs, deadline,
+                                         enough, kill=put, say=self.say)
             if not result.complete:
                 continue
             for number in sorted(result.live):
-                by = f"{QUICK} s of tests" if number in enough else "" if number in result.reached else "never reached"
+                by = "" if number in result.reached else "never reached"
+                if number in enough:
+                    by = f"{QUICK} s of tests"
                 put(number, runner.Verdict("survived", by, "", "", 0.0))
                 mutant = waiting[number]
                 if mutant.id not in self.proven:
@@ -200,20 +209,22 @@ class Session:
         return verdicts
 
     def sample_in_process(self, mutants, end):
-        """Verdicts of host mutants: all by quick parts of the tests, then what lives, a few at a time, by all the others
-        until the time is over."""
+        """Verdicts of host mutants: all by quick parts of the tests, then what lives, a few at a
+        time, by all the others until the time is over."""
         verdicts, jobs = {}, self.options.jobs
         for program in self.programs:
             named = {self.numbers[m.id]: m for m in mutants if program in inprocess.programs_for(m.file)}
             if not named:
                 continue
-            tests = inprocess.tests_of(self.paths[program], program, self.programs[program], self.options.tests)
+            tests = inprocess.tests_of(self.paths[program], program, self.programs[program],
+                                       self.options.tests)
             first = [t for t in tests if t.part.split("/")[0] in ("", "0")]
             times = inprocess.Times(self.out / "times.json")
-            begun = inprocess.judge_all(self.paths, first, named, times, jobs, end - self.options.seconds / 4, longest=1)
+            begun = inprocess.judge_all(self.paths, first, named, times, jobs, end - self.options.seconds / 4,
+                                        longest=1)
             verdicts |= {named[n].id: v for n, v in begun.killed.items()}
             self.say(f"mutate: {len(named)} mutants, {len(begun.live)} of them live through the quick tests: "
-                     f"{time.monotonic() - self.begin:.0f} s")  # fmt: skip
+                     f"{time.monotonic() - self.begin:.0f} s")
             if not begun.complete:
                 continue
             left, others = sorted(begun.live), begun.left_out + [t for t in tests if t not in first]
@@ -222,13 +233,16 @@ class Session:
                 result = inprocess.judge_all(self.paths, others, some, times, jobs, end)
                 verdicts |= {named[n].id: v for n, v in result.killed.items()}
                 if result.complete:
-                    verdicts |= {named[n].id: runner.Verdict("survived", "", "", "", 0.0) for n in result.live}
+                    verdicts |= {named[n].id: runner.Verdict("survived", "", "", "", 0.0)
+                                 for n in result.live}
         return verdicts
 
     def judge_singles(self, mutants, verdicts, deadline):
-        """Those in constants, which have a build each, by all tests of their programs as ordinary runs."""
+        """Those in constants, which have a build each, by all tests of their programs as ordinary
+        runs."""
         for mutant in mutants:
-            if mutant.id in self.numbers or mutant.id in verdicts or deadline is not None and time.monotonic() > deadline:
+            late = deadline is not None and time.monotonic() > deadline
+            if mutant.id in self.numbers or mutant.id in verdicts or late:
                 continue
             verdict = self.cache.get(self.key(mutant))
             if verdict is None:
@@ -238,10 +252,11 @@ class Session:
                     verdict = runner.Verdict("uncompiled", "compiler", "", words[:300], 0.0)
                 else:
                     times = inprocess.Times(self.out / "times.json")
-                    tests = [runner.Test(t.program, t.arguments, t.part, times.known.get(t.name, 1.0), frozenset())
-                             for p in programs
-                             for t in inprocess.tests_of(paths[p], p, self.programs[p], self.options.tests)]  # fmt: skip
-                    verdict = runner.judge(paths, tests, None, (1,), enough=QUICK if mutant.id in self.proven else None)
+                    tests = [runner.Test(t.program, t.arguments, t.part, times.known.get(t.name, 1.0),
+                                         frozenset()) for p in programs
+                             for t in inprocess.tests_of(paths[p], p, self.programs[p], self.options.tests)]
+                    verdict = runner.judge(paths, tests, None, (1,),
+                                           enough=QUICK if mutant.id in self.proven else None)
                 self.cache.put(self.key(mutant), mutant.id, verdict)
             verdicts[mutant.id] = verdict
             if verdict.outcome == "survived" and mutant.id not in self.proven:
@@ -259,11 +274,12 @@ class Session:
 
     def seeds(self, mutant):
         """Only what orders threads and copies depends on their order."""
-        return self.options.seeds if self.kind is CUDA and mutant.kind in ("barrier", "wait", "shuffle") else self.options.seeds[:1]
+        return self.options.seeds if self.kind is CUDA and mutant.kind in (
+            "barrier", "wait", "shuffle") else self.options.seeds[:1]
 
     def judge(self, mutant):
-        """What is proven to change nothing, and with --quick every mutant, gets some seconds of tests; all others get
-        all tests."""
+        """What is proven to change nothing, and with --quick every mutant, gets some seconds of
+        tests; all others get all tests."""
         key, enough = self.key(mutant), None
         verdict = self.cache.get(key)
         if verdict is None and (self.options.quick or mutant.id in self.proven):
@@ -273,7 +289,8 @@ class Session:
         if verdict is None:
             number = self.numbers.get(mutant.id)
             if number is not None:
-                verdict = runner.judge(self.paths, self.tests_for(mutant), number, self.seeds(mutant), enough=enough)
+                verdict = runner.judge(self.paths, self.tests_for(mutant), number, self.seeds(mutant),
+                                       enough=enough)
             else:
                 tests = self.tests_for(mutant)
                 paths, words = self.builder.single(mutant, sorted({t.program for t in tests}))
@@ -285,7 +302,8 @@ class Session:
         return verdict
 
     def judge_all(self, mutants, deadline):
-        """{id: Verdict} of those that were judged before the deadline (time.monotonic(); None: all)."""
+        """{id: Verdict} of those that were judged before the deadline (time.monotonic(); None:
+        all)."""
         if self.kind is HOST:
             return self.judge_singles(mutants, self.judge_in_process(mutants, deadline), deadline)
         verdicts, done, shown = {}, 0, time.monotonic()
@@ -305,7 +323,8 @@ class Session:
                     self.say(f"  survived: {mutant.id}    ({verdict.by or 'line ' + str(mutant.line)})")
                 if time.monotonic() - shown > 20:
                     shown = time.monotonic()
-                    self.say(f"mutate: {done} of {len(mutants)} mutants, {time.monotonic() - self.begin:.0f} s")
+                    self.say(
+                        f"mutate: {done} of {len(mutants)} mutants, {time.monotonic() - self.begin:.0f} s")
 
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
             list(pool.map(one, switchable))
@@ -322,7 +341,8 @@ class Session:
             return
         if self.kind is HOST:
             tests = [inprocess.Test("csrc_tests", ("slabs_",), "")]
-            if not inprocess.judge_all(self.paths, tests, [self.numbers[victim.id]], inprocess.Times(self.out / "times.json")).killed:
+            if not inprocess.judge_all(self.paths, tests, [self.numbers[victim.id]],
+                                       inprocess.Times(self.out / "times.json")).killed:
                 raise SystemExit(f"mutate: the check does not work: nobody notices {victim.id}")
             return
         verdict = runner.judge(self.paths, self.tests_for(victim), self.numbers[victim.id], (1, 2, 3))
@@ -332,7 +352,8 @@ class Session:
 
 def parts(test):
     """Sixteenths of a list; other tests are not divided, whatever they are told."""
-    return [dataclasses.replace(test, part=f"{i}/16") for i in range(16) if i == 0 or test.program == "kernel_tests"]
+    return [dataclasses.replace(test, part=f"{i}/16") for i in range(16) if i == 0 or
+            test.program == "kernel_tests"]
 
 
 def summary(session, mutants, verdicts, proven):
@@ -345,17 +366,19 @@ def summary(session, mutants, verdicts, proven):
         outcomes = [verdicts[i].outcome for i in ids]
         equivalent = sum(i in proven and verdicts[i].outcome == "survived" for i in ids)
         row = [len(ids), outcomes.count("killed"), outcomes.count("uncompiled"), equivalent,
-               outcomes.count("survived") - equivalent, sum(m.file == name for m in mutants) - len(ids)]  # fmt: skip
+               outcomes.count("survived") - equivalent, sum(m.file == name for m in mutants) - len(ids)]
         total = [a + b for a, b in zip(total, row)]
         rows.append((name, row))
-    lines = [f"{'':28}{'mutants':>9}{'killed':>9}{'uncompiled':>12}{'equivalent':>12}{'survived':>10}{'not run':>9}"]
+    lines = [
+        f"{'':28}{'mutants':>9}{'killed':>9}{'uncompiled':>12}{'equivalent':>12}{'survived':>10}{'not run':>9}"]
     for name, row in [*rows, ("all", total)]:
         lines.append(f"{name:28}{row[0]:9}{row[1]:9}{row[2]:12}{row[3]:12}{row[4]:10}{row[5]:9}")
     by = {}
     for verdict in verdicts.values():
         if verdict.outcome == "killed":
             by[verdict.by] = by.get(verdict.by, 0) + 1
-    lines.append("killed by " + ", ".join(f"{word} {n}" for word, n in sorted(by.items(), key=lambda x: -x[1])))
+    lines.append("killed by " +
+                 ", ".join(f"{word} {n}" for word, n in sorted(by.items(), key=lambda x: -x[1])))
     return "\n".join(lines)
 
 
@@ -371,9 +394,10 @@ def chosen_units(sources, names):
 
 def kinds_of(options):
     """[(kind, its files)]: of the files that are named, else all."""
-    named = {CUDA: [f for f in options.files if not host.is_file(f)], HOST: [f for f in options.files if host.is_file(f)]}
+    named = {CUDA: [f for f in options.files if not host.is_file(f)],
+             HOST: [f for f in options.files if host.is_file(f)]}
     return [(k, files) for k, files in named.items()
-            if (files or not options.files) and options.sources in (None, k.name)]  # fmt: skip
+            if (files or not options.files) and options.sources in (None, k.name)]
 
 
 def of_each_kind(one):
@@ -434,21 +458,23 @@ def spread(mutants, seed):
 
 
 def sample(options, kind, _files):
-    """Some files, chosen by the seed, and of them mutants in turns. Fails on a stale proof, and on a mutant that
-    survives all tests that come by it or by its neighbours; one that these do not decide in time counts as not run."""
+    """Some files, chosen by the seed, and of them mutants in turns. Fails on a stale proof, and on
+    a mutant that survives all tests that come by it or by its neighbours; one that these do not
+    decide in time counts as not run."""
     seed = options.seed or commit()
     print(f"mutate: a sample chosen by --seed {seed}, in at most {options.seconds:.0f} s after the build")
     proven, left_out = proofs.load(HERE / "equivalent"), listed("open.txt") | listed("asan.txt")
     session = Session(options, options.build[0], proven, kind)
     known = listed("judged.txt") if kind is HOST else set(session.sources.files)
-    files, units = some_files(session.sources, sorted(known & set(session.sources.files)), seed, kind.sampled_units)
+    files, units = some_files(session.sources, sorted(known & set(session.sources.files)), seed,
+                              kind.sampled_units)
     if not files:
         print(f"mutate: no file of {kind.name} has been judged: nothing to sample")
         return 0
     print(f"mutate: {' '.join(sorted(files))}")
     switchable, _ = session.prepare(units)
     mutants = [m for m in spread(switchable, seed)
-               if m.file in files and m.id not in proven and m.id not in left_out]  # fmt: skip
+               if m.file in files and m.id not in proven and m.id not in left_out]
     if kind is CUDA:
         session.try_first_parts()
         session.self_check()
@@ -500,7 +526,8 @@ def sample_alone(session, mutants, end):
 
 
 def listed(name):
-    """Lines of a list: judged.txt, files of the host of which every mutant has been judged; ids in open.txt, known to survive and nobody has proven yet that they may; asan.txt, which need a build
+    """Lines of a list: judged.txt, files of the host of which every mutant has been judged; ids in
+    open.txt, known to survive and nobody has proven yet that they may; asan.txt, which need a build
     with AddressSanitizer."""
     path = HERE / name
     lines = path.read_text().splitlines() if path.exists() else []
@@ -527,7 +554,8 @@ def known_proofs(sources, proven):
 
 
 def commit():
-    result = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    result = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True,
+                            text=True)
     return result.stdout.strip() if result.returncode == 0 else time.strftime("%Y-%m-%d")
 
 
@@ -545,10 +573,11 @@ def check(options, kind, _files):
     wrong = proofs.compare(known_proofs(sources, proven), all_ids(sources), {})
     if kind is HOST:
         wrong += [f"stale: judged.txt: there is no such file: {name}" for name in sorted(listed("judged.txt"))
-                  if name not in sources.text]  # fmt: skip
+                  if name not in sources.text]
     for file in ("open.txt", "asan.txt"):
-        wrong += [f"stale: {file}: there is no such mutant, or it is proven: {name}" for name in sorted(listed(file))
-                  if name in proven or name.split(" | ")[0] in sources.text and name not in all_ids(sources)]  # fmt: skip
+        wrong += [f"stale: {file}: there is no such mutant, or it is proven: {name}"
+                  for name in sorted(listed(file)) if name in proven or
+                  name.split(" | ")[0] in sources.text and name not in all_ids(sources)]
     left = sum(name.split(" | ")[0] in sources.text for name in listed("open.txt"))
     print("\n".join(wrong) or f"mutate: {len(all_ids(sources))} mutants of {kind.name}, "
           f"{len(known_proofs(sources, proven))} of them proven equivalent, {left} that live still to be decided")
@@ -556,27 +585,34 @@ def check(options, kind, _files):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("run", "sample", "list", "check"))
-    parser.add_argument("files", nargs="*", help="files of kernels/cuda, for instance rows.cuh, and others by their "
+    parser.add_argument("files", nargs="*",
+                        help="files of kernels/cuda, for instance rows.cuh, and others by their "
                         "path, for instance csrc/plan.cc")
-    parser.add_argument("--sources", choices=sorted(KINDS), help="cuda: kernels/cuda; host: kernels/cpu, kernels/ref and "
+    parser.add_argument("--sources", choices=sorted(KINDS),
+                        help="cuda: kernels/cuda; host: kernels/cpu, kernels/ref and "
                         "csrc; both by default")
-    parser.add_argument("--build", action="append", help="a finished CMake build; another one, for instance with "
-                        "AddressSanitizer, judges what the first lets live; build by default")  # fmt: skip
+    parser.add_argument("--build", action="append",
+                        help="a finished CMake build; another one, for instance with "
+                        "AddressSanitizer, judges what the first lets live; build by default")
     parser.add_argument("--out", help="where programs and verdicts go; each build's folder mutate by default")
-    parser.add_argument("--programs", type=lambda s: s.split(","), help=f"of {', '.join([*PROGRAMS, *host.PROGRAMS])}; all by default")
+    parser.add_argument("--programs", type=lambda s: s.split(","),
+                        help=f"of {', '.join([*PROGRAMS, *host.PROGRAMS])}; all by default")
     parser.add_argument("--tests", type=re.compile, default="", help="a regular expression: their names")
     parser.add_argument("--mutants", type=re.compile, default="", help="a regular expression: their names")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=0, help="stop after this time; 0: never")
-    parser.add_argument("--quick", action="store_true", help=f"a mutant that lives through {QUICK} s of tests counts "
-                        "as a survivor, proven or not")  # fmt: skip
+    parser.add_argument("--quick", action="store_true",
+                        help=f"a mutant that lives through {QUICK} s of tests counts "
+                        "as a survivor, proven or not")
     parser.add_argument("--longest", type=float, default=25, help="sample: seconds the last mutants may take")
-    parser.add_argument("--test-seconds", type=float, default=600, help="a program takes no longer without a mutant")
+    parser.add_argument("--test-seconds", type=float, default=600,
+                        help="a program takes no longer without a mutant")
     parser.add_argument("--seed", help="sample: chooses the mutants; the commit by default")
     parser.add_argument("--seeds", type=lambda s: tuple(int(x) for x in s.split(",")), default=runner.SEEDS,
-                        help="of the emulator, for instance 1,2")  # fmt: skip
+                        help="of the emulator, for instance 1,2")
     options = parser.parse_args(arguments)
     options.build = options.build or [str(ROOT / "build")]
     if options.command == "sample" and not options.seconds:

@@ -63,7 +63,8 @@ def parse(text, file="-"):
 
 
 def compare(proofs, mutants, verdicts):
-    """What is wrong, as lines. mutants: ids of all there are; verdicts: {id: Verdict}, of some or all of them."""
+    """What is wrong, as lines. mutants: ids of all there are; verdicts: {id: Verdict}, of some or
+    all of them."""
     wrong = []
     for name, proof in proofs.items():
         if name not in mutants:

@@ -34,7 +34,8 @@ class Test:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """killed, survived, or uncompiled; by: what killed it, in one word, and the test; seconds it took."""
+    """killed, survived, or uncompiled; by: what killed it, in one word, and the test; seconds it
+    took."""
 
     outcome: str
     by: str
@@ -44,8 +45,9 @@ class Verdict:
 
 
 def run(path, arguments, environment, limit):
-    """(exit status or negative signal, or None after `limit` seconds of CPU or where all threads sleep; output's end). Again where somebody else
-    ended it: that tells nothing about the program."""
+    """(exit status or negative signal, or None after `limit` seconds of CPU or where all threads
+    sleep; output's end). Again where somebody else ended it: that tells nothing about the
+    program."""
     for _ in range(3):
         status, output = run_once(path, arguments, environment, limit)
         if status is None or -status not in (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP):
@@ -54,7 +56,8 @@ def run(path, arguments, environment, limit):
 
 
 def run_once(path, arguments, environment, limit):
-    """CPU time, because other work or a stopped session would count as the program's; waiting has a far bound."""
+    """CPU time, because other work or a stopped session would count as the program's; waiting has a
+    far bound."""
 
     def bounded():
         os.setsid()
@@ -66,7 +69,7 @@ def run_once(path, arguments, environment, limit):
         process = subprocess.Popen(
             [str(path), *arguments], env={**os.environ, **ALWAYS, **environment}, stdin=subprocess.DEVNULL,
             stdout=output, stderr=subprocess.STDOUT, preexec_fn=bounded,
-        )  # fmt: skip
+        )
         status, asleep, before = None, 0, -1
         for _ in range(int(3600 + 20 * limit)):
             try:
@@ -89,7 +92,8 @@ def run_once(path, arguments, environment, limit):
 
 
 def cpu_of_sleepers(process):
-    """CPU ticks of the process where all its threads sleep; None where one runs or waits for a core or a disk."""
+    """CPU ticks of the process where all its threads sleep; None where one runs or waits for a core
+    or a disk."""
     ticks = 0
     for path in pathlib.Path(f"/proc/{process}/task").glob("*/stat"):
         try:
@@ -124,7 +128,8 @@ def cause(status, output):
         return "bounds", "an index outside its array"
     if status < 0:
         return "crash", signal.Signals(-status).name
-    return "numbers", next((line.strip() for line in lines if re.match(r"\s+\S+:\d+: ", line)), f"exit status {status}")
+    return "numbers", next((line.strip() for line in lines if re.match(r"\s+\S+:\d+: ", line)),
+                           f"exit status {status}")
 
 
 def names_of(path, arguments):
@@ -136,7 +141,8 @@ def names_of(path, arguments):
 
 
 def try_test(path, test, limit, seed=1):
-    """The test on the unchanged code, which must pass, with its time and the mutants it comes by."""
+    """The test on the unchanged code, which must pass, with its time and the mutants it comes
+    by."""
     with tempfile.TemporaryDirectory() as folder:
         reached = pathlib.Path(folder, "reached")
         begin = time.monotonic()
@@ -162,9 +168,10 @@ def parts_of(path, test, limit):
 
 
 def judge(paths, tests, number, seeds=SEEDS, until=None, enough=None):
-    """Runs the tests, quick ones first, with one seed after the other until one fails. number: None for programs
-    that hold this mutant alone. until: None where time.monotonic() passes it before the verdict. enough: whoever
-    lives through the tests that fit into so many seconds has survived."""
+    """Runs the tests, quick ones first, with one seed after the other until one fails. number: None
+    for programs that hold this mutant alone. until: None where time.monotonic() passes it before
+    the verdict. enough: whoever lives through the tests that fit into so many seconds has
+    survived."""
     begin = time.monotonic()
     if not tests:
         return Verdict("survived", "never reached", "", "", 0.0)

@@ -9,9 +9,9 @@
   stride   a factor, divisor, shift, step of a loop or leading dimension is one more; a term of a sum or of a
            swizzle is left out; another swizzle
 
-A mutant has a region: the smallest whole expression around what changes. It is replaced by a choice between the
-mutated and the original expression (instrument.py), so one build holds many mutants. Where the compiler must know
-the value, a mutant needs a build of its own: `fixed`.
+A mutant has a region: the smallest whole expression around what changes. It is replaced by a choice
+between the mutated and the original expression (instrument.py), so one build holds many mutants.
+Where the compiler must know the value, a mutant needs a build of its own: `fixed`.
 """
 
 import dataclasses
@@ -21,7 +21,8 @@ from cpp import File
 
 CLASSES = ("barrier", "wait", "mask", "shuffle", "bound", "stride")
 
-# Not grid_dependency_launch: who never says that the next grid may start lets it start later, and no result tells.
+# Not grid_dependency_launch: who never says that the next grid may start lets it start later, and
+# no result tells.
 _ORDERING = re.compile(
     r"(__syncthreads|__syncwarp|sync|sync_warp|__threadfence\w*|named_barrier_\w+|cluster_(sync|arrive|wait)"
     r"|mbarrier_(init|wait|arrive\w*)|cp_async_(commit|wait\w*)|fence_\w+|wgmma_(fence|commit|wait|keep)"
@@ -34,7 +35,7 @@ _BUTTERFLY = re.compile(r"warp_(sum|max|min)$")
 _SWAPPED = {
     "min": "max", "max": "min", "fminf": "fmaxf", "fmaxf": "fminf",
     "reduce_min": "reduce_max", "reduce_max": "reduce_min",
-}  # fmt: skip
+}
 _RELATION = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _EQUALITY = {"==": "!=", "!=": "=="}
@@ -43,10 +44,8 @@ _LEADING = re.compile(r"(\w+(\.|->|::))*(ld|\w*_ld|ld_|stride|\w*_stride|stride_
 _COMPILE_TIME = re.compile(r"[A-Z]\w*(<[^>]*>)?(::\w+)?$")
 
 # From loose to tight; what is missing binds tighter than all of them.
-_PRECEDENCE = {
-    "||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, "<=": 7, ">": 7, ">=": 7, "<<": 8, ">>": 8,
-    "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
-}  # fmt: skip
+_PRECEDENCE = {"||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, "<=": 7, ">": 7, ">=": 7,
+               "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,}
 _FACTOR = {"*", "/", "%", "<<", ">>"}
 _ASSIGNMENT = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
 _BOUNDARY = {",", ";", "{", "}", "(", ")", "[", "]", "?", ":", "&&", "||"} | _ASSIGNMENT
@@ -81,7 +80,8 @@ class _Finder:
     # ---- extents
 
     def _angle_outside(self, i):
-        """The outermost brackets of template arguments around token i with no other bracket in between, or i."""
+        """The outermost brackets of template arguments around token i with no other bracket in
+        between, or i."""
         for bracket in self.file.enclosing(i):
             if not self.tokens[bracket].angle:
                 break
@@ -121,8 +121,8 @@ class _Finder:
         return first, last
 
     def _is_cast(self, opening):
-        """Whether the bracket, which stands in front of an operand, holds a type: that of a call or a condition has a
-        word in front of it."""
+        """Whether the bracket, which stands in front of an operand, holds a type: that of a call or
+        a condition has a word in front of it."""
         before = self.tokens[opening - 1]
         return before.kind != "name" or before.text in _LEFT_WORDS
 
@@ -166,7 +166,8 @@ class _Finder:
         return ranges
 
     def call(self, i):
-        """Index of the '(' if token i names a function that is called (possibly behind template arguments)."""
+        """Index of the '(' if token i names a function that is called (possibly behind template
+        arguments)."""
         j = i + 1
         if j < len(self.tokens) and self.tokens[j].angle and self.tokens[j].text == "<":
             j = self.tokens[j].pair + 1
@@ -257,7 +258,8 @@ class _Finder:
                 return
             if end == i + 2 and _is_integer(after):
                 self.replace("bound", i + 1, i + 2, _plus_one(after.text))
-            elif not any(t.text in _FACTOR and t.spaced for t in self.tokens[i + 1 : end]):  # they have their own
+            # they have their own
+            elif not any(t.text in _FACTOR and t.spaced for t in self.tokens[i + 1 : end]):
                 self.add("stride", i, end, [(i, end, "")])
         else:
             self._factor(i, text)
@@ -283,7 +285,8 @@ class _Finder:
         return any(t.kind == "number" and not _is_integer(t) for t in self.tokens[first:last])
 
     def _sides(self, i):
-        """The operands of && or || at i: the right one, and the left one where it is the first of its chain."""
+        """The operands of && or || at i: the right one, and the left one where it is the first of
+        its chain."""
         left = i
         first, last = self.region(i - 1, i)
         before = self.tokens[first - 1].text if first > 0 else ""
@@ -342,7 +345,8 @@ class _Finder:
 
     def mutants(self):
         for i, token in enumerate(self.tokens):
-            if any(self.tokens[b].angle and self.tokens[b - 1].text == "template" for b in self.file.enclosing(i)):
+            if any(self.tokens[b].angle and
+                   self.tokens[b - 1].text == "template" for b in self.file.enclosing(i)):
                 continue  # a list of parameters
             if token.kind == "name":
                 self._calls(i)
@@ -373,11 +377,12 @@ class _Finder:
             yield Mutant(
                 self.name, function, kind, before, after, seen[key], region, edits, statement,
                 fixed, self.file.line(edits[0][0]),
-            )  # fmt: skip
+            )
 
     def _only_fetches(self, i):
-        """Of the host's sources, what only brings memory nearer, which no result tells: a function of that name, what is
-        given to a prefetch or to a variable of that name, and the loop around one."""
+        """Of the host's sources, what only brings memory nearer, which no result tells: a function
+        of that name, what is given to a prefetch or to a variable of that name, and the loop around
+        one."""
         if "/" not in self.name:
             return False
         if re.match(r"(.*::)?(pre)?fetch_\w+$", self.file.function(i)):
@@ -392,20 +397,23 @@ class _Finder:
         return False
 
     def _is_no_code(self, i):
-        """static_assert, forms chosen by `if constexpr`, extents of arrays, and what only nvcc reads."""
+        """static_assert, forms chosen by `if constexpr`, extents of arrays, and what only nvcc
+        reads."""
         words = [t.text for t in self.tokens[self.file.statement(i) : i + 1]]
         if "static_assert" in words or "__CUDA_ARCH__" in words or words[:2] == ["if", "constexpr"]:
             return True
         if self.file.in_extent(i):
             return True
         for bracket in self.file.enclosing(i):
-            if self.tokens[bracket].text == "(" and self.tokens[bracket - 1].text in ("__launch_bounds__", "alignas"):
+            if self.tokens[bracket].text == "(" and self.tokens[bracket - 1].text in ("__launch_bounds__",
+                                                                                      "alignas"):
                 return True
         return False
 
 
 def _is_integer(token):
-    return token.kind == "number" and re.fullmatch(r"(0[xX][0-9a-fA-F']+|[0-9']+)[uUlL]*", token.text) is not None
+    return token.kind == "number" and re.fullmatch(r"(0[xX][0-9a-fA-F']+|[0-9']+)[uUlL]*",
+                                                   token.text) is not None
 
 
 def _plus_one(literal):

@@ -1,5 +1,6 @@
-"""Tests of the mutation check itself: what it finds in a small kernel, what it makes of it, what it says of programs
-that fail, and its list of proofs. A compiler runs, the emulator does not. python3 -m unittest discover tools/mutate"""
+"""Tests of the mutation check itself: what it finds in a small kernel, what it makes of it, what it
+says of programs that fail, and its list of proofs. A compiler runs, the emulator does not. python3
+-m unittest discover tools/mutate"""
 
 import json
 import pathlib
@@ -38,7 +39,8 @@ class Structure(unittest.TestCase):
         self.assertEqual(angles, ["<", "<", ">", ">"])
 
     def test_comments_strings_and_directives_hold_nothing(self):
-        texts = [t.text for t in cpp.File('a; // b < c\n#define X (y * 2)\n/* d */ "e < f" R"(g)" \'h\'').tokens]
+        texts = [t.text
+                 for t in cpp.File('a; // b < c\n#define X (y * 2)\n/* d */ "e < f" R"(g)" \'h\'').tokens]
         self.assertEqual(texts, ["a", ";", '"e < f"', 'R"(g)"', "'h'"])
 
     def test_functions_are_named_with_their_type(self):
@@ -54,13 +56,15 @@ class Sites(unittest.TestCase):
     def test_barriers_and_waits(self):
         self.assertEqual(
             changes("barrier"),
-            [(call, "(nothing)") for call in ("ptx::grid_dependency_wait()", "ptx::cp_async_wait<Stages - 2>()",
-                                              "ptx::mbarrier_wait(&barrier, parity)", "ptx::fence_proxy_async()",
-                                              "__syncthreads()")],
-        )  # fmt: skip
+            [(call, "(nothing)") for call in (
+                "ptx::grid_dependency_wait()", "ptx::cp_async_wait<Stages - 2>()",
+                "ptx::mbarrier_wait(&barrier, parity)", "ptx::fence_proxy_async()", "__syncthreads()")],
+        )
         self.assertIn(("parity", "(parity) ^ 1"), changes("wait"))
-        self.assertIn(("ptx::cp_async_wait<Stages - 2>()", "ptx::cp_async_wait<Stages - 2 + 1>()"), changes("wait"))
-        self.assertIn(("ptx::cp_async_wait<Stages - 2>()", "ptx::cp_async_wait<Stages - 3>()"), changes("bound"))
+        self.assertIn(("ptx::cp_async_wait<Stages - 2>()", "ptx::cp_async_wait<Stages - 2 + 1>()"),
+                      changes("wait"))
+        self.assertIn(("ptx::cp_async_wait<Stages - 2>()", "ptx::cp_async_wait<Stages - 3>()"),
+                      changes("bound"))
 
     def test_bounds(self):
         bounds = changes("bound")
@@ -136,7 +140,8 @@ class Texts(unittest.TestCase):
                 source = pathlib.Path(folder, name + ".cc")
                 source.write_text(text + main)
                 switch = [str(pathlib.Path(folder, "switch.cc"))] if "SIE_MUTANT(" in text else []
-                command = ["g++", "-std=c++17", "-DSIE_MUTANT_COUNT=99", "-o", f"{folder}/{name}", str(source), *switch]
+                command = ["g++", "-std=c++17", "-DSIE_MUTANT_COUNT=99", "-o", f"{folder}/{name}",
+                           str(source), *switch]
                 subprocess.run(command, check=True)
                 return lambda **e: subprocess.check_output([f"{folder}/{name}"], env=e, text=True, timeout=10)
 
@@ -173,10 +178,11 @@ class Host(unittest.TestCase):
         }
         commands = [("csrc_hooked", "csrc/word.cc"), ("csrc_tests", "csrc/tests/word_test.cc"),
                     ("csrc_tests", "csrc/tests/other_test.cc"), ("csrc", "csrc/word.cc"),
-                    ("kernels_cpu_avx2", "kernels/cpu/norm.cc"), ("kernels_cpu_avx512", "kernels/cpu/norm.cc")]  # fmt: skip
+                    ("kernels_cpu_avx2", "kernels/cpu/norm.cc"),
+                    ("kernels_cpu_avx512", "kernels/cpu/norm.cc")]
         entries = [{"directory": str(root / "build"), "file": str(root / name),
                     "command": f"g++ -I{root}/csrc -o CMakeFiles/{target}.dir/{name}.o -c {root}/{name}"}
-                   for target, name in commands]  # fmt: skip
+                   for target, name in commands]
         files["build/compile_commands.json"] = json.dumps(entries)
         for name, text in files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -187,15 +193,17 @@ class Host(unittest.TestCase):
         self.folder.cleanup()
 
     def test_files_are_those_with_code_of_the_product(self):
-        self.assertEqual(self.sources.files, ["csrc/word.cc", "csrc/word.h", "kernels/cpu/norm.cc", "kernels/cpu/rows.h"])
+        self.assertEqual(self.sources.files,
+                         ["csrc/word.cc", "csrc/word.h", "kernels/cpu/norm.cc", "kernels/cpu/rows.h"])
 
     def test_a_file_is_compiled_for_every_instruction_set(self):
         self.assertEqual(self.sources.units_with("kernels/cpu/rows.h"),
                          ["CMakeFiles/kernels_cpu_avx2.dir/kernels/cpu/norm.cc.o",
-                          "CMakeFiles/kernels_cpu_avx512.dir/kernels/cpu/norm.cc.o"])  # fmt: skip
+                          "CMakeFiles/kernels_cpu_avx512.dir/kernels/cpu/norm.cc.o"])
 
     def test_a_test_is_compiled_again_where_it_sees_a_mutated_header(self):
-        hooked, test = (f"CMakeFiles/{t}" for t in ("csrc_hooked.dir/csrc/word.cc.o", "csrc_tests.dir/csrc/tests/word_test.cc.o"))
+        hooked, test = (f"CMakeFiles/{t}" for t in ("csrc_hooked.dir/csrc/word.cc.o",
+                                                    "csrc_tests.dir/csrc/tests/word_test.cc.o"))
         self.assertEqual(self.sources.units_with("csrc/word.h"), [hooked, test])
         tree = pathlib.Path("/tree")
         self.assertEqual(self.sources.source(hooked, tree), tree / "csrc/word.cc")
@@ -208,7 +216,8 @@ class Host(unittest.TestCase):
 
 
 class InProcess(unittest.TestCase):
-    """A program with a test and a list of three entries, of which the last hangs where it is broken."""
+    """A program with a test and a list of three entries, of which the last hangs where it is
+    broken."""
 
     COMPARE = False
     CODE = """\
@@ -247,11 +256,13 @@ int main(int argc, char **argv) { return check::run_tests(argc, argv); }
         cls.numbers = {m.id.split(" | ", 1)[1]: n for n, m in enumerate(mutants)}
         (folder / "mutant.h").write_text(instrument.HEADER)
         (folder / "switch.cc").write_text(instrument.SWITCH)
-        (folder / "main.cc").write_text(instrument.instrument(file, list(enumerate(mutants)), cls.COMPARE).text + cls.MAIN)
+        (folder / "main.cc").write_text(
+            instrument.instrument(file, list(enumerate(mutants)), cls.COMPARE).text + cls.MAIN)
         cls.path = folder / "program"
-        subprocess.run(["g++", "-std=c++17", f"-DSIE_MUTANT_COUNT={len(mutants)}", "-include", str(folder / "mutant.h"),
-                        "-I", str(folder), "-I", str(mutate.ROOT / "kernels"), "-o", str(cls.path), str(folder / "main.cc"),
-                        str(folder / "switch.cc"), str(HERE / "judge.cc")], check=True)  # fmt: skip
+        subprocess.run(
+            ["g++", "-std=c++17", f"-DSIE_MUTANT_COUNT={len(mutants)}", "-include", str(folder / "mutant.h"),
+             "-I", str(folder), "-I", str(mutate.ROOT / "kernels"), "-o", str(cls.path),
+             str(folder / "main.cc"), str(folder / "switch.cc"), str(HERE / "judge.cc")], check=True)
         cls.tests = inprocess.tests_of(cls.path, "p", (), re.compile(""))
 
     @classmethod
@@ -310,7 +321,8 @@ class Compared(InProcess):
 
 class Comparable(unittest.TestCase):
     def test_what_may_be_computed_twice(self):
-        for text in ("a < b", "p->n + 1", "x[i] != y", "std::max(a, b) - 1", "static_cast<int64_t>(a) * (b + 1)", "q.size() > 1"):
+        for text in ("a < b", "p->n + 1", "x[i] != y", "std::max(a, b) - 1",
+                     "static_cast<int64_t>(a) * (b + 1)", "q.size() > 1"):
             self.assertTrue(instrument._comparable(text), text)
         for text in ("i++ < b", "f(a) < b", "load<4>(p) + 1", "a += 2", "p->next() + 1", "[&] { return a; }"):
             self.assertFalse(instrument._comparable(text), text)
@@ -350,7 +362,8 @@ class Verdicts(unittest.TestCase):
             script = f'echo "$1 $SIE_MUTANT $SIE_SIMT_SEED" >>{log}\n[ "$1$SIE_SIMT_SEED" != b2 ]\n'
             program.write_text("#!/bin/sh\n" + script)
             program.chmod(0o755)
-            tests = [runner.Test("p", (name,), "", seconds, frozenset()) for name, seconds in (("b", 2.0), ("a", 1.0))]
+            tests = [runner.Test("p", (name,), "", seconds, frozenset())
+                     for name, seconds in (("b", 2.0), ("a", 1.0))]
             verdict = runner.judge({"p": program}, tests, 7, (1, 2, 3))
             self.assertEqual((verdict.outcome, verdict.by, verdict.test), ("killed", "numbers", "p b"))
             self.assertEqual(log.read_text().split("\n")[:-1], ["a 7 1", "b 7 1", "a 7 2", "b 7 2"])
@@ -372,7 +385,8 @@ f.cuh | k | c + 1 => c + 2 | 2
         self.assertEqual({p.text for p in parsed.values()}, {"Because nobody reads the last of them."})
 
     def test_what_is_refused(self):
-        alone, no_change = "    words without any mutant at all\n", "f | k | a\n    some words that prove a lot\n"
+        alone = "    words without any mutant at all\n"
+        no_change = "f | k | a\n    some words that prove a lot\n"
         for text in ("f | k | a => b\n", alone, no_change, self.LIST * 2, "f | k | a => b\n    too short\n"):
             with self.assertRaises(proofs.Unreadable):
                 proofs.parse(text)

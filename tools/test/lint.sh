@@ -13,4 +13,5 @@ go tool staticcheck -tags native ./...
 go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run
 git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck
 git ls-files -z '*.c' '*.cc' '*.h' '*.cu' '*.cuh' | xargs -0 clang-format --dry-run -Werror
+go test -run Narrow ./internal/archtest
 echo "lint: clean"

@@ -38,8 +38,15 @@ func Start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.
 	t.Helper()
 	leftOver := testrig.Goroutines(t)
 	log := &testrig.Log{}
-	o := Options{Options: model.Options{Catalog: testmodels.Catalog(t, ids, extra...), Hub: testmodels.Hub(t), Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
-		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(log, nil))}}
+	o := Options{Options: model.Options{
+		Catalog:   testmodels.Catalog(t, ids, extra...),
+		Hub:       testmodels.Hub(t),
+		Devices:   []engine.Options{{Threads: 2}},
+		Precision: "fp32",
+		LoadWait:  time.Minute,
+		Metrics:   metrics.New(),
+		Log:       slog.New(slog.NewTextHandler(log, nil)),
+	}}
 	if change != nil {
 		change(&o)
 	}

@@ -92,19 +92,30 @@ func (w *Worker) Encode(ctx context.Context, r *Request) (*Result, error) {
 	if r.Tokens != nil {
 		inputs = task.TokenLists(r.Tokens)
 	}
-	return w.run(ctx, r.Model, &task.Request{Op: task.Encode, Inputs: inputs, Field: r.Field, Options: r.Options, OutputTypes: r.OutputTypes,
-		OutputDType: r.OutputDType, Instruction: r.Instruction, IsQuery: r.IsQuery, Dimensions: r.Dimensions, TruncateLeft: r.TruncateLeft})
+	return w.run(ctx, r.Model, &task.Request{
+		Op: task.Encode, Inputs: inputs, Field: r.Field, Options: r.Options, OutputTypes: r.OutputTypes,
+		OutputDType: r.OutputDType, Instruction: r.Instruction, IsQuery: r.IsQuery, Dimensions: r.Dimensions,
+		TruncateLeft: r.TruncateLeft,
+	})
 }
 
 // Score returns the scores of texts.
 func (w *Worker) Score(ctx context.Context, r *ScoreRequest) (*Result, error) {
-	return w.run(ctx, r.Model, &task.Request{Op: task.Score, Query: &api.Item{Text: r.Query, HasText: true}, Inputs: task.Texts(r.Texts),
-		Field: r.Field, Options: r.Options, Instruction: r.Instruction, TruncateLeft: r.TruncateLeft})
+	return w.run(ctx, r.Model, &task.Request{
+		Op:           task.Score,
+		Query:        &api.Item{Text: r.Query, HasText: true},
+		Inputs:       task.Texts(r.Texts),
+		Field:        r.Field,
+		Options:      r.Options,
+		Instruction:  r.Instruction,
+		TruncateLeft: r.TruncateLeft,
+	})
 }
 
 // Extract returns the entities or classes of texts.
 func (w *Worker) Extract(ctx context.Context, r *ExtractRequest) (*Result, error) {
-	return w.run(ctx, r.Model, &task.Request{Op: task.Extract, Inputs: task.Texts(r.Texts), Labels: r.Labels, Options: r.Options})
+	return w.run(ctx, r.Model,
+		&task.Request{Op: task.Extract, Inputs: task.Texts(r.Texts), Labels: r.Labels, Options: r.Options})
 }
 
 // Classify returns the scores of the labels of a classification head.
@@ -113,11 +124,19 @@ func (w *Worker) Classify(ctx context.Context, r *ClassifyRequest) (*Result, err
 	if r.Pairs != nil {
 		inputs = make([]api.Item, len(r.Pairs))
 		for i := range r.Pairs {
-			inputs[i] = api.Item{Text: r.Pairs[i][0], HasText: true, Extra: &api.ItemExtra{Second: &r.Pairs[i][1]}}
+			inputs[i] = api.Item{
+				Text: r.Pairs[i][0], HasText: true, Extra: &api.ItemExtra{Second: &r.Pairs[i][1]},
+			}
 		}
 	}
-	return w.run(ctx, r.Model, &task.Request{Op: task.Classify, Inputs: inputs, Field: r.Field, RawScores: r.RawScores, Options: r.Options,
-		TruncateLeft: r.TruncateLeft})
+	return w.run(ctx, r.Model, &task.Request{
+		Op:           task.Classify,
+		Inputs:       inputs,
+		Field:        r.Field,
+		RawScores:    r.RawScores,
+		Options:      r.Options,
+		TruncateLeft: r.TruncateLeft,
+	})
 }
 
 func (w *Worker) run(ctx context.Context, id string, r *task.Request) (*Result, error) {
@@ -134,7 +153,9 @@ func (w *Worker) run(ctx context.Context, id string, r *task.Request) (*Result, 
 }
 
 // Tokenize splits texts as the model's tokenizer does.
-func (w *Worker) Tokenize(ctx context.Context, id string, texts []string, addSpecial bool) ([][]api.Token, error) {
+func (w *Worker) Tokenize(
+	ctx context.Context, id string, texts []string, addSpecial bool,
+) ([][]api.Token, error) {
 	m, err := w.Describe(id)
 	if err != nil {
 		return nil, err
@@ -143,7 +164,9 @@ func (w *Worker) Tokenize(ctx context.Context, id string, texts []string, addSpe
 }
 
 // Detokenize turns lists of token ids back into texts.
-func (w *Worker) Detokenize(ctx context.Context, id string, ids [][]int32, skipSpecial bool) ([]string, error) {
+func (w *Worker) Detokenize(
+	ctx context.Context, id string, ids [][]int32, skipSpecial bool,
+) ([]string, error) {
 	m, err := w.Describe(id)
 	if err != nil {
 		return nil, err
