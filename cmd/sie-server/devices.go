@@ -159,7 +159,7 @@ func chosenGPUs(gpus []engine.GPU) (c deviceChoice) {
 		if g.Major != gpus[0].Major || g.Minor != gpus[0].Minor || g.Name != gpus[0].Name {
 			c.warnings = append(c.warnings,
 				fmt.Sprintf("%s and %s are different models: a text's vector can differ in its last bits "+
-					"with the card that made it; name equal ones with --device cuda:…", describe(gpus[0]),
+					"with the GPU that made it; name equal ones with --device cuda:…", describe(gpus[0]),
 					describe(g)))
 		}
 	}

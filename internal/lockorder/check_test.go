@@ -37,11 +37,11 @@ func TestTheOrderIsEnforced(t *testing.T) {
 	want(func() { AssertNoneHeld("nothing is held") })
 
 	queue.Lock()
-	want(registry.Lock, "registry.Registry.mu is taken while batch.Device.mu is held")
-	want(func() { registry.TryLock() }, "registry.Registry.mu is taken while batch.Device.mu is held")
-	want(other.Lock, "batch.Device.mu is taken while batch.Device.mu is held")
-	want(queue.Lock, "batch.Device.mu is taken while batch.Device.mu is held")
-	want(func() { AssertNoneHeld("packing") }, "batch.Device.mu is held over work: packing")
+	want(registry.Lock, "registry.Registry.mu is taken while batch.Scheduler.mu is held")
+	want(func() { registry.TryLock() }, "registry.Registry.mu is taken while batch.Scheduler.mu is held")
+	want(other.Lock, "batch.Scheduler.mu is taken while batch.Scheduler.mu is held")
+	want(queue.Lock, "batch.Scheduler.mu is taken while batch.Scheduler.mu is held")
+	want(func() { AssertNoneHeld("packing") }, "batch.Scheduler.mu is held over work: packing")
 	done := make(chan struct{})
 	go func() { // locks of other goroutines do not count
 		defer close(done)

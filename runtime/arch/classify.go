@@ -62,7 +62,7 @@ func loadClassifier(l *loading) error {
 		outside.layer(labels, columns, h.logits, engine.NoAct)}
 	l.p.join(inside)
 	l.p.join(outside)
-	if l.card {
+	if l.onGPU {
 		const why = "the head is computed in float32, which adapters on a GPU are not; train one for the encoder's linears"
 		l.fixes(h.pooler, why)
 		l.fixes(h.logits, why)

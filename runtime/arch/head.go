@@ -61,7 +61,7 @@ type loading struct {
 	encoderDir string // of the encoder, inside dir; "" = dir itself
 	names      headNames
 	shape      encoderShape
-	card       bool // the device is a GPU
+	onGPU      bool // the device is a GPU
 	p          *packer
 }
 

@@ -248,7 +248,7 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 			encoderDir: chain.encoderDir,
 			names:      m.encoder.heads(),
 			shape:      m.encoder.shape(),
-			card:       of.info.Kind == engine.CUDA,
+			onGPU:      of.info.Kind == engine.CUDA,
 			p:          m.packer,
 		}), m.packer.err)
 	}

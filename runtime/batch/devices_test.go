@@ -15,7 +15,7 @@ import (
 // so.
 type cardRunner struct {
 	fakeRunner
-	fail func(card int, p *Packed) error
+	fail func(device int, p *Packed) error
 
 	mu       sync.Mutex
 	now, max [4]int        // batches on each device
@@ -75,14 +75,14 @@ func TestGPUsShareAQueue(t *testing.T) {
 			}
 		}
 		if r.max != [4]int{2, 2, 2, 0} {
-			t.Errorf("batches in flight on the cards: %v at most, want two on each of three", r.max)
+			t.Errorf("batches in flight on the devices: %v at most, want two on each of three", r.max)
 		}
 		for device, n := range r.batches[:3] {
 			if n < 50 { // of about 205
-				t.Errorf("card %d ran %d batches: %v", device, n, r.batches)
+				t.Errorf("device %d ran %d batches: %v", device, n, r.batches)
 			}
 			if dev.BusyTime(device) < time.Millisecond {
-				t.Errorf("card %d worked for %v", device, dev.BusyTime(device))
+				t.Errorf("device %d worked for %v", device, dev.BusyTime(device))
 			}
 		}
 		synctest.Wait()
@@ -107,10 +107,10 @@ func TestIdleGPUTakesALoneItem(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := time.Since(start); d != time.Millisecond || r.batches[1] != 1 {
-			t.Errorf("took %v with batches %v: the second card is idle", d, r.batches)
+			t.Errorf("took %v with batches %v: the second device is idle", d, r.batches)
 		}
 		if w := dev.BusyTime(1); w != time.Millisecond {
-			t.Errorf("the second card worked for %v", w)
+			t.Errorf("the second device worked for %v", w)
 		}
 		q.Close(ErrClosed)
 	})
@@ -146,13 +146,13 @@ func TestLostGPU(t *testing.T) {
 		}
 		if failed != 1 || r.batches != [4]int{39, 0, 0, 0} {
 			t.Errorf(
-				"%d items failed and %v batches came through, want one on the lost card and 39 on the other",
+				"%d items failed and %v batches came through, want one on the lost device and 39 on the other",
 				failed, r.batches)
 		}
 		r.fail = func(int, *Packed) error { return lost }
 		for range 3 {
 			if _, err := submit(t, q, t.Context(), text(1, 1)).Wait(); !errors.Is(err, lost) {
-				t.Errorf("err %v from the last card", err)
+				t.Errorf("err %v from the last device", err)
 			}
 		}
 		q.Close(ErrClosed)

@@ -26,7 +26,7 @@ type Item struct {
 	group *Group
 	at    time.Time // of arrival
 	work  float64
-	class laneKind
+	kind  laneKind
 }
 
 // MaxOutputs is the largest number of outputs of a program.

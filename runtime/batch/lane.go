@@ -13,13 +13,13 @@ type laneKind uint8
 const (
 	short laneKind = iota
 	long
-	classes
+	laneKinds
 )
 
 // lane holds the waiting items of one kind of a queue. Scheduler.mu guards it.
 type lane struct {
 	q        *Queue
-	class    laneKind
+	kind     laneKind
 	maxItems int
 	maxBytes int64
 
@@ -92,7 +92,7 @@ func (l *lane) refusesLocked(add load, now time.Time) *FullError {
 // joinLocked queues those items of the chunk that are of the lane's kind.
 func (l *lane) joinLocked(chunk []Item, now time.Time) {
 	for i := range chunk {
-		if it := &chunk[i]; it.class == l.class {
+		if it := &chunk[i]; it.kind == l.kind {
 			it.at = now
 			l.items = append(l.items, it)
 			l.add(it)

@@ -66,7 +66,7 @@ func TestLongItemsLeaveASlot(t *testing.T) {
 					t.Fatal(err)
 				}
 				if d := time.Since(start); d != 5*time.Millisecond {
-					t.Fatalf("%d cards: a short query took %v beside long texts", devices, d)
+					t.Fatalf("%d devices: a short query took %v beside long texts", devices, d)
 				}
 				time.Sleep(5 * time.Millisecond)
 			}
@@ -76,7 +76,7 @@ func TestLongItemsLeaveASlot(t *testing.T) {
 				}
 			}
 			if r.most != 1 {
-				t.Errorf("%d long batches at a time on a card", r.most)
+				t.Errorf("%d long batches at a time on a device", r.most)
 			}
 			for i, id := range r.ids {
 				if want := int32(100 + i/2 + 100*(i%2)); devices == 1 && id != want {

@@ -58,7 +58,7 @@ func TestAgainstAPlainModel(t *testing.T) {
 var (
 	errBad     = errors.New("a bad item")
 	errShort   = errors.New("no memory")
-	errCard    = errors.New("the card is lost")
+	errDevice  = errors.New("the device is lost")
 	errLeft    = errors.New("the client left")
 	errRemoved = errors.New("the model was unloaded")
 )
@@ -74,7 +74,7 @@ type world struct {
 	mu      sync.Mutex
 	plain   plain
 	queues  []*Queue
-	lanes   map[*Queue][classes]*plainLane
+	lanes   map[*Queue][laneKinds]*plainLane
 	started []*plainBatch // since the last call of look; their items are not yet taken
 	ended   []*plainBatch
 	flying  []*plainBatch // those that have not ended
@@ -95,16 +95,16 @@ func newWorld(t *testing.T, seed uint64) *world {
 		dying:  -1,
 		items:  make(map[int32]*plainItem),
 		bad:    make(map[int32]bool),
-		lanes:  make(map[*Queue][classes]*plainLane),
+		lanes:  make(map[*Queue][laneKinds]*plainLane),
 		events: make(chan struct{}, 1<<16),
 	}
 	w.plain = plain{
-		cards:   1 + w.rng.IntN(3),
+		devices: 1 + w.rng.IntN(3),
 		slots:   1 + w.rng.IntN(3),
 		lost:    make(map[int]bool),
 		running: make(map[*plainBatch]bool),
 	}
-	w.dev = NewScheduler(w.plain.cards, w.plain.slots)
+	w.dev = NewScheduler(w.plain.devices, w.plain.slots)
 	for range 1 + w.rng.IntN(3) {
 		w.open()
 	}
@@ -120,7 +120,7 @@ func (w *world) open() {
 		MaxItems:    8 + w.rng.IntN(40),
 		MaxBytes:    4 * int64(800+w.rng.IntN(9000)),
 		Adaptive:    AdaptiveOptions{Disabled: true},
-		Fatal:       func(err error) bool { return errors.Is(err, errCard) },
+		Fatal:       func(err error) bool { return errors.Is(err, errDevice) },
 		NoMemory:    func(err error) bool { return errors.Is(err, errShort) },
 		MakeRoom:    func() bool { return false },
 	}
@@ -133,8 +133,8 @@ func (w *world) open() {
 	r.q = q
 	w.queues = append(w.queues, q)
 	o = q.opt
-	w.lanes[q] = [classes]*plainLane{{class: short, opt: o, maxItems: o.MaxItems, maxBytes: o.MaxBytes},
-		{class: long, opt: o, maxItems: max(1, o.MaxItems/2), maxBytes: o.MaxBytes / 2}}
+	w.lanes[q] = [laneKinds]*plainLane{{kind: short, opt: o, maxItems: o.MaxItems, maxBytes: o.MaxBytes},
+		{kind: long, opt: o, maxItems: max(1, o.MaxItems/2), maxBytes: o.MaxBytes / 2}}
 	w.plain.lanes = append(w.plain.lanes, w.lanes[q][short], w.lanes[q][long])
 }
 
@@ -160,7 +160,7 @@ func (r *worldRunner) RunPacked(_ context.Context, device int, p *Packed) (Resul
 	w.mu.Lock()
 	b := w.part(device, ids)
 	if b == nil {
-		b = &plainBatch{lane: w.lanes[r.q][of], card: device, ids: ids}
+		b = &plainBatch{lane: w.lanes[r.q][of], device: device, ids: ids}
 		w.started, w.flying = append(w.started, b), append(w.flying, b)
 		w.events <- struct{}{}
 	}
@@ -182,7 +182,7 @@ func (r *worldRunner) RunPacked(_ context.Context, device int, p *Packed) (Resul
 		err = errShort
 	}
 	if w.dying == device {
-		err = errCard
+		err = errDevice
 	}
 	if err == nil {
 		for _, id := range ids {
@@ -192,7 +192,7 @@ func (r *worldRunner) RunPacked(_ context.Context, device int, p *Packed) (Resul
 		}
 	}
 	last := ids[len(ids)-1] == b.ids[len(b.ids)-1] // halves run in order
-	if last && (err == nil || len(ids) == 1 || errors.Is(err, errCard)) {
+	if last && (err == nil || len(ids) == 1 || errors.Is(err, errDevice)) {
 		w.flying = slices.DeleteFunc(w.flying, func(o *plainBatch) bool { return o == b })
 		w.ended = append(w.ended, b) // its slot is free before time goes on
 		w.events <- struct{}{}
@@ -203,7 +203,7 @@ func (r *worldRunner) RunPacked(_ context.Context, device int, p *Packed) (Resul
 // part returns the running batch that contains those items; they may be one of its halves.
 func (w *world) part(device int, ids []int32) *plainBatch {
 	for _, b := range w.flying {
-		if b.card == device && slices.Contains(b.ids, ids[0]) {
+		if b.device == device && slices.Contains(b.ids, ids[0]) {
 			return b
 		}
 	}
@@ -275,7 +275,7 @@ func (w *world) operate() {
 		w.cancels[w.rng.IntN(len(w.cancels))](errLeft)
 	case x < 95:
 		w.mu.Lock()
-		w.dying = w.rng.IntN(w.plain.cards)
+		w.dying = w.rng.IntN(w.plain.devices)
 		w.mu.Unlock()
 	case x < 98:
 		q := w.queues[w.rng.IntN(len(w.queues))]
@@ -336,7 +336,7 @@ func (w *world) submit(ctx context.Context, q *Queue, chunk []Item, wait bool) *
 	g := NewGroup(ctx, len(chunk))
 	w.mu.Lock()
 	lanes := w.lanes[q]
-	var parts [classes][]*plainItem
+	var parts [laneKinds][]*plainItem
 	fits := true
 	for i := range chunk {
 		it := w.items[chunk[i].IDs[0]]
@@ -350,7 +350,7 @@ func (w *world) submit(ctx context.Context, q *Queue, chunk []Item, wait bool) *
 	for c, l := range lanes {
 		fits = fits && (len(parts[c]) == 0 || len(l.waiting) == 0 && l.fits(parts[c]))
 	}
-	before := [classes]int{len(lanes[short].items), len(lanes[long].items)}
+	before := [laneKinds]int{len(lanes[short].items), len(lanes[long].items)}
 	for c, l := range lanes {
 		switch {
 		case len(parts[c]) == 0 || !wait && !fits:
@@ -380,7 +380,7 @@ func (w *world) submit(ctx context.Context, q *Queue, chunk []Item, wait bool) *
 		}
 		return g
 	case errors.As(err, &full) && !wait:
-		if fits && (full.Wait <= q.opt.MaxBacklog || q.opt.MaxBacklog == 0 || before == [classes]int{}) {
+		if fits && (full.Wait <= q.opt.MaxBacklog || q.opt.MaxBacklog == 0 || before == [laneKinds]int{}) {
 			w.t.Errorf("refused: %v, with %v items queued", full, before)
 		}
 		for _, l := range lanes {
@@ -411,7 +411,7 @@ func (w *world) finished(g *Group, chunk []Item) {
 	bad := slices.ContainsFunc(chunk, func(it Item) bool { return w.bad[it.IDs[0]] })
 	switch {
 	case errors.Is(err, errBad) && bad, errors.Is(err, errLeft), errors.Is(err, context.DeadlineExceeded),
-		errors.Is(err, ErrExpired), errors.Is(err, errCard) && w.dying >= 0, errors.Is(err, errRemoved),
+		errors.Is(err, ErrExpired), errors.Is(err, errDevice) && w.dying >= 0, errors.Is(err, errRemoved),
 		errors.Is(err, ErrClosed), g.ctx.Err() != nil:
 	default:
 		w.t.Errorf("a request failed with %v", err)
@@ -462,9 +462,9 @@ func (w *world) look() {
 		}
 	}
 	for _, l := range w.plain.lanes {
-		free, idle := w.plain.eligible(l.class)
+		free, idle := w.plain.eligible(l.kind)
 		if free && l.due(idle) {
-			w.t.Errorf("a slot is free while %d items of class %d are due", len(l.items), l.class)
+			w.t.Errorf("a slot is free while %d items of class %d are due", len(l.items), l.kind)
 		}
 		owed := l.due(false)
 		if !owed || !l.owed {
@@ -491,23 +491,23 @@ func (w *world) begins(b *plainBatch) {
 	if tokens > b.lane.opt.MaxCost && len(b.items) > 1 || longs != 0 && longs != len(b.items) {
 		w.t.Errorf("a batch of %d items, %d of them long, and %d tokens", len(b.items), longs, tokens)
 	}
-	if w.plain.lost[b.card] {
-		w.t.Errorf("a batch began on the lost card %d", b.card)
+	if w.plain.lost[b.device] {
+		w.t.Errorf("a batch began on the lost device %d", b.device)
 	}
 	may := make(map[*plainLane]bool)
 	for _, l := range w.plain.lanes {
-		may[l] = w.plain.mayHave(l, b.card)
+		may[l] = w.plain.mayHave(l, b.device)
 	}
 	w.plain.running[b] = true
 	busy, longBatches := 0, 0
 	for o := range w.plain.running {
-		if o.card == b.card {
+		if o.device == b.device {
 			busy++
-			longBatches += int(o.lane.class)
+			longBatches += int(o.lane.kind)
 		}
 	}
 	if busy > w.plain.slots || longBatches > 1 {
-		w.t.Errorf("%d batches on card %d, %d of them long", busy, b.card, longBatches)
+		w.t.Errorf("%d batches on device %d, %d of them long", busy, b.device, longBatches)
 	}
 	for _, l := range w.plain.lanes {
 		// at the same moment
@@ -515,7 +515,7 @@ func (w *world) begins(b *plainBatch) {
 		if !hasTurn && l.owed && may[l] && l.due(false) {
 			if l.passed[b.lane]++; l.passed[b.lane] > 1 {
 				w.t.Errorf("a lane of class %d that was due was passed by %d batches of one of class %d",
-					l.class, l.passed[b.lane], b.lane.class)
+					l.kind, l.passed[b.lane], b.lane.kind)
 			}
 		}
 	}
@@ -546,6 +546,6 @@ func (w *world) same(real *lane, l *plainLane) {
 	}
 	if !slices.Equal(have, want) || waiting != 0 || real.tokens != l.tokens() || real.count != len(want) {
 		w.t.Errorf("class %d: items %v are queued, want %v; %d too few wait; %d tokens, want %d",
-			l.class, have, want, waiting, real.tokens, l.tokens())
+			l.kind, have, want, waiting, real.tokens, l.tokens())
 	}
 }

@@ -95,20 +95,20 @@ func (d *Scheduler) rateLocked(c laneKind) float64 {
 // Three things run before the item: the batches of its kind in flight, the items queued in its
 // lane, and as many batches of every other lane of the kind as get their turn until then.
 func (d *Scheduler) waitLocked(l *lane, now time.Time) (time.Duration, bool) {
-	rate := d.rateLocked(l.class)
+	rate := d.rateLocked(l.kind)
 	if rate <= 0 {
 		return 0, false
 	}
 	ahead, batches := l.work, l.batches()
 	for _, other := range d.lanes {
-		if other != l && other.class == l.class {
+		if other != l && other.kind == l.kind {
 			ahead += other.work * min(1, (batches+1)/other.batches())
 		}
 	}
 	devices := 0
 	for i := range d.devices {
 		if c := &d.devices[i]; !c.lost {
-			ahead += c.of[l.class].left(rate, now)
+			ahead += c.of[l.kind].left(rate, now)
 			devices++
 		}
 	}
@@ -135,7 +135,7 @@ const (
 // has more texts.
 func (l *lane) workLimitLocked() float64 {
 	rate := l.q.scheduler.rateLocked(short)
-	if l.class == long || l.q.opt.MaxBacklog == 0 || rate == 0 {
+	if l.kind == long || l.q.opt.MaxBacklog == 0 || rate == 0 {
 		return math.Inf(1)
 	}
 	return rate * l.q.opt.MaxBacklog.Seconds() / runShare

@@ -321,7 +321,7 @@ func TestGPUsShareTheBacklog(t *testing.T) {
 		wait, _ := dev.waitLocked(&q.lanes[short], time.Now())
 		dev.mu.Unlock()
 		if wait != 1500*time.Millisecond {
-			t.Errorf("six items of half a second on two cards take %v, want 1.5 s", wait)
+			t.Errorf("six items of half a second on two devices take %v, want 1.5 s", wait)
 		}
 		q.Close(ErrClosed)
 	})

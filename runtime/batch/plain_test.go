@@ -9,14 +9,14 @@ import (
 // plain is a model of a device and its queues made of lists. It decides no times: the test reports
 // each event to it and asks which states are allowed.
 type plain struct {
-	cards, slots int
-	lost         map[int]bool
-	running      map[*plainBatch]bool
-	lanes        []*plainLane
+	devices, slots int
+	lost           map[int]bool
+	running        map[*plainBatch]bool
+	lanes          []*plainLane
 }
 
 type plainLane struct {
-	class    laneKind
+	kind     laneKind
 	opt      Options
 	maxItems int
 	maxBytes int64
@@ -36,10 +36,10 @@ type plainItem struct {
 }
 
 type plainBatch struct {
-	lane  *plainLane
-	card  int
-	ids   []int32
-	items []*plainItem // once taken
+	lane   *plainLane
+	device int
+	ids    []int32
+	items  []*plainItem // once taken
 }
 
 // gone reports that no caller waits for the item any more.
@@ -99,12 +99,12 @@ func (l *plainLane) take(ids []int32) ([]*plainItem, error) {
 // eligible reports whether a device has a free slot for a batch of the kind. idle: one such device
 // has no batch of the kind in flight.
 func (p *plain) eligible(c laneKind) (free, idle bool) {
-	for device := range p.cards {
+	for device := range p.devices {
 		busy, of := 0, 0
 		for b := range p.running {
-			if b.card == device {
+			if b.device == device {
 				busy++
-				if b.lane.class == c {
+				if b.lane.kind == c {
 					of++
 				}
 			}
@@ -119,7 +119,7 @@ func (p *plain) eligible(c laneKind) (free, idle bool) {
 // mayHave reports whether the lane's kind may use a slot of the device if one is free.
 func (p *plain) mayHave(l *plainLane, device int) bool {
 	for b := range p.running {
-		if b.card == device && b.lane.class == long && l.class == long {
+		if b.device == device && b.lane.kind == long && l.kind == long {
 			return false
 		}
 	}

@@ -12,7 +12,7 @@ type Queue struct {
 	scheduler *Scheduler
 	run       Runner
 
-	lanes   [classes]lane // scheduler.mu guards this and the fields below
+	lanes   [laneKinds]lane // scheduler.mu guards this and the fields below
 	ctl     *controller
 	running int // batches in flight
 	closed  bool
@@ -26,8 +26,8 @@ func NewQueue(scheduler *Scheduler, run Runner, opt Options) *Queue {
 	q := &Queue{
 		opt: opt, scheduler: scheduler, run: run, ctl: newController(opt.Adaptive, opt.MaxWait, opt.MaxCost),
 	}
-	q.lanes[short] = lane{q: q, class: short, maxItems: opt.MaxItems, maxBytes: opt.MaxBytes}
-	q.lanes[long] = lane{q: q, class: long, maxItems: max(1, opt.MaxItems/2), maxBytes: opt.MaxBytes / 2}
+	q.lanes[short] = lane{q: q, kind: short, maxItems: opt.MaxItems, maxBytes: opt.MaxBytes}
+	q.lanes[long] = lane{q: q, kind: long, maxItems: max(1, opt.MaxItems/2), maxBytes: opt.MaxBytes / 2}
 	return q
 }
 
@@ -43,18 +43,18 @@ func (q *Queue) Submit(ctx context.Context, g *Group, items []Item, wait bool) e
 		g.Fail(ErrClosed)
 		return ErrClosed
 	}
-	var add [classes]load
+	var add [laneKinds]load
 	for i := range items {
 		it := &items[i]
 		if it.Cost == 0 {
 			it.Cost = len(it.IDs)
 		}
 		it.group, it.work = g, q.opt.Work.of(it.Cost)
-		it.class = q.laneKindLocked(it.Cost, it.work)
-		add[it.class].add(it)
+		it.kind = q.laneKindLocked(it.Cost, it.work)
+		add[it.kind].add(it)
 	}
 	now := time.Now()
-	var waiters [classes]*waiter
+	var waiters [laneKinds]*waiter
 	for c := range q.lanes {
 		l := &q.lanes[c]
 		switch {

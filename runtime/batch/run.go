@@ -22,7 +22,7 @@ func (q *Queue) runBatch(device int, of laneKind, items []*Item, took load, more
 	for _, it := range items {
 		it.group.started(start)
 	}
-	a := attempt{q: q, card: device}
+	a := attempt{q: q, device: device}
 	a.run(items, true)
 	q.scheduler.mu.Lock()
 	end := time.Now()
@@ -48,7 +48,7 @@ func (q *Queue) runBatch(device int, of laneKind, items []*Item, took load, more
 // attempt is the run of one batch in its slot, with the errors and recoveries on the way.
 type attempt struct {
 	q         *Queue
-	card      int
+	device    int
 	errors    int
 	nonFinite int  // items whose results are not finite
 	short     bool // the device had too little memory
@@ -87,7 +87,7 @@ func (a *attempt) run(items []*Item, whole bool) {
 
 // once runs p on the device once and checks the sizes of the outputs.
 func (a *attempt) once(p *Packed) (Result, error) {
-	out, err := a.q.run.RunPacked(context.Background(), a.card, p)
+	out, err := a.q.run.RunPacked(context.Background(), a.device, p)
 	for o := range p.Outputs {
 		if want := p.Outputs[o].Bytes; err == nil && int64(len(out[o])) != want {
 			err = fmt.Errorf("batch: the device returned %d bytes of output %d instead of %d",
@@ -109,7 +109,7 @@ func (a *attempt) failed(items []*Item, err error) {
 	// Also called for a single item, because Fatal must see every error that loses a device.
 	fatal := a.q.opt.Fatal != nil && a.q.opt.Fatal(err)
 	if fatal {
-		a.q.scheduler.lose(a.card)
+		a.q.scheduler.lose(a.device)
 	}
 	if fatal || len(items) == 1 {
 		if a.noMemory(err) {

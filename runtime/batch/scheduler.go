@@ -12,7 +12,7 @@ import (
 // Runner runs packed batches on the devices of a queue's Scheduler. RunPacked returns the outputs,
 // which the caller then owns; p is borrowed until it returns. It is safe for concurrent use.
 type Runner interface {
-	RunPacked(ctx context.Context, card int, p *Packed) (Result, error)
+	RunPacked(ctx context.Context, device int, p *Packed) (Result, error)
 }
 
 // Scheduler chooses the next batch for one device or several equal ones. It bounds the batches in
@@ -29,7 +29,7 @@ type Scheduler struct {
 	mu      lockorder.Mutex[lockorder.Scheduler]
 	devices []device
 	lanes   []*lane // lanes with waiting items, in the order of their turns
-	pace    [classes]pace
+	pace    [laneKinds]pace
 	timer   *time.Timer // dispatches when it fires
 	wakeAt  time.Time   // when the timer fires; zero: it is not set
 }
@@ -37,7 +37,7 @@ type Scheduler struct {
 // device is the state of one device.
 type device struct {
 	busy    int // slots taken
-	of      [classes]busyPeriod
+	of      [laneKinds]busyPeriod
 	lost    bool
 	since   time.Time     // when busy last rose from 0
 	working time.Duration // total time with a slot taken, up to since
@@ -100,7 +100,7 @@ func (d *Scheduler) dispatchLocked(now time.Time) {
 	next := forever
 	for i := 0; i < len(d.lanes); {
 		l := d.lanes[i]
-		device, idle := d.deviceForLocked(l.class)
+		device, idle := d.deviceForLocked(l.kind)
 		if device < 0 {
 			i++
 			continue
@@ -122,8 +122,8 @@ func (d *Scheduler) dispatchLocked(now time.Time) {
 		if l.listed {
 			d.lanes = append(d.lanes, l)
 		}
-		d.beginLocked(device, l.class, took.work, now)
-		l.q.startLocked(device, l.class, items, took, more)
+		d.beginLocked(device, l.kind, took.work, now)
+		l.q.startLocked(device, l.kind, items, took, more)
 	}
 	d.wakeLocked(now, next)
 }

@@ -10,7 +10,7 @@ type Footprint struct {
 	workspace Workspace
 	slot      SlotCaps // of each of the slots
 	lanes     int      // of the device's arenas
-	card      bool     // a GPU: outputs lie in the arena, too
+	onGPU     bool     // a GPU: outputs lie in the arena, too
 }
 
 // Footprint returns the most that a Runner needs for batches of p. outBytes bounds the bytes of
@@ -24,7 +24,7 @@ func (p *Program) Footprint(outBytes ...int64) Footprint {
 		}
 		c.OutputBytes = append(c.OutputBytes, outputSize(n))
 	}
-	return Footprint{workspace: p.workspace, slot: c, lanes: p.dev.lanes, card: p.dev.gpu != nil}
+	return Footprint{workspace: p.workspace, slot: c, lanes: p.dev.lanes, onGPU: p.dev.gpu != nil}
 }
 
 // With returns the smallest footprint that covers both. Both must be of devices of one kind.
@@ -33,7 +33,7 @@ func (f Footprint) With(g Footprint) Footprint {
 		workspace: f.workspace.With(g.workspace),
 		slot:      f.slot.with(g.slot),
 		lanes:     max(f.lanes, g.lanes),
-		card:      f.card || g.card,
+		onGPU:     f.onGPU || g.onGPU,
 	}
 }
 
@@ -41,12 +41,12 @@ func (f Footprint) With(g Footprint) Footprint {
 // outputs pass through the arena and are counted there, too.
 func (f Footprint) Bytes() (arena, slots int64) {
 	arena = f.workspace.Bytes(f.lanes)
-	if f.card {
+	if f.onGPU {
 		for _, n := range f.slot.OutputBytes {
 			arena += n
 		}
 	}
-	return arena, slotsInFlight * slotBytes(f.slot, f.card)
+	return arena, slotsInFlight * slotBytes(f.slot, f.onGPU)
 }
 
 // with returns the smallest bounds that cover both.
@@ -88,15 +88,15 @@ type holding struct {
 // replaced: on a CPU it exists beside the new one until the batch that runs in it has ended.
 func (r *Runner) Growth(f Footprint) (stays, passing int64) {
 	h := r.has.Load()
-	want := Footprint{workspace: h.arena.With(f.workspace), lanes: r.dev.lanes, card: r.dev.gpu != nil}
+	want := Footprint{workspace: h.arena.With(f.workspace), lanes: r.dev.lanes, onGPU: r.dev.gpu != nil}
 	var slots int64
 	for _, have := range h.slots {
 		grown := have.with(f.slot)
-		slots += slotBytes(grown, want.card) - slotBytes(have, want.card)
+		slots += slotBytes(grown, want.onGPU) - slotBytes(have, want.onGPU)
 		want.slot = want.slot.with(grown)
 	}
 	arena, _ := want.Bytes()
-	if !want.card && want.workspace != h.arena {
+	if !want.onGPU && want.workspace != h.arena {
 		passing = h.arena.Bytes(r.dev.lanes)
 	}
 	return max(0, arena-r.arenaBytes.Load()) + slots, passing

@@ -305,7 +305,7 @@ func TestFindGPUs(t *testing.T) {
 
 func TestTwoGPUs(t *testing.T) {
 	command(t, "devices 2")
-	t.Cleanup(func() { command(t, "devices 1") }) // after the cards are closed
+	t.Cleanup(func() { command(t, "devices 1") }) // after the GPUs are closed
 	first := openCard(t, "9.0", Options{})
 	second, err := Open(Options{Kind: CUDA, Ordinal: 1})
 	if err != nil {

@@ -145,7 +145,7 @@ func fail(op string, status C.sie_status, e *C.sie_error) error {
 
 func ids(s []int32) *C.int32_t { return (*C.int32_t)(unsafe.SliceData(s)) }
 
-func cDeviceOpen(o Options, card *sieGPU) (unsafe.Pointer, error) {
+func cDeviceOpen(o Options, onGPU *sieGPU) (unsafe.Pointer, error) {
 	if v := C.sie_abi_version(); v != C.SIE_ABI_VERSION {
 		return nil, &Error{Op: "open", Status: StatusInternal, Msg: fmt.Sprintf(
 			"the library has ABI %d, this binary wants %d: rebuild both", v, C.SIE_ABI_VERSION)}
@@ -156,20 +156,20 @@ func cDeviceOpen(o Options, card *sieGPU) (unsafe.Pointer, error) {
 		threads: C.int32_t(o.Threads), isa: C.uint32_t(o.ISA)}
 	var pins runtime.Pinner
 	defer pins.Unpin()
-	if card != nil {
+	if onGPU != nil {
 		g := &C.sie_gpu{
 			struct_size:     C.sizeof_sie_gpu,
-			major:           C.int32_t(card.about.Major),
-			minor:           C.int32_t(card.about.Minor),
-			multiprocessors: C.int32_t(card.about.Multiprocessors),
-			memory_total:    C.int64_t(card.about.MemoryTotal),
+			major:           C.int32_t(onGPU.about.Major),
+			minor:           C.int32_t(onGPU.about.Minor),
+			multiprocessors: C.int32_t(onGPU.about.Multiprocessors),
+			memory_total:    C.int64_t(onGPU.about.MemoryTotal),
 		}
-		if card.graphs {
+		if onGPU.graphs {
 			g.graphs = 1
 		}
-		*(*uintptr)(unsafe.Pointer(&g.stream)) = card.stream // the driver's handle: not Go memory
-		for i := range min(len(card.about.Name), len(g.name)-1) {
-			g.name[i] = C.char(card.about.Name[i])
+		*(*uintptr)(unsafe.Pointer(&g.stream)) = onGPU.stream // the driver's handle: not Go memory
+		for i := range min(len(onGPU.about.Name), len(g.name)-1) {
+			g.name[i] = C.char(onGPU.about.Name[i])
 		}
 		pins.Pin(g)
 		options.gpu = g

@@ -126,7 +126,7 @@ func (s *adapterCache) record(v *Variant, adapters []*loadedAdapter) (programs [
 	for i, c := range s.model.replicas {
 		packed := make([]*arch.Adapter, len(adapters))
 		for j, a := range adapters {
-			packed[j] = a.copies[i]
+			packed[j] = a.replicas[i]
 		}
 		p, err := c.RecordAdapted(v.Want, packed)
 		if err != nil {

@@ -31,7 +31,7 @@ type adapterCache struct {
 	// guards the fields below, the adapters in all, and the sets of the model's variants
 	mu     lockorder.Mutex[lockorder.Adapters]
 	all    map[LoRAKey]*loadedAdapter
-	failed map[LoRAKey]*registry.Failure // failed loads, at most maxFailedLoras
+	failed map[LoRAKey]*registry.Failure // failed loads, at most maxFailedAdapters
 	used   uint64
 	dead   garbage
 }
@@ -44,13 +44,13 @@ type LoRAKey struct {
 
 // loadedAdapter is an adapter packed on every device. batch.Item.Adapter holds a *loadedAdapter.
 type loadedAdapter struct {
-	key    LoRAKey
-	ready  bool            // false while it is being loaded
-	copies []*arch.Adapter // on each device, once ready
-	pins   int             // requests that use it
-	sets   int             // recorded programs that hold it
-	used   uint64
-	gone   bool // removed from all; it is freed when pins and sets are 0
+	key      LoRAKey
+	ready    bool            // false while it is being loaded
+	replicas []*arch.Adapter // on each device, once ready
+	pins     int             // requests that use it
+	sets     int             // recorded programs that hold it
+	used     uint64
+	gone     bool // removed from all; it is freed when pins and sets are 0
 }
 
 func newAdapterCache(l *Model, limit int) *adapterCache {
@@ -94,11 +94,11 @@ func (s *adapterCache) acquire(key LoRAKey, name string, m *catalog.Resolved) (*
 func (l *Model) adapter(
 	key LoRAKey, name string, m *catalog.Resolved,
 ) (adapter batch.Adapter, drop func(), err error) {
-	a, err := l.loras.acquire(key, name, m)
+	a, err := l.adapters.acquire(key, name, m)
 	if err != nil {
 		return nil, nil, err
 	}
-	return a, func() { l.loras.release(a) }, nil
+	return a, func() { l.adapters.release(a) }, nil
 }
 
 func (s *adapterCache) release(a *loadedAdapter) {
@@ -199,8 +199,8 @@ func (s *adapterCache) freeLocked(a *loadedAdapter) {
 	if !a.gone || a.pins > 0 || a.sets > 0 {
 		return
 	}
-	s.dead.adapters = append(s.dead.adapters, a.copies...)
-	a.copies = nil
+	s.dead.adapters = append(s.dead.adapters, a.replicas...)
+	a.replicas = nil
 }
 
 // unlock releases mu and frees the garbage. An adapter must outlive every program that was recorded

@@ -81,19 +81,19 @@ func TestBatchWithARemovedAdapter(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := r.copy("lo")
-	a := m.loras.all[key]
-	m.loras.mu.Lock()
-	m.loras.limit = 1
-	made := m.loras.makeRoomLocked()
-	m.loras.unlock()
-	if !made || !a.gone || a.copies != nil {
+	a := m.adapters.all[key]
+	m.adapters.mu.Lock()
+	m.adapters.limit = 1
+	made := m.adapters.makeRoomLocked()
+	m.adapters.unlock()
+	if !made || !a.gone || a.replicas != nil {
 		t.Fatalf("the adapter is there: %v, %+v", made, a)
 	}
 	v, err := m.Variant(m.weights.Own())
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, which, done, err := v.adapted(m.loras, []batch.Adapter{a, nil})
+	set, which, done, err := v.adapted(m.adapters, []batch.Adapter{a, nil})
 	if err != nil || len(set.adapters) != 0 || !slices.Equal(which, []int32{-1, -1}) {
 		t.Fatalf("%+v, %v, %v", set, which, err)
 	}

@@ -22,7 +22,7 @@ func adapterSet(t *testing.T) (s *adapterCache, key func(name string) LoRAKey, e
 	if err := r.Preload(t.Context(), "ce"); err != nil {
 		t.Fatal(err)
 	}
-	s, entry = r.copy("ce").loras, r.describe("ce")
+	s, entry = r.copy("ce").adapters, r.describe("ce")
 	s.jobs.Wait()
 	s.mu.Lock()
 	defer s.unlock()
@@ -71,8 +71,8 @@ func TestWhichAdapterGoes(t *testing.T) {
 	if _, err := s.acquire(key("saved"), "saved", m); errs.As(err).Code != errs.LoRALoading {
 		t.Error(err)
 	}
-	if got := s.there(); !slices.Equal(got, []string{"all", "attention"}) || attention.copies == nil ||
-		all.copies == nil {
+	if got := s.there(); !slices.Equal(got, []string{"all", "attention"}) || attention.replicas == nil ||
+		all.replicas == nil {
 		t.Fatalf("with both in use there are %v", got)
 	}
 	s.release(attention)
@@ -82,13 +82,13 @@ func TestWhichAdapterGoes(t *testing.T) {
 	if e := errs.As(err); e == nil || e.Status != 500 || !strings.Contains(e.Message, "modules_to_save") {
 		t.Fatal(err)
 	}
-	if attention.copies == nil || all.copies == nil {
+	if attention.replicas == nil || all.replicas == nil {
 		t.Error("an adapter went for one that cannot be loaded")
 	}
 	twin := key("attention")
 	twin.revision = "twin"
 	s.release(s.take(t, twin, m))
-	if attention.copies == nil || all.copies != nil {
+	if attention.replicas == nil || all.replicas != nil {
 		t.Error("the adapter that was used last went, the other stayed")
 	}
 	if _, again := s.acquire(key("saved"), "saved", m); again == nil || again.Error() != err.Error() {
@@ -108,7 +108,7 @@ func TestMaxAdaptersOfAProgram(t *testing.T) {
 	}
 	wanted := []batch.Adapter{nil}
 	for i := range maxProgramAdapters + 6 { // the same weights under other names
-		a := &loadedAdapter{key: LoRAKey{id: fmt.Sprint(i)}, ready: true, copies: one.copies, pins: 1}
+		a := &loadedAdapter{key: LoRAKey{id: fmt.Sprint(i)}, ready: true, replicas: one.replicas, pins: 1}
 		s.all[a.key] = a
 		wanted = append(wanted, a)
 	}

@@ -18,9 +18,9 @@ const (
 	// maxAdapterBytes bounds the download of an adapter: its values in float32, and 16 MiB for
 	// headers and configuration.
 	maxAdapterBytes = peft.MaxBytes + 16<<20
-	// maxFailedLoras bounds the failures that a model remembers. At the bound, the one whose
+	// maxFailedAdapters bounds the failures that a model remembers. At the bound, the one whose
 	// cooldown ends first is forgotten.
-	maxFailedLoras = 1024
+	maxFailedAdapters = 1024
 )
 
 // load finds and packs an adapter. It shares the limit on downloads, the turns to pack and the
@@ -110,7 +110,7 @@ func (s *adapterCache) pack(a *loadedAdapter, dir string) (err error) {
 		s.bytes.Add(c.Bytes())
 	}
 	s.mu.Lock()
-	a.ready, a.copies = true, replicas
+	a.ready, a.replicas = true, replicas
 	s.mu.Unlock()
 	s.model.host.opt.Log.Info("LoRA adapter ready", "lora", a.key.id, "weights", s.model.key,
 		"rank", replicas[0].Rank, "packed_kib", bytes>>10)
@@ -120,7 +120,7 @@ func (s *adapterCache) pack(a *loadedAdapter, dir string) (err error) {
 // rememberLocked stores a failure with its cooldown, which doubles with each failure of the same
 // adapter.
 func (s *adapterCache) rememberLocked(key LoRAKey, err error) {
-	if s.failed[key] == nil && len(s.failed) >= maxFailedLoras {
+	if s.failed[key] == nil && len(s.failed) >= maxFailedAdapters {
 		var first LoRAKey
 		for k, f := range s.failed {
 			if s.failed[first] == nil || f.Until.Before(s.failed[first].Until) {

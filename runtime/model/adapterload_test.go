@@ -128,7 +128,7 @@ func TestARequestNamesNoDirectory(t *testing.T) {
 	if e := errs.As(err); e == nil || e.Status != 400 || e.Param != "options.lora_id" {
 		t.Errorf("%v", err)
 	}
-	found, err := r.copy("lo").loras.find(LoRAKey{id: "home/secret", operator: true})
+	found, err := r.copy("lo").adapters.find(LoRAKey{id: "home/secret", operator: true})
 	if err != nil || found.Source != hub.SourceLocal {
 		t.Errorf("of the operator: %+v, %v", found, err)
 	}
@@ -175,7 +175,7 @@ func TestAdaptersShareTheFetches(t *testing.T) {
 			waits = strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "registry.acquireToken")
 		}
 	}
-	l := r.copy("lo").loras
+	l := r.copy("lo").adapters
 	if _, err := l.find(LoRAKey{id: "somebody/adapter"}); err != nil {
 		t.Errorf("what is on the disk: %v", err)
 	}
@@ -242,11 +242,11 @@ func TestFailuresOfAdapters(t *testing.T) {
 	if err := refusal(passing); err != nil {
 		t.Errorf("told twice: %v", err)
 	}
-	for i := range 2 * maxFailedLoras {
+	for i := range 2 * maxFailedAdapters {
 		remember(LoRAKey{id: fmt.Sprint("org/", i)}, bad)
 	}
-	if n := len(s.failed); n != maxFailedLoras {
-		t.Errorf("%d failures are remembered, want %d", n, maxFailedLoras)
+	if n := len(s.failed); n != maxFailedAdapters {
+		t.Errorf("%d failures are remembered, want %d", n, maxFailedAdapters)
 	}
 	if refusal(key) == nil {
 		t.Error("the one with the longest cooldown was forgotten")

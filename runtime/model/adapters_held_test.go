@@ -22,20 +22,20 @@ func loaded(t *testing.T) (m *Model, v *Variant, a *loadedAdapter) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.loras.mu.Lock()
-	a = m.loras.all[key]
-	m.loras.dropLocked(v.set)
-	m.loras.unlock()
+	m.adapters.mu.Lock()
+	a = m.adapters.all[key]
+	m.adapters.dropLocked(v.set)
+	m.adapters.unlock()
 	return m, v, a
 }
 
 // evict removes the only adapter, as the load of another one does.
 func (m *Model) evict(t *testing.T) {
 	t.Helper()
-	m.loras.mu.Lock()
-	m.loras.limit = 1
-	made := m.loras.makeRoomLocked()
-	m.loras.unlock()
+	m.adapters.mu.Lock()
+	m.adapters.limit = 1
+	made := m.adapters.makeRoomLocked()
+	m.adapters.unlock()
 	if !made {
 		t.Error("the adapter is not let go of")
 	}
@@ -44,18 +44,18 @@ func (m *Model) evict(t *testing.T) {
 // held reports whether the adapter's weights exist and its bytes are counted.
 func (m *Model) held(t *testing.T, a *loadedAdapter) bool {
 	t.Helper()
-	m.loras.mu.Lock()
-	defer m.loras.unlock()
-	if there := a.copies != nil; there != (m.loras.bytes.Load() > 0) {
-		t.Errorf("its weights are there: %v; %d bytes count", there, m.loras.bytes.Load())
+	m.adapters.mu.Lock()
+	defer m.adapters.unlock()
+	if there := a.replicas != nil; there != (m.adapters.bytes.Load() > 0) {
+		t.Errorf("its weights are there: %v; %d bytes count", there, m.adapters.bytes.Load())
 	}
-	return a.copies != nil
+	return a.replicas != nil
 }
 
 // set returns the variant's set for the next batch.
 func (m *Model) set(v *Variant) *adaptedSet {
-	m.loras.mu.Lock()
-	defer m.loras.unlock()
+	m.adapters.mu.Lock()
+	defer m.adapters.unlock()
 	return v.set
 }
 
@@ -63,7 +63,7 @@ func (m *Model) set(v *Variant) *adaptedSet {
 // batch uses it.
 func TestAdapterStaysForItsBatch(t *testing.T) {
 	m, v, a := loaded(t)
-	set, which, done, err := v.adapted(m.loras, []batch.Adapter{a})
+	set, which, done, err := v.adapted(m.adapters, []batch.Adapter{a})
 	if err != nil || len(which) != 1 || which[0] != 0 || m.set(v) != set {
 		t.Fatalf("%+v, %v, %v", set, which, err)
 	}
@@ -91,7 +91,7 @@ func TestAdapterStaysForItsRecording(t *testing.T) {
 	var done func()
 	recording.Go(func() {
 		var err error
-		if set, _, done, err = v.adapted(m.loras, []batch.Adapter{a}); err != nil {
+		if set, _, done, err = v.adapted(m.adapters, []batch.Adapter{a}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -126,7 +126,7 @@ func TestAdaptersAreRecordedOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range sets {
 			all.Go(func() {
-				set, _, done, err := v.adapted(m.loras, []batch.Adapter{a})
+				set, _, done, err := v.adapted(m.adapters, []batch.Adapter{a})
 				if err != nil {
 					t.Error(err)
 					return

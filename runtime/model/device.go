@@ -143,7 +143,7 @@ func (r batchRunner) RunPacked(ctx context.Context, device int, p *batch.Packed)
 	programs, h := r.variant.programs, r.model.host
 	var which []int32
 	if p.Adapters != nil {
-		set, of, done, err := r.variant.adapted(r.model.loras, p.Adapters)
+		set, of, done, err := r.variant.adapted(r.model.adapters, p.Adapters)
 		if err != nil {
 			return batch.Result{}, err
 		}

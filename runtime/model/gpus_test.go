@@ -54,7 +54,7 @@ func TestGPUStatus(t *testing.T) {
 		r.usage.at = time.Now().Add(usageWindow) // so that the window does not end during this test
 	}
 	if asked != 1 || r.GPUType() != "l4" {
-		t.Errorf("the card was asked %d times within a second; its type is %q", asked, r.GPUType())
+		t.Errorf("the GPU was asked %d times within a second; its type is %q", asked, r.GPUType())
 	}
 	r.usage.at = time.Now().Add(-usageWindow)
 	r.encode(&Request{Model: mean, Texts: words(1)})

@@ -38,7 +38,7 @@ type Model struct {
 	idf  []float32 // SPLADE: the weight of each token id in queries; nil: queries run like documents
 	kept sync.Map  // the values of Keep
 
-	loras *adapterCache
+	adapters *adapterCache
 
 	variants atomic.Pointer[variants] // replaced when a variant is added
 
@@ -147,8 +147,8 @@ func (h *Host) load(
 		closeReplicas(replicas)
 		return nil, err
 	}
-	l.loras = newAdapterCache(l, h.opt.MaxLoRAs)
-	l.loras.preload(adapterKeysOf(shared.users))
+	l.adapters = newAdapterCache(l, h.opt.MaxLoRAs)
+	l.adapters.preload(adapterKeysOf(shared.users))
 	h.loaded.Store(key, l)
 	h.seen.Store(m.ID, nil)
 	return l, nil
@@ -295,8 +295,8 @@ func (l *Model) Bytes() int64 {
 	for _, c := range l.replicas {
 		n += c.Bytes()
 	}
-	if l.loras != nil {
-		n += l.loras.bytes.Load()
+	if l.adapters != nil {
+		n += l.adapters.bytes.Load()
 	}
 	return n
 }
@@ -319,7 +319,7 @@ func (l *Model) Close() {
 		v.Queue.Close(batch.ErrClosed)
 		v.closePrograms()
 	}
-	l.loras.close()
+	l.adapters.close()
 	l.tokenizer.Close()
 	closeReplicas(l.replicas)
 	l.files.Release()

@@ -56,11 +56,11 @@ func TestNothingWaitsForARecording(t *testing.T) {
 		if v, err := m.Variant(own); err != nil || v == nil {
 			t.Errorf("what is recorded: %v", err)
 		}
-		a, err := m.loras.acquire(key, "four", r.describe("lo"))
+		a, err := m.adapters.acquire(key, "four", r.describe("lo"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.loras.release(a)
+		m.adapters.release(a)
 	}
 	everybody()
 
@@ -68,9 +68,9 @@ func TestNothingWaitsForARecording(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.loras.mu.Lock()
-	m.loras.dropLocked(v.set)
-	m.loras.unlock()
+	m.adapters.mu.Lock()
+	m.adapters.dropLocked(v.set)
+	m.adapters.unlock()
 	for range 2 {
 		all.Go(func() {
 			if _, err := r.Encode(t.Context(), four()); err != nil {

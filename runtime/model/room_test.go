@@ -256,7 +256,7 @@ func TestErrorsOfPacking(t *testing.T) {
 	}
 	if hopeless := (&shortage{device: "cuda:0", neverFits: true}); unloadingHelps(hopeless) ||
 		!noMemory(hopeless) {
-		t.Error("a model that is too large for the card is worth unloading others")
+		t.Error("a model that is too large for the GPU is worth unloading others")
 	}
 	other := &arch.ModelError{File: "config.json"}
 	if d.explain(other, 1) != error(other) || unloadingHelps(other) {

@@ -1,4 +1,4 @@
 package service
 
 // Cards is an internal function, for the external tests of this package.
-var Cards = cards
+var Cards = gpuStatuses

@@ -81,7 +81,7 @@ type Status struct {
 // memory first. If several ids share weights, their memory and queue are shown only under the
 // first.
 func (s *Service) Status() Status {
-	st := Status{Loaded: []string{}, MaxBatchRequests: s.MaxBatchItems(), GPUs: cards(s.GPUs()),
+	st := Status{Loaded: []string{}, MaxBatchRequests: s.MaxBatchItems(), GPUs: gpuStatuses(s.GPUs()),
 		Activity: api.Activity{Totals: s.metrics.Totals(), Running: s.gate.Running()}}
 	st.Activity.MemoryUsedBytes, st.Activity.MemoryTotalBytes = s.HostMemory()
 	device := s.DeviceName()
@@ -99,8 +99,8 @@ func (s *Service) Status() Status {
 	return st
 }
 
-// cards returns the status of GPUs.
-func cards(list []model.GPU) []api.GPUStatus {
+// gpuStatuses returns the status of GPUs.
+func gpuStatuses(list []model.GPU) []api.GPUStatus {
 	out := make([]api.GPUStatus, len(list))
 	for i, g := range list {
 		out[i] = api.GPUStatus{Device: g.Device, Name: g.Name, GPUType: g.Type, UtilizationPct: g.Utilization,
