@@ -100,6 +100,11 @@ test-c: deps ## kernel conformance and C tests
 	@cmake --build build -j $(JOBS)
 	ctest --test-dir build --output-on-failure
 
+test-random: deps ## random programs on the CPU, texts alone and in company (SEEDS=200 or SEEDS=1000-1199)
+	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
+	@cmake --build build -j $(JOBS) --target csrc_tests
+	SIE_RANDOM_SEEDS=$(or $(SEEDS),200) build/csrc_tests =random_programs_give_a_text_the_same_bits_in_any_company
+
 test-emulated: test-c tokenizers minilm ## the GPU path with emulated kernels and a stand-in driver
 	@tools/test/emulated.sh
 

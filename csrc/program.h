@@ -176,12 +176,20 @@ enum class Cut : uint8_t {
   shares    // as if more executors shared the operation
 };
 
-// Bytes behind every buffer that no operation may write; a debug build checks them after each
-// operation.
-#ifdef NDEBUG
-constexpr int64_t redzone_bytes = 0;
-#else
+// Bytes behind every buffer that no operation may write. replay.cc checks them after each operation
+// that one executor computes alone, in builds with asserts and in builds with a sanitizer, which
+// sees no boundary between the buffers of one arena.
+#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SIE_CHECK_ZONES 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SIE_CHECK_ZONES 1
+#endif
+#endif
+#ifdef SIE_CHECK_ZONES
 constexpr int64_t redzone_bytes = 64;
+#else
+constexpr int64_t redzone_bytes = 0;
 #endif
 
 struct PlannedOp {

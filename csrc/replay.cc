@@ -263,7 +263,7 @@ sie_status dispatch(const Replay &r, const PlannedOp &planned) {
   }
 }
 
-#ifndef NDEBUG
+#ifdef SIE_CHECK_ZONES
 constexpr int redzone_byte = 0xa5;
 
 char *redzone(const Replay &r, const Operand &o) {
@@ -298,7 +298,7 @@ sie_status dispatch_checked(const Replay &r, const PlannedOp &planned) {
 
 sie_status replay_op(const Replay &replay, int32_t index) {
   const PlannedOp &planned = replay.program->plan[index];
-#ifndef NDEBUG
+#ifdef SIE_CHECK_ZONES
   if (replay.share.parts == 1 && !replay.program->device->is_gpu()) return dispatch_checked(replay, planned);
 #endif
   return dispatch(replay, planned);
