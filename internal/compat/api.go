@@ -187,7 +187,7 @@ func (c *call) done(items, tokens int, t api.Timings, body api.Answer) error {
 	return nil
 }
 
-// foreign returns the ForeignOptions of a request with the route's name for its items.
+// foreignOptions returns the ForeignOptions of a request with the route's name for its items.
 func (c *call) foreignOptions(left bool) api.ForeignOptions {
 	return api.ForeignOptions{Field: c.route.Field, TruncateLeft: left}
 }

@@ -38,7 +38,7 @@ type head struct {
 	outputs []Output
 	// files are names that only models with this head have, all of them; nil: none.
 	files []string
-	// foldTables reports whether a model was saved for this head; nil: its files never say so.
+	// made reports whether a model was saved for this head; nil: its files never say so.
 	made func(*saved) bool
 	// labels reads the labels of a model that made or files chose; nil: the head has none that
 	// Detect returns.

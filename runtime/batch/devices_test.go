@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// cardRunner wraps a fakeRunner: it counts the batches of each device, and fails where fail says
+// deviceRunner wraps a fakeRunner: it counts the batches of each device, and fails where fail says
 // so.
-type cardRunner struct {
+type deviceRunner struct {
 	fakeRunner
 	fail func(device int, p *Packed) error
 
@@ -23,7 +23,7 @@ type cardRunner struct {
 	seen     map[int32]int // runs of each id, including failed ones
 }
 
-func (r *cardRunner) RunPacked(ctx context.Context, device int, p *Packed) (Result, error) {
+func (r *deviceRunner) RunPacked(ctx context.Context, device int, p *Packed) (Result, error) {
 	r.mu.Lock()
 	r.now[device]++
 	r.max[device] = max(r.max[device], r.now[device])
@@ -54,7 +54,7 @@ func (r *cardRunner) RunPacked(ctx context.Context, device int, p *Packed) (Resu
 // order.
 func TestGPUsShareAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &cardRunner{fakeRunner: fakeRunner{perToken: time.Microsecond}}
+		r := &deviceRunner{fakeRunner: fakeRunner{perToken: time.Microsecond}}
 		dev := NewScheduler(3, 2)
 		q := NewQueue(dev, r, Options{MaxCost: 100})
 		var items []Item
@@ -97,7 +97,7 @@ func TestGPUsShareAQueue(t *testing.T) {
 // device takes it.
 func TestIdleGPUTakesALoneItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &cardRunner{fakeRunner: fakeRunner{perToken: time.Millisecond}}
+		r := &deviceRunner{fakeRunner: fakeRunner{perToken: time.Millisecond}}
 		dev := NewScheduler(2, 2)
 		q := NewQueue(dev, r, Options{MaxWait: 20 * time.Millisecond})
 		submit(t, q, t.Context(), text(1, 1000))
@@ -121,7 +121,7 @@ func TestIdleGPUTakesALoneItem(t *testing.T) {
 func TestLostGPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := errors.New("lost")
-		r := &cardRunner{fakeRunner: fakeRunner{perToken: time.Millisecond}}
+		r := &deviceRunner{fakeRunner: fakeRunner{perToken: time.Millisecond}}
 		r.fail = func(device int, _ *Packed) error {
 			if device == 1 {
 				return lost
@@ -187,7 +187,7 @@ func TestNoMemory(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				room, evictable := c.room, c.evictable
 				var got []Recovery
-				r := &cardRunner{fail: func(_ int, p *Packed) error {
+				r := &deviceRunner{fail: func(_ int, p *Packed) error {
 					if len(p.IDs) > room {
 						return short
 					}

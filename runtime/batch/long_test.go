@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// classRunner counts the batches of long items on each device and fails the test on a batch that
+// laneRunner counts the batches of long items on each device and fails the test on a batch that
 // mixes short and long items.
-type classRunner struct {
+type laneRunner struct {
 	fakeRunner
 	t    *testing.T
 	mu   sync.Mutex
@@ -20,7 +20,7 @@ type classRunner struct {
 	fast time.Duration
 }
 
-func (r *classRunner) RunPacked(ctx context.Context, device int, p *Packed) (Result, error) {
+func (r *laneRunner) RunPacked(ctx context.Context, device int, p *Packed) (Result, error) {
 	over := 0
 	for i := range p.CuSeqlens[1:] {
 		if p.CuSeqlens[i+1]-p.CuSeqlens[i] > longTokens {
@@ -51,7 +51,7 @@ func (r *classRunner) RunPacked(ctx context.Context, device int, p *Packed) (Res
 func TestLongItemsLeaveASlot(t *testing.T) {
 	for _, devices := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
-			r := &classRunner{t: t, fast: 5 * time.Millisecond}
+			r := &laneRunner{t: t, fast: 5 * time.Millisecond}
 			dev := NewScheduler(devices, 2)
 			a, b := NewQueue(dev, r, Options{MaxCost: 8192}), NewQueue(dev, r, Options{MaxCost: 8192})
 			var longs []*Group
@@ -94,7 +94,7 @@ func TestLongItemsLeaveASlot(t *testing.T) {
 func TestShortItemsDoNotStarveLongOnes(t *testing.T) {
 	for _, slots := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
-			r := &classRunner{t: t, fast: 10 * time.Millisecond}
+			r := &laneRunner{t: t, fast: 10 * time.Millisecond}
 			dev := NewSingleScheduler(slots)
 			q, other := NewQueue(dev, r, Options{MaxItems: 24, MaxCost: 400}), NewQueue(dev, r, Options{
 				MaxItems: 24, MaxCost: 400,

@@ -17,9 +17,9 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// device gives the rig's device its own memory of total bytes. The packed weights and the runner's
-// memory count as used.
-func (r *rig) card(total int64) {
+// gpuMemory gives the rig's device its own memory of total bytes. The packed weights and the
+// runner's memory count as used.
+func (r *rig) gpuMemory(total int64) {
 	d := r.devices[0]
 	d.name = "cuda:0"
 	d.memory = func() (int64, int64, error) {
@@ -57,7 +57,7 @@ func TestRoomOnAGPU(t *testing.T) {
 	clsBytes, _, other := sizes(t, cls)
 	scratch = max(scratch, other)
 	r := start(t, nil, []string{mean, cls, prompts})
-	r.card(meanBytes + clsBytes + scratch + 30<<10) // prompts needs more than 30 KiB and less than mean
+	r.gpuMemory(meanBytes + clsBytes + scratch + 30<<10) // prompts needs more than 30 KiB and less than mean
 	// it has the largest arena, which is therefore not replaced later
 	r.encode(&Request{Model: cls, Texts: words(1)})
 	r.encode(&Request{Model: mean, Texts: words(1)})
@@ -88,14 +88,14 @@ func TestRoomForTheLargestBatch(t *testing.T) {
 	} {
 		r := start(t, func(o *Options) { o.MemoryThreshold = 99 }, []string{mean, prompts}) // never
 		if c.text == "" {
-			r.card(c.total)
+			r.gpuMemory(c.total)
 			r.encode(&Request{Model: mean, Texts: words(1)})
 			continue
 		}
 		if c.beside {
 			r.encode(&Request{Model: prompts, Texts: words(1)})
 		}
-		r.card(c.total)
+		r.gpuMemory(c.total)
 		e := r.refused(t.Context(), &Request{Model: mean, Texts: words(1)}, errs.ModelLoadFailed, 502)
 		if e.Load.Class != "PLACEMENT" || e.Load.Permanent {
 			t.Errorf("%s: %+v, want class PLACEMENT, to be tried again", name, e.Load)
@@ -215,7 +215,7 @@ func TestNoRoomBesideAModelInUse(t *testing.T) {
 		held(3)(o)
 		o.EvictWait = 50 * time.Millisecond
 	}, []string{mean, cls})
-	r.card(max(estimate, beside) + scratch + 8<<10)
+	r.gpuMemory(max(estimate, beside) + scratch + 8<<10)
 	done := make(chan error, 1)
 	go func() { // two of three items: they stay in the queue and hold the model
 		_, err := r.Encode(t.Context(), &Request{Model: cls, Texts: words(2)})

@@ -95,7 +95,7 @@ func (h *Host) newSnapshot(c *catalog.Catalog) (*snapshot, error) {
 // Changes lists the model ids that SetCatalog added, changed or removed.
 type Changes struct{ Added, Changed, Removed []string }
 
-// AssertNoneHeld reports whether nothing changed.
+// None reports whether nothing changed.
 func (c Changes) None() bool { return len(c.Added)+len(c.Changed)+len(c.Removed) == 0 }
 
 // SetCatalog replaces the catalog and returns the changes. Requests that are already planned finish

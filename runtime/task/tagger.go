@@ -127,7 +127,7 @@ func join(tags []tagged, text string) []api.Entity {
 	return out
 }
 
-// location is a position in a text. It moves to each position that points is asked about.
+// codePoints is a position in a text. It moves to each position that points is asked about.
 type codePoints struct {
 	text         string
 	bytes, runes int // of the text before the position
