@@ -1,16 +1,12 @@
 // random_operations.cc — records the random operations and outputs of a program.
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
-#include "random_program.h"
-#include "tests/random.h"
+#include "random_recording.h"
 
 namespace random_program {
 
 namespace {
-
-using harness::Random;
 
 constexpr int32_t widths[] = {1, 3, 8, 17, 31, 32, 48, 64, 65, 96, 128, 130, 512};
 constexpr int32_t n_widths = 13, n_narrow = 12;  // a linear makes no 512 columns of fewer
@@ -19,18 +15,11 @@ constexpr int32_t n_head_dims = 9;
 constexpr int64_t max_joined = 600;  // columns
 constexpr float eps = 1e-3f;
 
-struct Value {
-  sie_value number;
-  sie_space space;
-  int64_t columns;
-};
-
 }  // namespace
 
-class Recorder {
+class Recorder : Recording {
  public:
-  Recorder(Program *program, uint32_t seed, uint32_t compute)
-      : program_(program), compute_(compute), random_(seed) {}
+  using Recording::Recording;
 
   bool record() {
     program_->declare();
@@ -42,60 +31,6 @@ class Recorder {
   }
 
  private:
-  template <class T>
-  void add(uint32_t kind, const T &params) {
-    if (program_->failed_) return;
-    program_->must(record::add(program_->program_, kind, params, &program_->err_), "record");
-  }
-
-  sie_weight *weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k, float scale, float offset = 0) {
-    std::vector<float> values(static_cast<size_t>(n * k));
-    for (float &x : values) x = random_.real() * scale + offset;
-    return program_->weight(kind, compute, n, k, values);
-  }
-  sie_weight *vector(int64_t n, float scale, float offset = 0) {
-    return weight(SIE_WEIGHT_VECTOR, SIE_COMPUTE_F32, n, 1, scale, offset);
-  }
-  sie_weight *data(int64_t n, int64_t k, float scale) {
-    return weight(SIE_WEIGHT_DATA, SIE_COMPUTE_F32, n, k, scale);
-  }
-  sie_weight *table(int64_t n, int64_t k, float scale) {
-    return weight(SIE_WEIGHT_TABLE, compute_, n, k, scale);
-  }
-
-  bool chance(int32_t one_in) { return random_.below(one_in) == 0; }
-
-  // Numbers of values have gaps.
-  sie_value fresh() { return last_ += 1 + random_.below(3); }
-
-  void keep_value(sie_value number, sie_space space, int64_t columns) {
-    values_.push_back({number, space, columns});
-  }
-
-  [[gnu::format(printf, 2, 3)]] void note(const char *format, ...) {
-    char line[160];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    program_->log_.push_back(line);
-  }
-
-  Value pick() {
-    if (!chance(3)) return values_.back();
-    return values_[static_cast<size_t>(random_.below(static_cast<int32_t>(values_.size())))];
-  }
-
-  // An earlier value of that shape, or none.
-  sie_value like(sie_space space, int64_t columns) {
-    std::vector<sie_value> all;
-    for (const Value &v : values_) {
-      if (v.space == space && v.columns == columns) all.push_back(v.number);
-    }
-    if (all.empty() || chance(3)) return SIE_NO_VALUE;
-    return all[static_cast<size_t>(random_.below(static_cast<int32_t>(all.size())))];
-  }
-
   void embed() {
     int64_t columns = widths[random_.below(n_widths)];
     sie_embed_params e = record::params<sie_embed_params>();
@@ -371,11 +306,6 @@ class Recorder {
     }
   }
 
-  Program *program_;
-  uint32_t compute_;
-  Random random_;
-  sie_value last_ = 0;
-  std::vector<Value> values_;
   sie_value sparse_ = SIE_NO_VALUE;  // of the one SPLADE
   int64_t sparse_columns_ = 0;
 };

@@ -84,6 +84,7 @@ class Program {
   const std::vector<Output> &outputs() const { return outputs_; }
 
  private:
+  friend class Recording;
   friend class Recorder;
   bool must(sie_status status, const char *what);
   // Declares the spaces and inputs, which all random programs share.
