@@ -210,18 +210,20 @@ class Session:
 
     def sample_in_process(self, mutants, end):
         """Verdicts of host mutants: all by quick parts of the tests, then what lives, a few at a
-        time, by all the others until the time is over."""
+        time, by all the others until the time is over. Each program has the same share of it."""
         verdicts, jobs = {}, self.options.jobs
-        for program in self.programs:
-            named = {self.numbers[m.id]: m for m in mutants if program in inprocess.programs_for(m.file)}
-            if not named:
-                continue
+        groups = {p: {self.numbers[m.id]: m for m in mutants if p in inprocess.programs_for(m.file)}
+                  for p in self.programs}
+        waiting, last = [(p, named) for p, named in groups.items() if named], end
+        for done, (program, named) in enumerate(waiting):
+            end = time.monotonic() + (last - time.monotonic()) / (len(waiting) - done)
             tests = inprocess.tests_of(self.paths[program], program, self.programs[program],
                                        self.options.tests)
             first = [t for t in tests if t.part.split("/")[0] in ("", "0")]
             times = inprocess.Times(self.out / "times.json")
-            begun = inprocess.judge_all(self.paths, first, named, times, jobs, end - self.options.seconds / 4,
-                                        longest=1)
+            quick = time.monotonic() + 0.75 * (end - time.monotonic())
+            begun = inprocess.judge_all(self.paths, first, named, times, jobs, quick, longest=1,
+                                        files={m.file for m in named.values()})
             verdicts |= {named[n].id: v for n, v in begun.killed.items()}
             self.say(f"mutate: {len(named)} mutants, {len(begun.live)} of them live through the quick tests: "
                      f"{time.monotonic() - self.begin:.0f} s")

@@ -298,6 +298,16 @@ int main(int argc, char **argv) { return check::run_tests(argc, argv); }
         inprocess.measure(self.path, "p", (), self.tests, times)
         self.assertEqual(list(times.known), ["p =one"])
 
+    def test_tests_named_like_the_file_come_first_then_quick_ones(self):
+        times = inprocess.Times(pathlib.Path(self.folder.name, "ordered.json"))
+        tests = [inprocess.Test("p", ("=" + name,), "")
+                 for name in ("slow", "unknown", "quick", "keep_rows", "rows_in_order")]
+        times.put(tests[0], 9.0)
+        times.put(tests[2], 0.1)
+        times.put(tests[4], 0.2)
+        names = [t.arguments[0][1:] for t in times.order(tests, {"kernels/cpu/gather_rows.cc"})]
+        self.assertEqual(names, ["rows_in_order", "keep_rows", "quick", "unknown", "slow"])
+
     def test_a_deadline_leaves_them_undecided(self):
         result = self.judged(until=time.monotonic() - 1)
         self.assertFalse(result.complete or result.killed)
