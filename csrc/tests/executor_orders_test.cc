@@ -46,11 +46,11 @@ struct Pair : sie::Run {
 };
 
 // Thread 0 submits; the others are executors until it has called stop.
-long explore(int preemptions, const std::function<void(sie::Executors *)> &prepare,
+long explore(int executor_threads, int preemptions, const std::function<void(sie::Executors *)> &prepare,
              const std::function<void(sie::Executors *)> &submitter) {
   std::unique_ptr<sie::Executors> executors;
   schedule::Threads threads = {};
-  threads.count = 3;
+  threads.count = 1 + executor_threads;
   threads.preemptions = preemptions;
   threads.prepare = [&] {
     executors.reset(new sie::Executors);
@@ -71,7 +71,7 @@ long explore(int preemptions, const std::function<void(sie::Executors *)> &prepa
 TEST(executors_do_tickets_once_in_every_order) {
   std::unique_ptr<Counted> first, second, third;
   const long orders = explore(
-      1,
+      2, 1,
       [&](sie::Executors *) {
         first.reset(new Counted(2));
         second.reset(new Counted(1));
@@ -96,7 +96,7 @@ TEST(executors_meet_in_every_order_beside_another_run) {
   std::unique_ptr<Pair> pair;
   std::unique_ptr<Counted> other;
   const long orders = explore(
-      1,
+      2, 1,
       [&](sie::Executors *executors) {
         pair.reset(new Pair(executors));
         other.reset(new Counted(1));
@@ -110,6 +110,55 @@ TEST(executors_meet_in_every_order_beside_another_run) {
         CHECK(pair->early.load() == 0 && pair->reached.load() == 4, "%d arrivals, %d went on too early",
               pair->reached.load(), pair->early.load());
       });
+  printf("     %ld orders\n", orders);
+  CHECK(orders > 1000, "%ld orders", orders);
+}
+
+// An entry that has no tickets may get another run at once: here as soon as its last ticket is
+// taken, before the executor has begun it.
+TEST(executors_know_the_run_of_a_ticket_in_every_order) {
+  std::unique_ptr<Counted> first, second;
+  const long orders = explore(
+      1, 2,
+      [&](sie::Executors *) {
+        first.reset(new Counted(1));
+        second.reset(new Counted(1));
+      },
+      [&](sie::Executors *executors) {
+        CHECK(executors->submit(first.get()) && executors->submit(second.get()), "refused");
+        executors->wait(first.get());
+        executors->wait(second.get());
+        CHECK(first->complete() && second->complete(), "a ticket was done twice or not at all");
+      });
+  printf("     %ld orders\n", orders);
+  CHECK(orders > 1000, "%ld orders", orders);
+}
+
+// A member that has passed may arrive again before the last to arrive has left.
+TEST(executors_meet_twice_in_every_order) {
+  std::unique_ptr<sie::Executors> executors;
+  std::unique_ptr<sie::Barrier> barrier;
+  std::atomic<int> reached{0}, early{0};
+  schedule::Threads threads = {};
+  threads.count = 2;
+  threads.preemptions = 2;
+  threads.prepare = [&] {
+    executors.reset(new sie::Executors);
+    barrier.reset(new sie::Barrier);
+    reached = early = 0;
+  };
+  threads.body = [&](int thread) {
+    for (int round = 1; round <= 3; round++) {
+      reached++;
+      executors->meet(barrier.get(), 2, thread);
+      if (reached.load() < 2 * round) early++;
+    }
+  };
+  threads.afterwards = [&] {
+    CHECK(early.load() == 0 && reached.load() == 6, "%d arrivals, %d went on too early", reached.load(),
+          early.load());
+  };
+  const long orders = schedule::explore(threads);
   printf("     %ld orders\n", orders);
   CHECK(orders > 1000, "%ld orders", orders);
 }
