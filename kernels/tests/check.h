@@ -10,6 +10,7 @@
 //                        lists
 //   SIE_TEST_STOP=1      ends the program at the first failure
 //   SIE_TEST_SHARD=3/16  of cases that are long lists, every 16th entry from the third on (from 0)
+//   SIE_TEST_CASES=1/2   of the selected cases every second from the first on (from 0)
 #ifndef SIE_KERNELS_TESTS_CHECK_H
 #define SIE_KERNELS_TESTS_CHECK_H
 
@@ -44,14 +45,21 @@ struct Register {
   }
 };
 
-// Whether entry `index` of a case's list is to be run.
-inline bool in_shard(int index) {
-  static int first = -1, every = 1;
-  if (first < 0) {
-    const char *text = getenv("SIE_TEST_SHARD");
+// A part of a list: every `every`-th entry, from number `first` on.
+struct Part {
+  int first = 0, every = 1;
+  // Reads FIRST/EVERY from the environment; without it, or where it is neither, the part is all.
+  explicit Part(const char *variable) {
+    const char *text = getenv(variable);
     if (text == nullptr || sscanf(text, "%d/%d", &first, &every) != 2 || every < 1) first = 0, every = 1;
   }
-  return index % every == first % every;
+  bool has(int index) const { return index % every == first % every; }
+};
+
+// Whether entry `index` of a case's list is to be run.
+inline bool in_shard(int index) {
+  static const Part part("SIE_TEST_SHARD");
+  return part.has(index);
 }
 
 [[gnu::format(printf, 3, 4)]] inline void failed(const char *file, int line, const char *format, ...) {
@@ -98,7 +106,8 @@ inline double seconds() {
 
 // Runs the selected cases in order of definition; returns the exit status of main.
 inline int run_tests(int argc, char **argv) {
-  int ran = 0;
+  int ran = 0, number = 0;
+  const Part part("SIE_TEST_CASES");
   for (Case *c = first_case; c != nullptr; c = c->next) {
     bool selected = argc < 2;
     for (int i = 1; i < argc; i++) {
@@ -106,7 +115,7 @@ inline int run_tests(int argc, char **argv) {
       selected =
           selected || (exact ? strcmp(c->name, argv[i] + 1) == 0 : strstr(c->name, argv[i]) != nullptr);
     }
-    if (!selected) continue;
+    if (!selected || !part.has(number++)) continue;
     if (const char *list = getenv("SIE_TEST_LIST")) {
       if (strcmp(list, "parts") != 0 || c->in_parts) puts(c->name);
       ran++;
