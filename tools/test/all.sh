@@ -121,7 +121,8 @@ export GOFLAGS="${GOFLAGS:+$GOFLAGS }-trimpath -ldflags=-w -vet=off"
 
 step "C: the library" "${MAKE:-make}" --no-print-directory libsie
 begin_beside go_side
-(c_side) # in a shell of its own: in this one the Go side, once it has ended, would count as CPU time of a step
+# In a shell of its own: in this one the Go side, once it has ended, would count as CPU time of a step.
+(c_side)
 end_beside
 [ -z "$targets" ] || echo "== bin/cuda/sie-server is for the targets $targets alone: make build-cuda makes it whole"
 echo "== the ten slowest steps"

@@ -39,7 +39,7 @@ func weird(r *rand.Rand) any {
 		deep = []any{deep}
 	}
 	values := []any{
-		nil, true, 0, 1, -1, math.MaxInt32, math.MaxInt, 1e308, -0.0, 0.5, "", "x",
+		nil, true, 0, 1, -1, math.MaxInt32, math.MaxInt, 1e308, math.Copysign(0, -1), 0.5, "", "x",
 		strings.Repeat("é", r.IntN(3000)), "\x00", "\xff\xfe", "\u202e",
 		strings.Repeat("\ufdfa", r.IntN(200)), []any{}, tree{}, []any{nil}, tree{"": tree{"": nil}},
 		[]byte{0, 1, 0xff}, []any{1, "a", nil}, deep, raw("NaN"), raw("\xc1"), raw("1e999"), raw(`"\ud800"`),
