@@ -56,7 +56,7 @@ func (f *fakeProcess) Preload(ctx context.Context, id string) error {
 }
 
 func (f *fakeProcess) Shutdown(ctx context.Context) error {
-	time.Sleep(1) // in a bubble: until everything that was told to end has ended
+	time.Sleep(time.Nanosecond) // in a bubble: until everything that was told to end has ended
 	f.note("drains")
 	select {
 	case <-ctx.Done():

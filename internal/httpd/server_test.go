@@ -496,7 +496,7 @@ func TestSpans(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, kv := range spans[0].Attributes {
-		got[string(kv.Key)] = kv.Value.Emit()
+		got[string(kv.Key)] = kv.Value.String()
 	}
 	for k, want := range map[string]string{
 		"who":             "me",

@@ -19,9 +19,10 @@ type Outputs [engine.MaxOutputs]Output
 
 // Give returns a list of outputs. It panics if they are more than a program can have.
 func Give(outputs ...Output) (list Outputs) {
-	for i, o := range outputs {
-		list[i] = o
+	if len(outputs) > len(list) {
+		panic("more outputs than a program can have")
 	}
+	copy(list[:], outputs)
 	return list
 }
 

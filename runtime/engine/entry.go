@@ -1,5 +1,7 @@
 package engine
 
+//lint:file-ignore U1000 C reads the fields of these structs.
+
 import "unsafe"
 
 // entry is one entry of a program in the layout of C. params points to the struct that sie.h has

@@ -1,5 +1,7 @@
 package engine
 
+//lint:file-ignore ST1005 The errors begin with the name of a field.
+
 import (
 	"errors"
 	"fmt"
