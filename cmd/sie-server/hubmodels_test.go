@@ -18,6 +18,7 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/metrics"
+	"github.com/sie-engine/sie/runtime/service"
 	"github.com/sie-engine/sie/runtime/service/servicetest"
 	"github.com/sie-engine/sie/weights/hub/hubtest"
 )
@@ -62,6 +63,14 @@ func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*servicete
 	if err != nil {
 		t.Fatal(err)
 	}
+	w := openWorker(t, src, cat)
+	t.Cleanup(w.Close)
+	return servicetest.Of(w), cat
+}
+
+// openWorker opens the service of a catalog on two threads in fp32. The caller closes it.
+func openWorker(t *testing.T, src *sourceFlags, cat *catalog.Catalog) *service.Service {
+	t.Helper()
 	w, err := newWorker(src, &computeFlags{Device: "cpu", Precision: "fp32", Threads: 2}, &batchFlags{
 		MaxBatchRequests: 64,
 		MaxBatchWait:     15,
@@ -76,8 +85,7 @@ func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*servicete
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.Close)
-	return servicetest.Of(w), cat
+	return w
 }
 
 // A hub repository without a model file is served as its own files say. No weights are asked for at
@@ -201,20 +209,7 @@ profiles:
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := newWorker(src, &computeFlags{Device: "cpu", Precision: "fp32", Threads: 2}, &batchFlags{
-			MaxBatchRequests: 64,
-			MaxBatchWait:     15,
-			MaxQueued:        2048,
-			MemoryPercent:    99,
-			MaxLoRAs:         10,
-			LoadWait:         time.Minute,
-		}, cat, slog.New(slog.DiscardHandler), metrics.New(), admit.Options{}, nil)
-		if errors.Is(err, engine.ErrNotBuilt) {
-			t.Skip("no native engine")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := openWorker(t, src, cat)
 		var scores [3]float64
 		for i, c := range []struct {
 			model   string
