@@ -2,9 +2,10 @@
 // their configurations. Every component must get the same hash, byte for byte, so this is the only
 // package that computes them.
 //
-// Entry points: BundleConfig (models and profiles of one bundle), Bundles (the set of bundles) and
-// Canonical (the JSON that is hashed). All are pure functions without goroutines or I/O, safe for
-// concurrent use.
+// Entry points: BundleConfig (models and profiles of one bundle), ModelConfig (one model of a
+// bundle), Bundles (the set of bundles), BundleConfigs (the whole configuration) and Canonical (the
+// JSON that is hashed). All are pure
+// functions without goroutines or I/O, safe for concurrent use.
 package confighash
 
 import (
@@ -63,6 +64,10 @@ func BundleConfig(models []Model, adapters []string) string {
 	}
 	return sum(Canonical(list, UTF8))
 }
+
+// ModelConfig returns BundleConfig of one model. Workers and gateways compare it for each request,
+// under the key model_config_hash.
+func ModelConfig(m Model, adapters []string) string { return BundleConfig([]Model{m}, adapters) }
 
 func carried(profiles []Profile, adapters []string) []any {
 	sorted := slices.Clone(profiles)
@@ -134,6 +139,31 @@ func Bundles(bundles []Bundle) string {
 		}
 	}
 	return sum(Canonical(list, ASCII))
+}
+
+// BundleState is what BundleConfigs covers of a bundle.
+type BundleState struct {
+	Name  string
+	Hash  string            // its BundleConfig
+	Pools map[string]string // the pool of each model that a profile of the bundle has, by id
+}
+
+// BundleConfigs returns the lowercase hex SHA-256 of the config hashes of all bundles and of the
+// pools of their models. It changes whenever a gateway has to read the models again. Without
+// bundles the hash is "".
+func BundleConfigs(bundles []BundleState) string {
+	if len(bundles) == 0 {
+		return ""
+	}
+	all := make(map[string]any, len(bundles))
+	for _, b := range bundles {
+		pools := make(map[string]any, len(b.Pools))
+		for id, pool := range b.Pools {
+			pools[id] = pool
+		}
+		all[b.Name] = map[string]any{"bundle_config_hash": b.Hash, "model_pools": pools}
+	}
+	return sum(Canonical(all, ASCII))
 }
 
 func sum(b []byte) string {

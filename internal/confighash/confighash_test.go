@@ -246,3 +246,18 @@ func TestBundleConfigFields(t *testing.T) {
 		seen[h] = name
 	}
 }
+
+// The hash of the whole configuration is Python's json.dumps of it, in ASCII.
+func TestBundleConfigsEqualsPython(t *testing.T) {
+	const want = "50f75b8dec8fc49f9f2927106d9cdcd25b0307a0ef55ee5d9e9f8d53a4b3edb4"
+	states := []BundleState{
+		{Name: "b", Hash: "h2", Pools: map[string]string{"org/é": "team", "org/a": "default"}},
+		{Name: "a"},
+	}
+	if got := BundleConfigs(states); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := BundleConfigs(nil); got != "" {
+		t.Errorf("no bundles hash to %q", got)
+	}
+}

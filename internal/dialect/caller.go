@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Caller identifies the SDK of a request. The zero value is a caller that named none: curl, an
@@ -101,10 +102,20 @@ func (c Caller) oldest() bool { return c.Known && c.before(0, 4, 0) }
 // it. A caller without an SDK follows the documentation, which says 202.
 func (c Caller) takes202() bool { return !c.Named || c.Known && c.before(0, 6, 1) }
 
-// retriesQueueFull reports whether the caller waits and retries on QUEUE_FULL. The SDKs between the
+// RetriesQueueFull reports whether the caller waits and retries on QUEUE_FULL. The SDKs between the
 // first generation and 0.7.3 fail at once.
-func (c Caller) retriesQueueFull() bool {
+func (c Caller) RetriesQueueFull() bool {
 	return !c.Named || c.oldest() || c.Known && !c.before(0, 7, 3)
+}
+
+// Patience returns how long the caller waits for an answer. SDKs through 0.7.3 give up after 30 s
+// and send the request again; newer ones give up after 150 s and do not. An SDK whose version is
+// not understood may be an old one.
+func (c Caller) Patience() time.Duration {
+	if c.Named && (!c.Known || c.before(0, 7, 4)) {
+		return 30 * time.Second
+	}
+	return 150 * time.Second
 }
 
 // ReadsItemErrors reports whether the caller notices that one item of an extraction failed. The

@@ -28,6 +28,18 @@ func TestParseCaller(t *testing.T) {
 	}
 }
 
+func TestPatience(t *testing.T) {
+	for version, want := range map[string]time.Duration{
+		"": 150 * time.Second, "0.3.4": 30 * time.Second, "0.7.3": 30 * time.Second,
+		"0.7.4": 150 * time.Second, "0.10.1": 150 * time.Second, "1.0": 150 * time.Second,
+		"unknown": 30 * time.Second,
+	} {
+		if got := ParseCaller(version).Patience(); got != want {
+			t.Errorf("%q waits %v, want %v", version, got, want)
+		}
+	}
+}
+
 func TestServerVersion(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "9.9.9", "unknown": "9.9.9", "0.3.4": "0.3", "0.6.30": "0.6", "0.10.1": "0.10",
@@ -48,8 +60,8 @@ func TestWireCodes(t *testing.T) {
 		kind RouteKind
 		want [8]string // per caller; a number stands for status without a code
 	}{
-		{errs.FullQueue(1, 1, 1), RouteEncode, [8]string{"QUEUE_FULL", "RESOURCE_EXHAUSTED", "QUEUE_FULL",
-			"RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED", "QUEUE_FULL", "QUEUE_FULL"}},
+		{errs.FullQueue(1, 1, 1), RouteEncode, [8]string{"QUEUE_FULL", "PROVISIONING", "QUEUE_FULL",
+			"PROVISIONING", "PROVISIONING", "PROVISIONING", "QUEUE_FULL", "QUEUE_FULL"}},
 		{errs.Capacity("l4", 0), RouteEncode, [8]string{"202", "PROVISIONING", "202", "202", "PROVISIONING",
 			"PROVISIONING", "PROVISIONING", "PROVISIONING"}},
 		{errs.Capacity("l4", 0), RouteScore, [8]string{"202", "PROVISIONING", "202", "202", "PROVISIONING",

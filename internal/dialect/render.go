@@ -120,8 +120,10 @@ func (p *Prepared) Render(caller Caller, k RouteKind) (status int, headers []Hea
 func wireCode(c errs.Code, caller Caller, k RouteKind) errs.Code {
 	switch c {
 	case errs.QueueFull:
-		if !caller.retriesQueueFull() {
-			return errs.ResourceExhausted // all SDKs retry it, although only three times
+		if !caller.RetriesQueueFull() {
+			// All SDKs retry it for as long as they wait for capacity (15 minutes); they would
+			// retry RESOURCE_EXHAUSTED three times.
+			return errs.Provisioning
 		}
 	case errs.ModelNotLoaded:
 		// The model can be loaded again, but newer SDKs treat this code as final.

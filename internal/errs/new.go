@@ -302,3 +302,36 @@ func appendQuoted(b []byte, s string) []byte {
 	b = append(b, strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)...)
 	return append(b, '\'')
 }
+
+// NotStarted returns the retryable 503 for a request that no worker began within its time. why is a
+// sentence that says what it waited for.
+func NotStarted(why string, retryAfter time.Duration) *Error {
+	e := newError(QueueFull, why+", please retry")
+	e.RetryAfter = max(retryAfter, time.Second)
+	return e
+}
+
+// Unanswered returns the 504 for a request that a worker took and did not answer within limit.
+func Unanswered(worker string, limit time.Duration) *Error {
+	return newError(DeadlineExceeded, "Worker '"+worker+"' took the request and did not answer within "+
+		limit.String()+", please retry")
+}
+
+// DeadLetter returns the 500 for a request whose inputs ended every server that ran them. id names
+// what was kept of it for the operator.
+func DeadLetter(id string, servers int) *Error {
+	return newError(InferenceError, fmt.Sprintf("The request ended the server that ran it %d times, "+
+		"also with nothing else in it, and is not tried again; it is kept as dead letter '%s'", servers, id))
+}
+
+// NoPayloadStore returns the 413 for items that are larger than a message of the broker where there
+// is no other way to send them.
+func NoPayloadStore(param string, bytes, limit int) *Error {
+	e := newError(InputTooLong, fmt.Sprintf("An item of '%s' takes %d bytes in a message and %d are the limit; "+
+		"send smaller items, or have the operator set a payload store", param, bytes, limit))
+	e.Param, e.Status = param, 413
+	return e
+}
+
+// NoSuch returns the 404 for a thing other than a model. text is a sentence that names it.
+func NoSuch(text string) *Error { return newError(NotFound, text) }

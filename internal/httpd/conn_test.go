@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 )
 
 // A request that has arrived but is unread when its connection is ended is still answered; bytes
@@ -72,4 +73,26 @@ func TestCloseDoesNotResetUnderAnAnswer(t *testing.T) {
 	}
 	there.Close()
 	<-done
+}
+
+// A server that is shut down before, or while, it begins to serve does not serve for ever.
+func TestServeAfterShutdownEnds(t *testing.T) {
+	for range 50 {
+		s, err := New(Options{IdleGrace: time.Nanosecond}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(l) }()
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	}
 }

@@ -106,7 +106,7 @@ func (r *Request) finish() {
 	if !r.bodyRead && !h.ConnectionClose() {
 		r.discard() // unread bytes would be taken for the next request
 	}
-	if s.gate.Draining() && !r.Hijacked() {
+	if (s.retired.Load() || s.gate.Draining()) && !r.Hijacked() {
 		r.SetConnectionClose()
 	}
 	h.Set("X-Request-ID", r.ID)
@@ -141,6 +141,22 @@ func (r *Request) begin(name string) {
 	}
 	parent := propagation.TraceContext{}.Extract(context.Background(), carrier{&r.Request.Header})
 	_, r.span = r.server.opt.Tracer.Start(parent, name, trace.WithSpanKind(trace.SpanKindServer))
+}
+
+// Trace returns the traceparent and tracestate that work for this request goes on with: those of
+// its own span, or without one the caller's, if they are valid. Both are "" if there is no trace.
+func (r *Request) Trace() (parent, state string) {
+	if r.span == nil && len(r.Request.Header.Peek("traceparent")) == 0 {
+		return "", ""
+	}
+	in := propagation.TraceContext{}
+	ctx := in.Extract(context.Background(), carrier{&r.Request.Header})
+	if r.span != nil {
+		ctx = trace.ContextWithSpan(ctx, r.span)
+	}
+	out := propagation.MapCarrier{}
+	in.Inject(ctx, out)
+	return out["traceparent"], out["tracestate"]
 }
 
 // describe sets the reference's attributes on a span (server.md 1.14), never a text.

@@ -122,6 +122,7 @@ type Server struct {
 	gate    *admit.Gate // requests within Do; shut by Shutdown, or by another entrance
 	conns   conns
 	down    atomic.Bool // Shutdown was called
+	retired atomic.Bool // Retire was called
 
 	mu        sync.Mutex // guards the fields below
 	listeners []net.Listener
@@ -200,14 +201,27 @@ func (s *Server) Load() Load {
 // Draining reports whether the Gate is shut, so that new work is refused.
 func (s *Server) Draining() bool { return s.gate.Draining() }
 
-// Serve answers connections of l until Shutdown. It may be called for several listeners.
+// Serve answers connections of l until Shutdown. It may be called for several listeners. After
+// Shutdown it closes l and returns nil.
 func (s *Server) Serve(l net.Listener) error {
 	own := &limitedListener{Listener: l, max: s.opt.MaxConns, open: s.conns.count}
 	s.mu.Lock()
+	if s.down.Load() { // its closing of the listeners may be over
+		s.mu.Unlock()
+		return l.Close()
+	}
 	s.listeners = append(s.listeners, own)
 	s.mu.Unlock()
-	return s.http.Serve(own)
+	err := s.http.Serve(own)
+	if s.down.Load() && errors.Is(err, net.ErrClosed) {
+		return nil // closed before its first connection
+	}
+	return err
 }
+
+// Retire makes every answer the last of its connection, while requests are served as before.
+// Clients that keep connections open then connect elsewhere, before Shutdown refuses them.
+func (s *Server) Retire() { s.retired.Store(true) }
 
 // Shutdown drains the Gate and closes the server. New work is refused with a 503 that says when to
 // retry, while other routes go on and running requests finish. From now on every answer ends its

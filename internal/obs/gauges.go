@@ -18,6 +18,7 @@ func NewRegistry() *prometheus.Registry {
 // gauges is a collector whose values are read at each scrape.
 type gauges struct {
 	descs []*prometheus.Desc
+	plain bool // without labels
 	read  func(set func(gauge int, value float64, labels ...string))
 }
 
@@ -27,7 +28,7 @@ type gauges struct {
 func Gauges(
 	labels []string, read func(set func(gauge int, value float64, labels ...string)), names ...string,
 ) prometheus.Collector {
-	g := &gauges{read: read}
+	g := &gauges{read: read, plain: len(labels) == 0}
 	for i := 0; i < len(names); i += 2 {
 		g.descs = append(g.descs, prometheus.NewDesc(names[i], names[i+1], labels, nil))
 	}
@@ -52,7 +53,10 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		sums[series{gauge, strings.ToValidUTF8(strings.Join(labels, "\x00"), "\ufffd")}] += value
 	})
 	for s, value := range sums {
-		ch <- prometheus.MustNewConstMetric(g.descs[s.gauge], prometheus.GaugeValue, value,
-			strings.Split(s.labels, "\x00")...)
+		labels := strings.Split(s.labels, "\x00")
+		if g.plain {
+			labels = nil
+		}
+		ch <- prometheus.MustNewConstMetric(g.descs[s.gauge], prometheus.GaugeValue, value, labels...)
 	}
 }

@@ -19,6 +19,8 @@ func TestGauges(t *testing.T) {
 		set(1, 5, "odd \xff", "x")
 		set(1, 6, "odd \xfe", "x")
 	}, "test_first", "First.", "test_second", "Second."))
+	r.MustRegister(Gauges(nil, func(set func(int, float64, ...string)) { set(0, 9) },
+		"test_plain", "No labels."))
 	for scrape := range 2 {
 		got, err := r.Gather()
 		if err != nil {
@@ -31,6 +33,7 @@ func TestGauges(t *testing.T) {
 		}{
 			{7, "test_first", []string{"a", "x"}}, {1, "test_first", []string{"a", "y"}},
 			{float64(scrape + 1), "test_second", []string{"a", "x"}},
+			{9, "test_plain", nil},
 			{11, "test_second", []string{"odd \ufffd", "x"}}, {-1, "test_second", []string{"a", "y"}},
 		} {
 			if v := testrig.MetricOf(got, c.name, c.labels...); v != c.want {
