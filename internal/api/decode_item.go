@@ -22,7 +22,8 @@ func (d *decoder) item(it *Item, field string, index int) error {
 	*it = Item{} // a repeated key replaces the whole item
 	var metadata int
 	var content string
-	var hasContent bool
+	var hasContent, foreign bool
+	from := d.src.pos()
 	extra := func() *ItemExtra {
 		if it.Extra == nil {
 			it.Extra = &ItemExtra{}
@@ -37,9 +38,20 @@ func (d *decoder) item(it *Item, field string, index int) error {
 			it.Text, it.HasText, err = d.str()
 		case "content":
 			if !d.lim.AcceptContent {
+				foreign = true
 				return d.src.skip()
 			}
 			content, hasContent, err = d.str()
+		case "second", "tokens":
+			if !d.lim.AcceptForeign {
+				foreign = true
+				return d.src.skip()
+			}
+			if key == "second" {
+				extra().Second, err = d.strPointer()
+			} else {
+				extra().Tokens, err = d.itemTokens()
+			}
 		case "images":
 			extra().Images, err = d.images()
 		case "audio":
@@ -65,8 +77,29 @@ func (d *decoder) item(it *Item, field string, index int) error {
 	if hasContent && !it.HasText {
 		it.Text, it.HasText = content, true
 	}
+	if d.lim.KeepItems && d.format == Msgpack && !foreign {
+		it.Raw = text(d.src.span(from))
+	}
 	d.checkSize(it, metadata, field, index)
 	return nil
+}
+
+// itemTokens reads a list of token ids or null. An empty list is a list, not an absent one. Its
+// memory is bounded by the item's bytes.
+func (d *decoder) itemTokens() ([]int32, error) {
+	v, err := d.want(wantArrayOrNull)
+	if err != nil || v.kind == kindNull {
+		return nil, err
+	}
+	ids := make([]int32, 0, min(max(v.n, 0), d.left(), 4096))
+	err = d.list(v, func(int) error {
+		e, err := d.want(wantToken)
+		if err == nil {
+			ids, err = appendToken(ids, e)
+		}
+		return err
+	})
+	return ids, err
 }
 
 // checkSize applies the bound on one item's text and metadata.

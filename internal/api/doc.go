@@ -4,8 +4,10 @@
 // Entry points: [DecodeEncode], [DecodeScore], [DecodeExtract] and [DecodeEmbeddings] read a body
 // in msgpack or JSON; [DecodeRerank] and [DecodeTEIEmbed] with its siblings read other APIs'
 // requests in JSON. AppendEncodeMsgpack, AppendEncodeJSON and their siblings write an answer into a
-// caller's buffer. [ResponseFormat] and [IsMsgpack] negotiate the format. Options are decoded but
-// not interpreted: package catalog defines their meaning.
+// caller's buffer. [AppendItem], [ReadItem], [AppendEncodeResult], [ReadEncodeResult] and their
+// siblings are for components that send each other parts of requests and answers. [ResponseFormat]
+// and [IsMsgpack] negotiate the format. Options are decoded but not interpreted: package catalog
+// defines their meaning.
 //
 // Requests are not trusted. Decoding is one pass without reflection over one private copy of the
 // body. Strings and media of a request alias that copy, so the caller may reuse its own buffer at

@@ -75,7 +75,7 @@ func TestAmplification(t *testing.T) {
 				DecodeExtract(mp, []byte(body), Limits{})
 			}
 		})
-		if got > 300<<20 {
+		if got > 350<<20 {
 			t.Errorf("%s: %d MiB for a body of %d MiB", name, got>>20, n>>20)
 		}
 	}

@@ -3,7 +3,7 @@ package api
 // Bounds that no configuration changes.
 const (
 	// maxValues bounds the items, media, labels and token lists of one request together. The
-	// smallest item takes one byte on the wire and 48 in memory; the bound keeps a body of empty
+	// smallest item takes one byte on the wire and 64 in memory; the bound keeps a body of empty
 	// items from costing gigabytes.
 	maxValues = 1 << 20
 	// maxDepth bounds nesting. The reference stops at nearly the same depth, and its message is
@@ -35,6 +35,14 @@ type Limits struct {
 	// AcceptContent makes "content" an alias of an item's "text" when "text" is absent. Queue work
 	// items may use it; HTTP bodies may not.
 	AcceptContent bool
+	// AcceptForeign reads an item's "second" and "tokens" into ItemExtra. Queue work items may have
+	// them; HTTP bodies may not.
+	AcceptForeign bool
+
+	// KeepItems keeps each item of a msgpack body as it came (Item.Raw), so that it can be sent on
+	// without being encoded again. An item with a key that only AcceptContent or AcceptForeign
+	// reads is not kept: its next reader would take it for another item.
+	KeepItems bool
 }
 
 // BodyLimit returns the bound on the body in bytes, negative for none. A server can use it to

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // mpack reads a msgpack body.
@@ -281,7 +282,7 @@ func (s *mpack) dict(w *walk, depth, n int) (any, error) {
 
 func keyText(k value) string {
 	if k.kind == kindStr || k.kind == kindBytes {
-		return string(k.b)
+		return strings.ToValidUTF8(string(k.b), "\ufffd") // byte strings need not be UTF-8
 	}
 	return fmt.Sprint(k.scalar())
 }

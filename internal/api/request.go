@@ -14,6 +14,8 @@ type Item struct {
 	HasID   bool // the request named an id, possibly empty; the answer repeats it
 	HasText bool // an empty text is a text
 	Extra   *ItemExtra
+	// Raw is the item as it came, a msgpack map; see Limits.KeepItems. "": not kept.
+	Raw string
 }
 
 // ItemExtra holds the parts of an item other than its text. No native body sets Second or Tokens;

@@ -2,6 +2,7 @@ package api
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/sie-engine/sie/internal/errs"
 )
@@ -103,6 +104,10 @@ type Usage struct {
 	// ContentTokens counts, for score, the caller's own text; written when HasContent.
 	ContentTokens int
 	HasContent    bool
+
+	// Not written: those of the tokens that a query took which was read once for all candidates,
+	// and how many of them are the caller's own text.
+	QueryTokens, QueryContent int
 }
 
 // Outcome describes a request's outcome apart from its results, for headers, the log and metrics.
@@ -114,6 +119,14 @@ type Outcome struct {
 	Tokens   int    // that the model read, special ones included
 	Timings  Timings
 	Ignored  []string // options of the request that apply to other operations
+
+	// A gateway sets the fields below.
+
+	Worker     string        // id of the worker that answered; of several, the one that took longest
+	BundleHash string        // of the configuration that the worker ran; "": not known
+	Publish    time.Duration // until all work was in the queue
+	QueueWait  time.Duration // in the queue, of the slice that waited longest
+	Fetch      time.Duration // of payloads, by the worker
 }
 
 // EncodeResponse is the answer of POST /v1/encode/{model}.

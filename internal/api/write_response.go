@@ -8,7 +8,7 @@ import (
 // AppendEncodeMsgpack appends r in msgpack to dst and returns the extended slice. It grows dst at
 // most once.
 func AppendEncodeMsgpack(dst []byte, r *EncodeResponse) []byte {
-	return appendEncode(slices.Grow(dst, r.sizeHint()), mpackWriter{}, r)
+	return appendEncode(slices.Grow(dst, r.SizeHint()), mpackWriter{}, r)
 }
 
 // AppendEncodeJSON appends r in JSON to dst and returns the extended slice.
@@ -44,8 +44,8 @@ func (f Format) writer(out *Sink) writer {
 	return mpackWriter{out}
 }
 
-// sizeHint returns a bound on the size of r in msgpack.
-func (r *EncodeResponse) sizeHint() int {
+// SizeHint returns a bound on the size of r in msgpack.
+func (r *EncodeResponse) SizeHint() int {
 	n := 256 + len(r.Model)
 	for i := range r.Items {
 		it := &r.Items[i]
@@ -225,21 +225,18 @@ func appendScore(dst []byte, w writer, r *ScoreResponse) []byte {
 	} else {
 		dst = w.null(dst)
 	}
-	dst = w.list(w.key(w.sep(dst), "scores"), len(r.Scores))
-	for i, s := range r.Scores {
-		if i > 0 {
-			dst = w.sep(dst)
-		}
+	dst = appendScores(w.key(w.sep(dst), "scores"), w, r.Scores)
+	return w.endObject(appendUsage(dst, w, r.Usage))
+}
+
+func appendScores(dst []byte, w writer, scores []Score) []byte {
+	return each(dst, w, len(scores), func(dst []byte, i int) []byte {
+		s := &scores[i]
 		dst = w.object(dst, 3)
 		dst = w.str(w.key(dst, "item_id"), s.ItemID)
 		dst = w.float(w.key(w.sep(dst), "score"), s.Score)
-		dst = w.int(w.key(w.sep(dst), "rank"), int64(s.Rank))
-		if dst = w.sink().flush(w.endObject(dst)); w.sink().stopped() {
-			break
-		}
-	}
-	dst = w.endList(dst)
-	return w.endObject(appendUsage(dst, w, r.Usage))
+		return w.endObject(w.int(w.key(w.sep(dst), "rank"), int64(s.Rank)))
+	})
 }
 
 // each appends a list of n elements.
