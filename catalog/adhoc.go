@@ -76,11 +76,13 @@ func AdHoc(id string, info AdHocInfo) (*Model, error) {
 	if p.MaxBatchTokens == 0 {
 		p.MaxBatchTokens = defaultMaxBatchTokens
 	}
-	return &Model{
+	m := &Model{
 		ID: id, HFID: info.HFID, HFRevision: info.Revision, WeightsPath: info.WeightsPath,
 		Inputs: Inputs{Text: true}, Tasks: tasksOf(family.outputs, info.Dim),
 		MaxSequenceLength: info.MaxSequenceLength, Profiles: []Profile{p},
-	}, nil
+	}
+	m.describe()
+	return m, nil
 }
 
 // tasksOf returns the tasks of a model with these outputs. dim is the width of its dense vectors.

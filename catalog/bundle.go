@@ -1,8 +1,10 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sie-engine/sie/internal/confighash"
 )
@@ -20,7 +22,8 @@ type Bundle struct {
 	File string
 }
 
-var bundleKeys = []string{"name", "priority", "default", "engine", "adapters", "deps"}
+// source is what sie-config adds when it sends a bundle; it says nothing of the bundle.
+var bundleKeys = []string{"name", "priority", "default", "engine", "adapters", "deps", "source"}
 
 // engines lists the engines that the reference's bundles name. This server treats them alike.
 var engines = []string{confighash.DefaultEngine, "candle"}
@@ -73,6 +76,13 @@ func (b *Bundle) Carries(a AdapterPath) bool { return slices.Contains(b.Adapters
 
 // Bundles is a set of bundles in order of preference: lower priority first, then by name.
 type Bundles []*Bundle
+
+// Sort brings the bundles into their order of preference.
+func (bs Bundles) Sort() {
+	slices.SortFunc(bs, func(a, b *Bundle) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), strings.Compare(a.Name, b.Name))
+	})
+}
 
 // ByName returns the named bundle, or an error that lists the available names.
 func (bs Bundles) ByName(name string) (*Bundle, error) {

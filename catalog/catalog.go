@@ -51,6 +51,9 @@ func build(models []*Model) (*Catalog, error) {
 	return c, nil
 }
 
+// Of returns the catalog of these models. A repeated id is an error.
+func Of(models ...*Model) (*Catalog, error) { return build(models) }
+
 func (c *Catalog) index() {
 	slices.SortFunc(c.resolved, func(a, b *Resolved) int { return strings.Compare(a.ID, b.ID) })
 	for _, r := range c.resolved {
@@ -144,20 +147,25 @@ func (c *Catalog) Warnings() []Problem { return c.warnings }
 // HashModels returns the models in the form that the config hash covers. It includes every profile
 // of every model, routable or not, with inheritance applied.
 func (c *Catalog) HashModels() []confighash.Model {
-	out := make([]confighash.Model, 0, len(c.models))
-	for _, m := range c.models {
-		hm := confighash.Model{ID: m.ID, Revision: m.HFRevision}
-		for _, written := range m.Profiles {
-			p, err := m.resolved(written.Name)
-			if err != nil {
-				continue // build has refused such models
-			}
-			hm.Profiles = append(hm.Profiles, confighash.Profile{
-				Name: p.Name, AdapterPath: p.Adapter.String(), MaxBatchTokens: p.MaxBatchTokens,
-				ComputePrecision: string(p.ComputePrecision), Loadtime: p.Loadtime, Runtime: p.Runtime,
-			})
+	out := make([]confighash.Model, len(c.models))
+	for i, m := range c.models {
+		out[i] = m.hashed()
+	}
+	return out
+}
+
+// hashed returns the model in the form that the config hash covers.
+func (m *Model) hashed() confighash.Model {
+	out := confighash.Model{ID: m.ID, Revision: m.HFRevision}
+	for _, written := range m.Profiles {
+		p, err := m.resolved(written.Name)
+		if err != nil {
+			continue // build has refused such models
 		}
-		out = append(out, hm)
+		out.Profiles = append(out.Profiles, confighash.Profile{
+			Name: p.Name, AdapterPath: p.Adapter.String(), MaxBatchTokens: p.MaxBatchTokens,
+			ComputePrecision: string(p.ComputePrecision), Loadtime: p.Loadtime, Runtime: p.Runtime,
+		})
 	}
 	return out
 }
@@ -165,4 +173,11 @@ func (c *Catalog) HashModels() []confighash.Model {
 // BundleConfigHash returns the config hash of the catalog for one bundle.
 func (c *Catalog) BundleConfigHash(b *Bundle) string {
 	return confighash.BundleConfig(c.HashModels(), b.Adapters)
+}
+
+// ConfigHash returns the config hash of one model in one bundle: that of a catalog with this
+// model alone. It is "" if the bundle carries no profile of the model. A change of another model
+// does not change it.
+func (m *Model) ConfigHash(b *Bundle) string {
+	return confighash.ModelConfig(m.hashed(), b.Adapters)
 }

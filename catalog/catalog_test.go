@@ -157,6 +157,14 @@ func TestBuiltinBundles(t *testing.T) {
 	if got := c.InBundle(def); got.Len() != c.Len() {
 		t.Errorf("the default bundle serves %d of %d ids", got.Len(), c.Len())
 	}
+	for _, f := range families { // else a model of the family would have no lane in a cluster
+		for _, name := range f.adapters {
+			a := AdapterPath{Module: "sie_server.adapters." + name}
+			if f.reason == "" && !def.Carries(a) {
+				t.Errorf("the default bundle lacks %s", a.Module)
+			}
+		}
+	}
 	candle, err := bs.ByName("candle")
 	if err != nil {
 		t.Fatal(err)

@@ -60,6 +60,7 @@ type familyInfo struct {
 	// options are the request options that have an effect, apart from those of every family.
 	options []string
 	folds   bool // folds its multivector by default, as the reference does
+	pairs   bool // scores a query and a text by reading them together
 	splade  bool // takes the pooling splade
 }
 
@@ -106,6 +107,7 @@ var families = []familyInfo{
 		"jina_flash_cross_encoder",
 	}, adHoc: "cross_encoder:Adapter",
 		means:   func(d, s, m, score bool) bool { return score && !d && !s && !m },
+		pairs:   true,
 		options: []string{"instruction"}},
 	{name: FamilyCausalReranker, outputs: []string{outScore},
 		adapters: []string{"qwen2_flash_cross_encoder", "native_causal_cross_encoder"},

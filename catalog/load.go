@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 )
@@ -192,12 +191,7 @@ func loadBundles(dir string, fsys fs.FS) (Bundles, error) {
 	if len(all.List) > 0 {
 		return nil, all
 	}
-	slices.SortFunc(out, func(a, b *Bundle) int {
-		if a.Priority != b.Priority {
-			return a.Priority - b.Priority
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
+	out.Sort()
 	return out, nil
 }
 

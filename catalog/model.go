@@ -38,6 +38,8 @@ type Model struct {
 
 	// File is the name of the model's file, for messages; "" for AdHoc.
 	File string
+
+	source []byte // see Source
 }
 
 // Inputs lists the kinds of content that an item may have.

@@ -40,8 +40,8 @@ const (
 )
 
 // ParseModel reads one model document. name is used only in messages. The error is a *Problems that
-// lists everything wrong. warnings name options that no adapter of this build understands; they
-// load but have no effect.
+// lists everything wrong. The model keeps src. warnings name options that no adapter of this build
+// understands; they load but have no effect.
 func ParseModel(name string, src []byte) (m *Model, warnings []Problem, err error) {
 	l := &problemList{file: name}
 	root := parseDocument(src, l)
@@ -53,7 +53,7 @@ func ParseModel(name string, src []byte) (m *Model, warnings []Problem, err erro
 	if err := l.err(); err != nil {
 		return nil, nil, err
 	}
-	m.File = name
+	m.File, m.source = name, src
 	return m, r.warn.list, nil
 }
 
@@ -222,6 +222,9 @@ func (r *modelReader) dim(f fields, name string, required bool) *Dim {
 		return nil
 	}
 	g := object(r.l, n, f.key(name), []string{"dim"})
+	if d := n.lookup("dim"); d != nil && d.kind == kindNull {
+		return &Dim{} // said to be unknown until the weights are read
+	}
 	if required && g.n == n {
 		g.require("dim")
 	}

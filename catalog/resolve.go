@@ -279,3 +279,10 @@ func (r *Resolved) canOutput(t OutputType, o *RuntimeOptions) bool {
 
 // Has reports whether the model has an output, named as in /v1/models.
 func (r *Resolved) Has(output string) bool { return slices.Contains(r.Outputs, output) }
+
+// ScoresPairs reports whether the model scores by reading the query and a text together. Classify
+// then gives its logits.
+func (r *Resolved) ScoresPairs() bool {
+	info := r.Family.info()
+	return info != nil && info.pairs
+}

@@ -24,7 +24,9 @@ type word struct {
 func words(t *testing.T) (all []word) {
 	t.Helper()
 	top := root(t)
-	for _, folder := range []string{"bench", "catalog", "cmd", "internal", "runtime", "tools", "weights"} {
+	for _, folder := range []string{
+		"bench", "catalog", "cmd", "configd", "gateway", "internal", "runtime", "sidecar", "tools", "weights",
+	} {
 		err := filepath.WalkDir(filepath.Join(top, folder),
 			func(path string, d fs.DirEntry, err error) error {
 				if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") ||
