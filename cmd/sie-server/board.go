@@ -7,10 +7,8 @@ import (
 	"strings"
 
 	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/screen"
 )
-
-// historyLength is the number of points that a line of the board has.
-const historyLength = 60
 
 // board is the content of the screen: the last frame, and the rates of the last frames.
 type board struct {
@@ -33,24 +31,17 @@ func (b *board) add(f *api.Status) {
 	}
 	b.last = f
 	a, o := &f.Activity, &old.Activity
-	b.requests = push(b.requests, float64(a.Requests-o.Requests)/seconds)
-	b.tokens = push(b.tokens, float64(a.Tokens-o.Tokens)/seconds)
+	b.requests = screen.Push(b.requests, float64(a.Requests-o.Requests)/seconds)
+	b.tokens = screen.Push(b.tokens, float64(a.Tokens-o.Tokens)/seconds)
 	waiting := 0
 	for _, m := range f.Models {
 		waiting += m.QueuePendingItems
 	}
-	b.queue = push(b.queue, float64(waiting))
+	b.queue = screen.Push(b.queue, float64(waiting))
 	b.batch, b.busy = 0, (a.BusySeconds-o.BusySeconds)/seconds/float64(max(len(f.GPUs), 1))
 	if n := a.Batches - o.Batches; n > 0 {
 		b.batch = float64(a.BatchItems-o.BatchItems) / float64(n)
 	}
-}
-
-func push(line []float64, v float64) []float64 {
-	if len(line) == historyLength {
-		line = line[1:]
-	}
-	return append(line, v)
 }
 
 // render returns at most height lines of at most width columns, separated by line breaks.
@@ -63,7 +54,7 @@ func (b *board) render(width, height int, colour bool) string {
 		if !colour {
 			return s
 		}
-		return "\x1b[" + code + "m" + s + "\x1b[0m"
+		return screen.Paint(code, s)
 	}
 	state := paint("32", "ready")
 	if f.Saturated {
@@ -74,13 +65,15 @@ func (b *board) render(width, height int, colour bool) string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	add("%s %s  %s  %s  up %s",
-		paint("1", "SIE"), f.Server.Version, state, printable(f.Name), uptime(f.Server.UptimeSeconds))
+		paint("1", "SIE"), f.Server.Version, state, screen.Printable(f.Name),
+		screen.Uptime(f.Server.UptimeSeconds))
 	for _, g := range f.GPUs {
 		add("%s %s  %d %%  %s of %s",
-			g.Device, printable(g.Name), g.UtilizationPct, size(g.MemoryUsedBytes), size(g.MemoryTotalBytes))
+			g.Device, screen.Printable(g.Name), g.UtilizationPct,
+			screen.Size(g.MemoryUsedBytes), screen.Size(g.MemoryTotalBytes))
 	}
-	add("memory %s of %s  running %d  failed %d", size(f.Activity.MemoryUsedBytes),
-		size(f.Activity.MemoryTotalBytes), f.Activity.Running, f.Activity.Failed)
+	add("memory %s of %s  running %d  failed %d", screen.Size(f.Activity.MemoryUsedBytes),
+		screen.Size(f.Activity.MemoryTotalBytes), f.Activity.Running, f.Activity.Failed)
 	add("device busy %3.0f %%  items a batch %.1f", 100*min(b.busy, 1), b.batch)
 	add("")
 	for _, l := range []struct {
@@ -91,8 +84,8 @@ func (b *board) render(width, height int, colour bool) string {
 		if len(l.line) > 0 {
 			now = l.line[len(l.line)-1]
 		}
-		add("%-11s %9s %s",
-			l.name, count(now), paint("36", spark(l.line, max(min(width-23, historyLength), 0))))
+		columns := max(min(width-23, screen.History), 0)
+		add("%-11s %9s %s", l.name, screen.Count(now), paint("36", screen.Spark(l.line, columns)))
 	}
 	add("")
 	add("%s", paint("1", fmt.Sprintf("%-50s %-10s %10s %7s %9s %9s",
@@ -107,20 +100,20 @@ func (b *board) render(width, height int, colour bool) string {
 		}
 		memory, p50, wait := "", "", ""
 		if m.MemoryBytes > 0 {
-			memory = size(m.MemoryBytes)
+			memory = screen.Size(m.MemoryBytes)
 		}
 		if m.AdaptiveBatching != nil {
 			p50, wait = fmt.Sprintf("%.1f", m.AdaptiveBatching.P50MS), fmt.Sprintf("%.1f",
 				m.AdaptiveBatching.WaitMS)
 		}
 		add("%-50s %-10s %10s %7d %9s %9s",
-			fit(printable(m.Name), 50), m.State, memory, m.QueuePendingItems, p50, wait)
+			screen.Fit(screen.Printable(m.Name), 50), m.State, memory, m.QueuePendingItems, p50, wait)
 	}
 	if len(lines) > height {
 		lines = lines[:height]
 	}
 	for i := range lines {
-		lines[i] = fit(lines[i], width)
+		lines[i] = screen.Fit(lines[i], width)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -133,83 +126,4 @@ func rank(state string) int {
 		return i
 	}
 	return len(states)
-}
-
-// spark draws the last n values in eighths of a block. The largest value is a whole block.
-func spark(values []float64, n int) string {
-	values = values[max(len(values)-n, 0):]
-	high := 0.0
-	for _, v := range values {
-		high = max(high, v)
-	}
-	var s strings.Builder
-	for _, v := range values {
-		level := 0
-		if high > 0 {
-			level = int(min(max(v/high, 0), 1)*7 + 0.5)
-		}
-		s.WriteRune([]rune("▁▂▃▄▅▆▇█")[level])
-	}
-	return s.String()
-}
-
-// fit cuts s to n columns. Colour codes take no columns, and a cut ends the colour.
-func fit(s string, n int) string {
-	columns, escape, coloured := 0, false, false
-	for i, r := range s {
-		switch {
-		case r == '\x1b':
-			escape, coloured = true, true
-		case escape:
-			escape = r != 'm'
-		case columns == n:
-			if coloured {
-				return s[:i] + "\x1b[0m"
-			}
-			return s[:i]
-		default:
-			columns++
-		}
-	}
-	return s
-}
-
-// printable replaces control characters, so that a server's text cannot move the cursor.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, s)
-}
-
-func size(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%d KiB", n>>10)
-}
-
-func count(v float64) string {
-	switch {
-	case v >= 1e6:
-		return fmt.Sprintf("%.2f M", v/1e6)
-	case v >= 1e4:
-		return fmt.Sprintf("%.1f k", v/1e3)
-	}
-	return fmt.Sprintf("%.1f", v)
-}
-
-func uptime(seconds int) string {
-	switch {
-	case seconds >= 86400:
-		return fmt.Sprintf("%d d %d h", seconds/86400, seconds%86400/3600)
-	case seconds >= 3600:
-		return fmt.Sprintf("%d h %d min", seconds/3600, seconds%3600/60)
-	}
-	return fmt.Sprintf("%d min %d s", seconds/60, seconds%60)
 }

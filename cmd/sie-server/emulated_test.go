@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	sie "github.com/sie-engine/sie/internal/cli"
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/engine"
@@ -34,7 +35,7 @@ func serve(t *testing.T, flags ...string) (url string, ended chan error) {
 		t.Fatal(err)
 	}
 	ended = make(chan error, 1)
-	go func() { ended <- run(k) }()
+	go func() { ended <- sie.Run(k) }()
 	return fmt.Sprintf("http://127.0.0.1:%d", port), ended
 }
 

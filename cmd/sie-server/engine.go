@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
@@ -36,12 +37,15 @@ type sourceFlags struct {
 
 // computeFlags say what the models run on.
 type computeFlags struct {
-	Device    string `help:"auto (GPUs if they can be used, else the CPU), cpu, cuda (every GPU), cuda:0 or cuda:0,1." short:"d" env:"SIE_DEVICE" default:"auto"`
+	Device    string `help:"auto (GPUs if they can be used, else the CPU), cpu, cuda (every GPU), cuda:0 or cuda:0,1; null: no device, made-up answers, for tests." short:"d" env:"SIE_DEVICE" default:"auto"`
 	Precision string `help:"auto; fp32, bf16 or int8 on the CPU; bf16, fp16 or fp8 on GPUs." env:"SIE_PRECISION" default:"auto" enum:"auto,fp32,bf16,int8,fp16,fp8"`
 	Threads   int    `help:"Compute threads of the CPU; 0: one for each physical core this process may use." env:"SIE_THREADS" range:"0..1024"`
 	ISA       string `help:"Upper bound on the CPU's instruction set: best, avx2, avx512, avx512-vnni or amx." env:"SIE_ISA" default:"best" enum:"best,avx2,avx512,avx512-vnni,amx"`
 	Graphs    string `name:"cuda-graphs" help:"on, or off: GPUs get small batches kernel by kernel." env:"SIE_CUDA_GRAPHS" default:"on" enum:"on,off"`
-	GPUType   string `help:"What the GPUs count as for clients that choose a machine profile, instead of what their name says." env:"SIE_GPU_TYPE"`
+
+	NullLoad  time.Duration `help:"With --device null: how long a model takes to load." hidden:"" env:"SIE_NULL_LOAD" default:"0s" range:"0..1h"`
+	NullBatch time.Duration `help:"With --device null: how long a batch takes." hidden:"" env:"SIE_NULL_BATCH" default:"0s" range:"0..1h"`
+	GPUType   string        `help:"What the GPUs count as for clients that choose a machine profile, instead of what their name says." env:"SIE_GPU_TYPE"`
 }
 
 // cpu returns the options of a CPU device that the flags ask for.
@@ -122,9 +126,16 @@ func msec(v float64) time.Duration { return time.Duration(v * float64(time.Milli
 // newWorker makes a service from flags. bounds is for the entrances that admit requests.
 func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.Catalog, log *slog.Logger,
 	m *metrics.Metrics, bounds admit.Options, progress func(hub.Progress)) (*service.Service, error) {
-	dev, err := cmp.devices()
-	if err != nil {
-		return nil, err
+	var null *model.Null
+	var dev deviceChoice
+	if strings.EqualFold(strings.TrimSpace(cmp.Device), "null") {
+		null = &model.Null{LoadTime: cmp.NullLoad, BatchTime: cmp.NullBatch}
+		dev.options, dev.why = []engine.Options{{}}, "--device null computes nothing: every answer is made up"
+	} else {
+		var err error
+		if dev, err = cmp.devices(); err != nil {
+			return nil, err
+		}
 	}
 	for _, w := range dev.warnings {
 		log.Warn("device", "problem", w)
@@ -133,13 +144,17 @@ func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.
 	if dev.fallback {
 		level = slog.LevelWarn
 	}
-	log.Log(context.Background(), level, "device", "chosen", dev.names(), "why", dev.why)
+	name := dev.names()
+	if null != nil {
+		name, level = "null", slog.LevelWarn
+	}
+	log.Log(context.Background(), level, "device", "chosen", name, "why", dev.why)
 	h, _, err := src.hub(progress, log)
 	if err != nil {
 		return nil, err
 	}
 	return service.New(service.Options{Admit: bounds, Options: model.Options{
-		Catalog: c, Hub: h, Devices: dev.options, Precision: cmp.Precision, GPUType: cmp.GPUType,
+		Catalog: c, Hub: h, Devices: dev.options, Null: null, Precision: cmp.Precision, GPUType: cmp.GPUType,
 		LoadWait: bat.LoadWait, MaxBatchTokens: bat.MaxBatchTokens, Batch: bat.options(),
 		MaxQueueItems: bat.MaxQueued, Pinned: ids(bat.Pinned),
 		MaxLoRAs: bat.MaxLoRAs, LoadTimeout: time.Duration(bat.LoadTimeout) * time.Second,

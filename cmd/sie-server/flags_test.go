@@ -20,34 +20,36 @@ import (
 // badTexts maps each flag that is a text to a refused value and to what the refusal says. The key
 // is the flag's name, or the command and the name.
 var badTexts = map[string]struct{ value, says string }{
-	"models-dir":      {"/none/there", "models directory"},
-	"bundle":          {"nope", "--bundle: bundle 'nope' not found"},
-	"models":          {"nope", "--models nope: not in the catalog"},
-	"preload":         {"nope", "--preload nope: not in the catalog"},
-	"pinned-models":   {"nope", "pinned model nope"},
-	"default-model":   {"nope", "--default-model: Model 'nope' not found"},
-	"cluster-cache":   {"/tmp/x", "--cluster-cache: "},
-	"device":          {"gpu", "--device gpu: unknown device"},
-	"api-key":         {"", "API key 1"},
-	"api-keys-file":   {"/none/there", "API keys: open /none/there"},
-	"tls-cert":        {"/none/there", "--tls-key"},
-	"tls-key":         {"/none/there", "--tls-cert"},
-	"tls-client-ca":   {"/none/there", "--tls-client-ca needs --tls-cert"},
-	"cors-origin":     {"nope", "is no origin"},
-	"encode model":    {"nope", "--models nope: not in the catalog"},
-	"encode file":     {"/none/there", "/none/there: no such file"},
-	"encode out":      {"/none/there", "/none/there"},
-	"openapi output":  {"/none/there", "/none/there"},
-	"doctor program":  {"/none/there", "/none/there"},
-	"health url":      {":", "--url :"},
-	"top url":         {":", "--url :"},
-	"race model":      {"nope", "nope"},
-	"local-cache":     {"/dev/null/x", ""}, // made by the first download; a missing cache counts as empty
-	"host":            {"", ""},            // the system judges it
-	"gpu-type":        {"", ""},            // any name that clients choose
-	"machine-profile": {"", ""},            // likewise
-	"pool":            {"", ""},            // any name, for display
-	"top api-key":     {"", ""},            // the server judges it
+	"models-dir":       {"/none/there", "models directory"},
+	"bundle":           {"nope", "--bundle: bundle 'nope' not found"},
+	"models":           {"nope", "--models nope: not in the catalog"},
+	"preload":          {"nope", "--preload nope: not in the catalog"},
+	"pinned-models":    {"nope", "pinned model nope"},
+	"default-model":    {"nope", "--default-model: Model 'nope' not found"},
+	"cluster-cache":    {"/tmp/x", "--cluster-cache: "},
+	"device":           {"gpu", "--device gpu: unknown device"},
+	"api-key":          {"", "API key 1"},
+	"api-keys-file":    {"/none/there", "API keys: open /none/there"},
+	"tls-cert":         {"/none/there", "--tls-key"},
+	"tls-key":          {"/none/there", "--tls-cert"},
+	"tls-client-ca":    {"/none/there", "--tls-client-ca needs --tls-cert"},
+	"cors-origin":      {"nope", "is no origin"},
+	"encode model":     {"nope", "--models nope: not in the catalog"},
+	"encode file":      {"/none/there", "/none/there: no such file"},
+	"encode out":       {"/none/there", "/none/there"},
+	"openapi output":   {"/none/there", "/none/there"},
+	"doctor program":   {"/none/there", "/none/there"},
+	"health url":       {":", "--url :"},
+	"top url":          {":", "--url :"},
+	"race model":       {"nope", "nope"},
+	"local-cache":      {"/dev/null/x", ""}, // made by the first download; a missing cache counts as empty
+	"host":             {"", ""},            // the system judges it
+	"gpu-type":         {"", ""},            // any name that clients choose
+	"machine-profile":  {"", ""},            // likewise
+	"pool":             {"", ""},            // any name, for display
+	"ipc-socket":       {"/dev/null/x/ipc.sock", "--ipc-socket: the directory"},
+	"models documents": {"/dev/null/x", "mkdir /dev/null"},
+	"top api-key":      {"", ""}, // the server judges it
 }
 
 // Every flag of every command refuses a value that makes no sense, and the refusal names the flag.
@@ -139,7 +141,7 @@ func runLine(args []string) error {
 	if err != nil {
 		return err
 	}
-	return run(k)
+	return sie.Run(k)
 }
 
 // written writes a number in the form of a flag of that type.

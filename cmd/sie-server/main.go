@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
@@ -47,14 +46,11 @@ func (versionCmd) Run() error {
 	return nil
 }
 
-// checker is a command that checks its flags beyond their ranges, before it does anything else.
-type checker interface{ check() error }
-
 func main() {
 	k := newParser(&cli{})
 	ctx, err := k.Parse(os.Args[1:])
 	k.FatalIfErrorf(err)
-	if err := run(ctx); err != nil {
+	if err := sie.Run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "sie-server:", err)
 		os.Exit(1)
 	}
@@ -65,16 +61,4 @@ func newParser(c *cli) *kong.Kong {
 	return kong.Must(c, kong.Name("sie-server"), kong.UsageOnError(),
 		kong.Vars{"model": defaultModel}, kong.Description("A self-hosted inference engine for embeddings."),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
-}
-
-// run checks the flags of a command, reports all that is wrong at once, and runs the command.
-func run(k *kong.Context) error {
-	err := sie.CheckRanges(k)
-	if c, ok := k.Selected().Target.Addr().Interface().(checker); ok {
-		err = errors.Join(err, c.check())
-	}
-	if err != nil {
-		return err
-	}
-	return k.Run()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,12 +19,17 @@ import (
 
 type modelsCmd struct {
 	sourceFlags `embed:""`
+
+	Documents string `help:"Write the file of each listed model to this directory, instead of the list: for sie-config, which cannot look into a directory or a repository of -m itself." type:"path"`
 }
 
 func (c *modelsCmd) Run() error {
 	cat, err := c.catalog()
 	if err != nil {
 		return err
+	}
+	if c.Documents != "" {
+		return writeDocuments(c.Documents, cat)
 	}
 	_, opt, err := c.hub(nil, nil)
 	if err != nil {
@@ -56,6 +62,20 @@ func (c *modelsCmd) Run() error {
 			m.ID, strings.Join(m.Outputs, ","), dims(m), orDash(m.MaxSequenceLength), where, note)
 	}
 	return t.Flush()
+}
+
+// writeDocuments writes the source of every model of a catalog to a directory, which it makes.
+func writeDocuments(dir string, cat *catalog.Catalog) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, m := range cat.Models() {
+		name := filepath.Join(dir, strings.ReplaceAll(m.ID, "/", "__")+".yaml")
+		if err := os.WriteFile(name, m.Source(), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func dims(m *catalog.Resolved) string {

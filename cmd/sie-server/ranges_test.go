@@ -153,7 +153,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = run(k)
+	err = sie.Run(k)
 	for _, want := range []string{
 		"--port", "--load-wait", "--tls-key", `"a" is no origin`, `"b" is no origin`, "API key 1",
 	} {

@@ -228,9 +228,7 @@ func withWeights(all *catalog.Catalog, id, dir string) (*catalog.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := *all.Models()[i]
-	m.WeightsPath = abs
-	return &m, nil
+	return all.Models()[i].WithWeights(abs), nil
 }
 
 // previewTime bounds asking the hub what kind of model a repository holds.

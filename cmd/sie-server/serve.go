@@ -41,12 +41,15 @@ type serveCmd struct {
 	MachineProfile string `help:"What X-SIE-MACHINE-PROFILE must name." env:"SIE_MACHINE_PROFILE"`
 	Pool           string `help:"Pool shown in the status." env:"SIE_POOL"`
 
+	IPCSocket    string `name:"ipc-socket" help:"Unix socket for a sidecar, in a directory of mode 0700 that is yours; empty: none." env:"SIE_IPC_SOCKET_PATH" type:"path"`
+	IPCHeartbeat bool   `name:"ipc-require-heartbeat" help:"/readyz needs a sidecar that has pinged within 10 s." env:"SIE_IPC_REQUIRE_HEARTBEAT"`
+
 	Reload          bool `help:"Accepted for compatibility; has no effect." hidden:""`
 	Instrumentation bool `help:"Accepted for compatibility; has no effect." short:"i" hidden:"" env:"SIE_INSTRUMENTATION"`
 }
 
-// check returns what is wrong with keys, certificates and origins.
-func (c *serveCmd) check() error {
+// Check returns what is wrong with keys, certificates and origins.
+func (c *serveCmd) Check() error {
 	_, err := c.Secure(slog.New(slog.DiscardHandler))
 	return err
 }
@@ -159,12 +162,28 @@ func (c *serveCmd) open(log *slog.Logger, secure sie.Secured) (s *serving[*servi
 	if bundle != nil {
 		opt.Bundle, opt.BundleHash = bundle.Name, selected.hash
 	}
+	if c.IPCHeartbeat && c.IPCSocket == "" {
+		return nil, errors.New("--ipc-require-heartbeat needs --ipc-socket: without it no sidecar can ping")
+	}
+	var entrance *ipcEntrance
+	if c.IPCHeartbeat {
+		opt.Beating = func() bool { return entrance != nil && entrance.server.Beating() }
+	}
 	front, err := server.New(w, opt)
 	if err != nil {
 		return nil, err
 	}
 	s.server = front
-	reload := newReloader(&c.sourceFlags, all, w, front, log)
+	if c.IPCSocket == "" {
+		reload := newReloader(&c.sourceFlags, all, w, front, log)
+		s.closes("reloader", func(time.Time) { reload.close() })
+		return s, nil
+	}
+	if entrance, err = c.openIPC(w, front, selected, opt); err != nil {
+		return nil, err
+	}
+	s.closes("ipc", func(end time.Time) { closeBy(end, "ipc", log, entrance.close) })
+	reload := newReloader(&c.sourceFlags, all, entrance, entrance, log)
 	s.closes("reloader", func(time.Time) { reload.close() })
 	return s, nil
 }

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/fasthttp/websocket"
-	"golang.org/x/term"
 
 	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/screen"
 )
 
 // topCmd shows a running server in a terminal. It reads the frames of the server's status socket.
@@ -35,35 +35,16 @@ func (c *topCmd) Run() error {
 		return err
 	}
 	defer conn.Close()
-	out := int(os.Stdout.Fd())
-	if c.Once || !term.IsTerminal(out) {
+	if c.Once || !screen.Terminal() {
 		return c.once(conn, os.Stdout)
 	}
-	// A raw terminal passes on each key at once and does not show it.
-	if in := int(os.Stdin.Fd()); term.IsTerminal(in) {
-		old, err := term.MakeRaw(in)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = term.Restore(in, old) }()
-		go func() {
-			key := make([]byte, 1)
-			for {
-				if n, err := os.Stdin.Read(key); err != nil || n == 1 && (key[0] == 'q' || key[0] == 3) {
-					cancel()
-					return
-				}
-			}
-		}()
+	w, err := screen.Open(cancel)
+	if err != nil {
+		return err
 	}
-	fmt.Print("\x1b[?1049h\x1b[?25l") // the alternate screen, without a cursor
-	defer fmt.Print("\x1b[?25h\x1b[?1049l")
+	defer w.Close()
 	return c.follow(ctx, conn, func(b *board) {
-		width, height, err := term.GetSize(out)
-		if err != nil || width == 0 || height == 0 {
-			width, height = 80, 24
-		}
-		fmt.Print("\x1b[H" + strings.ReplaceAll(b.render(width, height, true), "\n", "\x1b[K\r\n") + "\x1b[J")
+		w.Draw(func(width, height int) string { return b.render(width, height, true) })
 	})
 }
 

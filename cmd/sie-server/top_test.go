@@ -90,18 +90,6 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-func TestSpark(t *testing.T) {
-	if got := spark([]float64{0, 1, 2, 4, 7, 7}, 5); got != "▂▃▅██" {
-		t.Errorf("%s", got)
-	}
-	if got := spark([]float64{0, 0}, 9); got != "▁▁" {
-		t.Errorf("%s", got)
-	}
-	if got := spark(nil, 9) + spark([]float64{1}, 0); got != "" {
-		t.Errorf("%s", got)
-	}
-}
-
 // The server of this test speaks the real protocol: it wants a key, sends frames and shuts down.
 func TestTop(t *testing.T) {
 	up := websocket.FastHTTPUpgrader{}

@@ -16,13 +16,20 @@ import (
 // API answers requests of other APIs through a Backend. Its fields do not change after the first
 // use.
 type API struct {
-	Backend  Backend
+	Backend  Backend // see For
 	Limits   api.Limits
 	Defaults []string // ids of the models for requests that name none: the first that fits the task answers
 
 	Precision string // the precision that models run in, for TEI's /info: fp32, bf16, …
 	GPU       bool   // for TEI's headers
 	MaxQueued int    // the most items that may wait, for TEI's /info
+}
+
+// For returns the API over another Backend, for the request that b belongs to.
+func (a *API) For(b Backend) *API {
+	c := *a
+	c.Backend = b
+	return &c
 }
 
 // Route describes one route of another API, with method POST and a JSON answer.
@@ -185,6 +192,16 @@ func (c *call) done(items, tokens int, t api.Timings, body api.Answer) error {
 	r := &c.reply
 	r.Items, r.Tokens, r.Timings, r.Body = items, tokens, t, body
 	return nil
+}
+
+// via notes on the reply how a native request was answered: by which worker, and how long it was in
+// a queue. Of several native requests the one that waited longest counts.
+func (c *call) via(o *api.Outcome) {
+	r := &c.reply
+	if r.Worker == "" || o.QueueWait > r.QueueWait {
+		r.Worker, r.BundleHash, r.QueueWait = o.Worker, o.BundleHash, o.QueueWait
+	}
+	r.Publish, r.Fetch = max(r.Publish, o.Publish), max(r.Fetch, o.Fetch)
 }
 
 // foreignOptions returns the ForeignOptions of a request with the route's name for its items.

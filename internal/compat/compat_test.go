@@ -60,7 +60,7 @@ var took = api.Outcome{Timings: api.Timings{
 	Tokenize:  2 * time.Millisecond,
 	BatchWait: 3 * time.Millisecond,
 	Inference: 4 * time.Millisecond,
-}, Ignored: []string{"top_k"}}
+}, Ignored: []string{"top_k"}, Worker: "w-1", BundleHash: "abc", Publish: 5, QueueWait: 6, Fetch: 7}
 
 func (f *fake) Encode(_ *admit.Work, m Model, r *api.EncodeRequest) (*api.EncodeResponse, error) {
 	f.encoded, f.asked = append(f.encoded, r), append(f.asked, m.Handle.(string))
@@ -335,6 +335,35 @@ func TestReplies(t *testing.T) {
 	if !reflect.DeepEqual(out.Outputs, []string{"dense"}) || out.Timings.Total <= 0 ||
 		out.Timings.Total >= time.Hour {
 		t.Errorf("%+v", out)
+	}
+}
+
+// Every reply tells which worker answered it, and how long it was in a queue.
+func TestRepliesTellTheWorker(t *testing.T) {
+	for path, c := range map[string][2]string{
+		"/v1/embeddings": {"org/dense", `{"model":"org/dense","input":"a"}`},
+		"/v1/rerank":     {"judge", `{"model":"judge","query":"q","documents":["a"]}`},
+		"/embed":         {"org/dense", `{"inputs":"a"}`},
+		"/rerank":        {"cross", `{"query":"q","texts":["a"]}`},
+		"/predict":       {"classes", `{"inputs":[["a","b"],["c"]]}`},
+	} {
+		_, out, err := ask(t, &API{Backend: newFake(), Defaults: []string{c[0]}}, path, c[1])
+		if err != nil || out.Worker != "w-1" || out.BundleHash != "abc" || out.Publish != 5 ||
+			out.QueueWait != 6 || out.Fetch != 7 {
+			t.Errorf("%s: %v, %+v", path, err, out.Outcome)
+		}
+	}
+	_, out, err := ask(t, &API{Backend: newFake(), Defaults: []string{"judge"}}, "/rerank",
+		`{"query":"q","texts":["a"]}`)
+	if err != nil || out.Worker != "w-1" {
+		t.Errorf("a score: %v, %+v", err, out.Outcome)
+	}
+	call := call{}
+	call.via(&api.Outcome{Worker: "a", QueueWait: 2, Publish: 1})
+	call.via(&api.Outcome{Worker: "b", QueueWait: 1, Publish: 3})
+	call.via(&api.Outcome{Worker: "c", QueueWait: 4, Publish: 2})
+	if r := call.reply; r.Worker != "c" || r.QueueWait != 4 || r.Publish != 3 {
+		t.Errorf("of several: %+v", r.Outcome)
 	}
 }
 

@@ -24,6 +24,7 @@ func (c *call) embeddings() error {
 	if err != nil {
 		return err
 	}
+	c.via(&res.Outcome)
 	rows, named, coded, tokens := vectors(res), req.Model, req.Base64, res.Usage.InputTokens
 	c.reply.Outputs = []string{"dense"}
 	return c.done(len(rows), tokens, res.Timings, func(dst []byte, to *api.Sink) []byte {

@@ -43,6 +43,7 @@ func (c *call) rerank(version int) error {
 	if err != nil {
 		return err
 	}
+	c.via(&res.Outcome)
 	best := res.Scores
 	if req.TopN > 0 && req.TopN < len(best) {
 		best = best[:req.TopN]

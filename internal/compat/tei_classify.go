@@ -62,6 +62,7 @@ func (c *call) teiScores(
 		if err != nil {
 			return nil, 0, t, err
 		}
+		c.via(&res.Outcome)
 		return res.Scores, res.Usage.InputTokens, res.Timings, nil
 	}
 	pairs := make([]pair, len(req.Texts))
@@ -77,6 +78,7 @@ func (c *call) teiScores(
 	if err != nil {
 		return nil, 0, t, err
 	}
+	c.via(&res.Outcome)
 	values := make([]float64, len(pairs))
 	for i, row := range res.Scores {
 		if len(row) != 1 {
@@ -172,6 +174,7 @@ func (c *call) predictSome(
 	if err != nil {
 		return 0, t, c.placed(err, func(i int) string { return fmt.Sprintf("inputs[%d]", at[i]) })
 	}
+	c.via(&res.Outcome)
 	for k, row := range res.Scores {
 		if _, finite := api.Rank(row); !finite {
 			return 0, t, errs.NonFinite(c.model.ID, "scores")

@@ -56,6 +56,7 @@ func (c *call) teiEncode(
 	if err != nil {
 		return err
 	}
+	c.via(&res.Outcome)
 	characters := 0
 	for i := range q.Items {
 		characters += chars(q.Items[i].Text)

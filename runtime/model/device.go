@@ -49,8 +49,10 @@ func openDevices(options []engine.Options) (devices []*device, err error) {
 
 func closeDevices(devices []*device) {
 	for _, d := range devices {
-		d.runner.Close()
-		d.engine.Close()
+		if d.runner != nil { // the null device has none
+			d.runner.Close()
+			d.engine.Close()
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ type Options struct {
 	Tasks     map[catalog.Family]arch.Task
 	Hub       *hub.Resolver    // required; finds and fetches weights, and is closed with the host
 	Devices   []engine.Options // equal GPUs, or the CPU with its number of threads [the CPU]
+	Null      *Null            // instead of Devices: nothing is computed [nil: real devices]
 	Precision string           // auto, fp32, bf16, int8, fp16 or fp8 [auto]
 	GPUType   string           // machine type that the GPUs are reported as [derived from their name]
 
@@ -58,19 +59,22 @@ type Options struct {
 // Host holds the devices of one inference process, its catalog and its loaded models. Its methods
 // are safe for concurrent use.
 type Host struct {
-	opt      Options
-	snapshot atomic.Pointer[snapshot]        // the catalog snapshot; replaced by SetCatalog
-	swap     lockorder.Mutex[lockorder.Swap] // held by SetCatalog
-	devices  []*device
-	slots    *batch.Scheduler // slots of all devices
-	models   *registry.Registry[*Model]
-	loaded   sync.Map      // weights key → *Model, while it is loaded
-	seen     sync.Map      // names of all models that were loaded since the start, for the metrics
-	memory   func() memory // reads the memory of the host
-	usage    usage
-	records  func()        // tests set it: called before programs are recorded
-	lost     chan struct{} // closed when a device failed for good
-	lose     sync.Once
+	opt        Options
+	snapshot   atomic.Pointer[snapshot]        // the catalog snapshot; replaced by SetCatalog
+	swap       lockorder.Mutex[lockorder.Swap] // held by SetCatalog
+	devices    []*device
+	slots      *batch.Scheduler // slots of all devices
+	models     *registry.Registry[*Model]
+	loaded     sync.Map      // weights key → *Model, while it is loaded
+	seen       sync.Map      // names of all models that were loaded since the start, for the metrics
+	memory     func() memory // reads the memory of the host
+	usage      usage
+	records    func()        // tests set it: called before programs are recorded
+	pins       []string      // see SetPinned; guarded by swap
+	finished   atomic.Uint64 // batches
+	finishedAt atomic.Int64  // the last of them, in nanoseconds since 1970
+	lost       chan struct{} // closed when a device failed for good
+	lose       sync.Once
 }
 
 // slotsInFlight is the number of batches that a runner takes at a time.
@@ -99,9 +103,12 @@ func New(opt Options) (*Host, error) {
 	if len(opt.Devices) == 0 {
 		opt.Devices = []engine.Options{{}}
 	}
-	devices, err := openDevices(opt.Devices)
-	if err != nil {
-		return nil, err
+	devices := nullDevices()
+	if opt.Null == nil {
+		var err error
+		if devices, err = openDevices(opt.Devices); err != nil {
+			return nil, err
+		}
 	}
 	h := &Host{
 		opt:     opt,
@@ -132,8 +139,10 @@ func New(opt Options) (*Host, error) {
 	opt.Metrics.DeviceMemory(h.reportMemory)
 	opt.Metrics.Activations(func(report func(string, int64)) {
 		for _, d := range h.devices {
-			has := d.runner.Stats()
-			report(d.name, has.ArenaBytes+has.SlotBytes)
+			if d.runner != nil {
+				has := d.runner.Stats()
+				report(d.name, has.ArenaBytes+has.SlotBytes)
+			}
 		}
 	})
 	return h, nil
@@ -181,8 +190,8 @@ func (h *Host) changed(key string, s registry.State) {
 // unloaded.
 func (h *Host) reportModels(report func(model, device string, bytes int64)) {
 	h.models.Each(func(_ string, m *Model) {
-		for i, d := range h.devices {
-			report(m.name, d.name, m.replicas[i].Bytes())
+		for i, r := range m.replicas {
+			report(m.name, h.devices[i].name, r.Bytes())
 		}
 	})
 	v := h.snapshot.Load()

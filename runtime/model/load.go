@@ -40,6 +40,8 @@ type Model struct {
 
 	adapters *adapterCache
 
+	null *batch.Queue // of the null device, which has nothing of the above; nil on a real device
+
 	variants atomic.Pointer[variants] // replaced when a variant is added
 
 	mu      lockorder.Mutex[lockorder.Model] // guards the fields below, and the replacement of variants
@@ -55,6 +57,9 @@ func (h *Host) loader(m *catalog.Resolved) registry.Load[*Model] {
 	shared, ok := h.snapshot.Load().shared[key]
 	if !ok { // the entry was just removed from the catalog
 		shared = sharedWeights{first: m, maxTokens: m.MaxSequenceLength}
+	}
+	if h.opt.Null != nil {
+		return h.nullLoader(key, shared)
 	}
 	id := shared.first.HFID
 	if shared.first.WeightsPath != "" {
@@ -134,8 +139,10 @@ func (h *Host) load(
 	a := replicas[0]
 	l := &Model{
 		host: h, key: key, name: m.ID, replicas: replicas, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen,
-		vocab: a.Vocab, scratch: need, options: h.queueOptions(m, a), files: found,
+		vocab: a.Vocab, scratch: need, files: found,
+		options: h.queueOptions(m, int(a.Caps().MaxTokens), int(a.Caps().MaxSeqs)),
 	}
+	l.options.Work.PerToken, l.options.Work.PerPair = a.Work()
 	l.variants.Store(&variants{})
 	if a.Gives(arch.OutSparse) {
 		if l.idf, err = readIDF(found.Dir, tok); err == nil && l.idf == nil {
@@ -247,16 +254,19 @@ func (h *Host) compute(m *catalog.Resolved) (engine.Compute, error) {
 }
 
 // queueOptions returns the host's batch options with the model's limits and its adaptive batching.
-func (h *Host) queueOptions(m *catalog.Resolved, a *arch.Model) batch.Options {
+// tokens and seqs bound a batch; 0: see batch.Options.
+func (h *Host) queueOptions(m *catalog.Resolved, tokens, seqs int) batch.Options {
 	o := h.opt.Batch
-	o.MaxCost, o.MaxSeqs = int(a.Caps().MaxTokens), int(a.Caps().MaxSeqs)
+	o.MaxCost, o.MaxSeqs = tokens, seqs
 	o.MaxItems = h.opt.MaxQueueItems
-	o.Work.PerToken, o.Work.PerPair = a.Work()
 	o.Fatal = h.Fatal
 	name := m.ID
 	o.NoMemory, o.MakeRoom, o.Recovered = noMemory, h.models.EvictOne, h.recovered(name)
 	o.NonFinite = func(items int) { h.opt.Metrics.NonFinite(name, items) }
-	o.BatchDone = func(items, tokens int, run time.Duration) { h.opt.Metrics.Batch(name, items, tokens, run) }
+	o.BatchDone = func(items, tokens int, run time.Duration) {
+		h.batchDone()
+		h.opt.Metrics.Batch(name, items, tokens, run)
+	}
 	ad, from := &o.Adaptive, m.AdaptiveBatching
 	if from.Enabled != nil {
 		ad.Disabled = !*from.Enabled
@@ -315,6 +325,10 @@ func (l *Model) Idle() bool {
 // Close fails queued items, waits for running batches and adapter loads, and frees the weights.
 func (l *Model) Close() {
 	l.host.loaded.Delete(l.key)
+	if l.null != nil {
+		l.null.Close(batch.ErrClosed)
+		return
+	}
 	for _, v := range l.recorded() { // the model has no reference, so no variant is added any more
 		v.Queue.Close(batch.ErrClosed)
 		v.closePrograms()

@@ -51,6 +51,11 @@ func (o *Options) Validate() error {
 	if err := r.Validate(); err != nil { // IdleEvict, LoadTimeout and EvictWait by the registry's names
 		all = append(all, fmt.Errorf("Registry: %w", err))
 	}
+	if o.Null != nil {
+		if err := o.Null.Validate(); err != nil {
+			all = append(all, fmt.Errorf("Null: %w", err))
+		}
+	}
 	if err := o.Batch.Validate(); err != nil {
 		all = append(all, fmt.Errorf("Batch: %w", err))
 	}

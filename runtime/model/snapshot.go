@@ -85,6 +85,11 @@ func (h *Host) newSnapshot(c *catalog.Catalog) (*snapshot, error) {
 		}
 		v.pinned[key] = true
 	}
+	for _, id := range h.pins {
+		if key, ok := v.keys[id]; ok {
+			v.pinned[key] = true
+		}
+	}
 	if len(wanted) > 0 {
 		h.opt.Log.Info("profiles ask for float32, which this device does not have; they run in "+
 			h.Precision(), "models", wanted)

@@ -33,7 +33,7 @@ func (h *Host) Acquire(ctx context.Context, m *catalog.Resolved, adapter *LoRAKe
 		return Use{}, err
 	}
 	u := Use{Model: ref.Model(), ref: ref}
-	if adapter != nil {
+	if adapter != nil && h.opt.Null == nil {
 		if u.Adapter, u.drop, err = u.adapter(*adapter, name, m); err != nil {
 			ref.Release()
 			return Use{}, err
@@ -55,24 +55,31 @@ func (h *Host) acquire(ctx context.Context, m *catalog.Resolved) (*registry.Ref[
 	wait, cancel := context.WithTimeout(ctx, h.opt.LoadWait)
 	defer cancel()
 	ref, err := h.models.Acquire(wait, h.key(m), h.loader(m))
-	var f *registry.Failure
 	switch {
 	case err == nil:
 		return ref, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
+	}
+	return nil, loadError(m, err)
+}
+
+// loadError returns an error of the registry in its public form.
+func loadError(m *catalog.Resolved, err error) *errs.Error {
+	var f *registry.Failure
+	switch {
 	case errors.Is(err, registry.ErrLoading):
-		return nil, errs.Loading(m.ID)
+		return errs.Loading(m.ID)
 	case errors.Is(err, registry.ErrClosed):
-		return nil, errs.ShuttingDown()
+		return errs.ShuttingDown()
 	case errors.As(err, &f) && errors.Is(f.Err, engine.ErrDeviceLost):
-		return nil, errs.DeviceLost(f)
+		return errs.DeviceLost(f)
 	case errors.As(err, &f):
-		return nil, errs.LoadFailed(m.ID,
+		return errs.LoadFailed(m.ID,
 			errs.LoadFailure{Class: f.Class, Attempts: f.Attempts, Permanent: f.Permanent},
 			publicCause(f.Err), f)
 	}
-	return nil, errs.Internal(err)
+	return errs.Internal(err)
 }
 
 // Weights returns the model's replica on the first device, for properties that all replicas share.

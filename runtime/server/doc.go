@@ -1,6 +1,5 @@
-// Package server is the HTTP front of a service. It serves the native routes in msgpack and JSON,
-// model listings, health, metrics, status and pages. It also mounts the routes of other APIs, which
-// package compat holds.
+// Package server is the HTTP front of a service. It serves health, metrics, status and pages, and
+// mounts the inference routes of package inference over the service.
 //
 // Entry points: New, Serve, Shutdown. Package httpd provides what surrounds the routes: keys,
 // bounds, hang-ups, draining. Options embeds httpd.Options. This package does no inference and

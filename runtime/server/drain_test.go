@@ -14,7 +14,6 @@ import (
 
 	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
-	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/service"
 )
@@ -139,9 +138,8 @@ func TestFullAnswers(t *testing.T) {
 		time.Hour:               "retry in 1m0s",
 		0:                       "cannot add 1 more (limit: 10)",
 	} {
-		if _, _, body := f.refusal(retry, true).answer.Render(dialect.Caller{},
-			dialect.RouteNative); !strings.Contains(string(body), want) {
-			t.Errorf("%v: %s", retry, body)
+		if e := f.refusal(retry, true).Err; !strings.Contains(e.Message, want) {
+			t.Errorf("%v: %s", retry, e.Message)
 		}
 	}
 	if f.refusal(time.Second, false) != nil {
@@ -184,7 +182,7 @@ func TestFullQueueRefusesAtTheHead(t *testing.T) {
 	}
 
 	if a := r.encode("{", "X-SIE-SDK-Version", "0.6.30"); a.status != 503 ||
-		a.failure(t).Code != "RESOURCE_EXHAUSTED" {
+		a.failure(t).Code != "PROVISIONING" {
 		t.Errorf("an SDK that gives up on QUEUE_FULL: %d %s", a.status, a.body)
 	}
 	if a := r.do("POST", "/v1/embeddings", "{"); a.status != 503 || a.header.Get("Retry-After") != "1" ||

@@ -4,6 +4,9 @@ import (
 	"embed"
 	"path"
 
+	"github.com/valyala/fasthttp"
+
+	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/httpd"
@@ -38,6 +41,18 @@ func (s *Server) readyz(r *httpd.Request, _ string) {
 	default:
 		r.Plain(200, "ok")
 	}
+}
+
+// teiHealth answers GET /health with 200, or with TEI's 503. The body is for people, and for SIE
+// clients that look for a gateway.
+func (s *Server) teiHealth(r *httpd.Request, _ string) {
+	r.SetContentType(api.ContentTypeJSON)
+	if !s.isReady() {
+		r.SetStatusCode(fasthttp.StatusServiceUnavailable)
+		r.SetBodyString(`{"error":"unhealthy","error_type":"Unhealthy"}`)
+		return
+	}
+	r.SetBodyString(`{"type":"worker","status":"ok"}`)
 }
 
 // series serves the metrics.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/compat"
+	"github.com/sie-engine/sie/internal/inference"
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/service"
 )
@@ -37,7 +39,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range new(Server).routes() {
+	for _, r := range new(Server).routes(inference.New(inference.Options{})) {
 		if key := r.Method + " " + r.Path; !documented[key] && !strings.HasPrefix(r.Path, "/static/") {
 			t.Errorf("openapi.json lacks %s", key)
 		} else {
@@ -267,7 +269,9 @@ func TestCompressedBody(t *testing.T) {
 }
 
 func TestPanicInAHandler(t *testing.T) {
-	r := start(t, nil, func(s *Server) { s.score = panicking })
+	r := start(t, nil, func(s *Server) {
+		s.backend.wrap = func(real inference.Session) inference.Session { return panicking{real} }
+	})
 	a := r.do("POST", scorePath, `{"query":{"text":"a"},"items":[{"text":"b"}]}`+strings.Repeat(" ", 20_000))
 	if e := a.failure(t); a.status != 500 || e.Detail.Code != "INTERNAL_ERROR" ||
 		strings.Contains(string(a.body), "boom") {
@@ -327,6 +331,8 @@ func TestNothingLeaks(t *testing.T) {
 }
 
 // panicking panics instead of scoring.
-func panicking(service.Model, *admit.Work, *api.ScoreRequest) (*api.ScoreResponse, error) {
+type panicking struct{ inference.Session }
+
+func (panicking) Score(*admit.Work, compat.Model, *api.ScoreRequest) (*api.ScoreResponse, error) {
 	panic("boom")
 }

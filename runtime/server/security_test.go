@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sie-engine/sie/internal/httpd"
+	"github.com/sie-engine/sie/internal/inference"
 	"github.com/sie-engine/sie/runtime/service"
 )
 
@@ -33,7 +34,7 @@ func TestKeys(t *testing.T) {
 		"/healthz": true, "/livez": true, "/readyz": true, "/health": true, "/metrics": true, "/": true,
 		"/docs": true, "/openapi.json": true, "/static/page.js": true,
 	}
-	for _, route := range new(Server).routes() {
+	for _, route := range new(Server).routes(inference.New(inference.Options{})) {
 		path := route.Path
 		switch {
 		case path == "/static/":

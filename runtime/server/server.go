@@ -14,11 +14,10 @@ import (
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/build"
-	"github.com/sie-engine/sie/internal/compat"
 	"github.com/sie-engine/sie/internal/httpd"
+	"github.com/sie-engine/sie/internal/inference"
 	"github.com/sie-engine/sie/runtime/service"
 )
 
@@ -33,6 +32,8 @@ type Options struct {
 	Name           string     // of this worker, in /ws/status
 	Pool, Bundle   string
 	BundleHash     string
+	// Beating reports whether the sidecar of this server is alive. /readyz asks for it [always].
+	Beating func() bool
 
 	MaxWatchers    int           // open status sockets [256]
 	StatusInterval time.Duration // between two status frames [200 ms]
@@ -63,12 +64,7 @@ type Server struct {
 	opt     Options
 	http    *httpd.Server
 	service *service.Service
-	// the routes of other APIs
-	compat compat.API
-	// service.Model.Score
-	score func(service.Model, *admit.Work, *api.ScoreRequest) (*api.ScoreResponse, error)
-	// prepared refusals of requests that find every queue full
-	full    queueFullAnswers
+	backend *backend                // of the inference routes
 	metrics fasthttp.RequestHandler // serves /metrics
 	// serves /ws/status
 	watch   *httpd.Feed
@@ -93,28 +89,30 @@ func New(w *service.Service, opt Options) (*Server, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	opt.Product, opt.Unrouted, opt.Gate = "sie-server/"+build.Version, unrouted, w.Gate()
+	opt.Product, opt.Unrouted, opt.Gate = "sie-server/"+build.Version, inference.Unrouted, w.Gate()
 	opt.MaxBodyBytes = int64(opt.Limits.BodyLimit())
 	opt.SpanAttributes = []attribute.KeyValue{attribute.String("machine_profile", opt.MachineProfile)}
 	s := &Server{
 		opt:     opt,
 		service: w,
 		started: time.Now(),
-		full:    prepareFull(w.QueueLimit(), w.QueueWait()),
-		score:   service.Model.Score,
+		backend: newBackend(w, opt.MachineProfile),
 		metrics: fasthttpadaptor.NewFastHTTPHandler(
 			promhttp.HandlerFor(w.Gatherer(), promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})),
 	}
-	s.compat = compat.API{
-		Backend:   w.Backend(),
+	gpu := strings.HasPrefix(w.DeviceName(), "cuda")
+	routes := inference.New(inference.Options{
+		Backend:   s.backend,
+		Gate:      w.Gate(),
+		Log:       opt.Log,
 		Limits:    opt.Limits,
 		Defaults:  opt.DefaultModels,
 		Precision: w.Precision(),
-		GPU:       strings.HasPrefix(w.DeviceName(), "cuda"),
+		GPU:       func() bool { return gpu },
 		MaxQueued: w.QueueLimit(),
-	}
+	})
 	var err error
-	if s.http, err = httpd.New(opt.Options, s.routes()); err != nil {
+	if s.http, err = httpd.New(opt.Options, s.routes(routes)); err != nil {
 		return nil, err
 	}
 	s.watch = s.http.NewFeed(httpd.FeedOptions{Interval: opt.StatusInterval, WriteTimeout: opt.StatusTimeout,
@@ -125,7 +123,13 @@ func New(w *service.Service, opt Options) (*Server, error) {
 // Ready marks the preloaded models as loaded. From now on /readyz answers ok.
 func (s *Server) Ready() { s.ready.Store(true) }
 
-func (s *Server) isReady() bool { return s.ready.Load() && !s.http.Draining() && !s.service.Lost() }
+// Started reports whether Ready was called.
+func (s *Server) Started() bool { return s.ready.Load() }
+
+func (s *Server) isReady() bool {
+	return s.ready.Load() && !s.http.Draining() && !s.service.Lost() &&
+		(s.opt.Beating == nil || s.opt.Beating())
+}
 
 // Serve answers the connections of l until Shutdown.
 func (s *Server) Serve(l net.Listener) error { return s.http.Serve(l) }

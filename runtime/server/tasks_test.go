@@ -10,14 +10,13 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/compat"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/inference"
 	"github.com/sie-engine/sie/runtime/service"
 )
 
 // fakeTasks scores by counting shared words, so that tests know every answer in advance. Everything
 // else is done by the service.
 type fakeTasks struct {
-	compat.Backend // of the service
-
 	mu      sync.Mutex
 	scored  []*api.ScoreRequest
 	models  []string // that were asked to score or classify
@@ -171,9 +170,36 @@ const reranker = "acme/reranker"
 // with puts f behind the server.
 func with(f *fakeTasks) func(*Server) {
 	return func(s *Server) {
-		f.Backend, s.compat.Backend = s.compat.Backend, f
-		s.score = func(m service.Model, w *admit.Work, r *api.ScoreRequest) (*api.ScoreResponse, error) {
-			return f.Score(w, compat.Model{ID: m.Entry().ID, Revision: m.Entry().Revision, Handle: m}, r)
-		}
+		s.backend.wrap = func(real inference.Session) inference.Session { return &fakeSession{real, f} }
 	}
+}
+
+// fakeSession is a session of the service, with the tasks of a fakeTasks.
+type fakeSession struct {
+	inference.Session
+	tasks *fakeTasks
+}
+
+func (s *fakeSession) Score(
+	w *admit.Work, m compat.Model, r *api.ScoreRequest,
+) (*api.ScoreResponse, error) {
+	return s.tasks.Score(w, m, r)
+}
+
+func (s *fakeSession) Classify(
+	w *admit.Work, m compat.Model, r *api.ClassifyRequest,
+) (*api.ClassifyResponse, error) {
+	return s.tasks.Classify(w, m, r)
+}
+
+func (s *fakeSession) Tokenize(
+	w *admit.Work, m compat.Model, texts []string, addSpecial bool,
+) ([][]api.Token, error) {
+	return s.tasks.Tokenize(w, m, texts, addSpecial)
+}
+
+func (s *fakeSession) Detokenize(
+	w *admit.Work, m compat.Model, ids [][]int32, skipSpecial bool,
+) ([]string, error) {
+	return s.tasks.Detokenize(w, m, ids, skipSpecial)
 }

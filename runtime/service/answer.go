@@ -67,8 +67,9 @@ func scored(model string, r *api.ScoreRequest, res *task.Result) *api.ScoreRespo
 		QueryID:  r.Query.ID,
 		HasQuery: r.Query.HasID,
 		Scores:   make([]api.Score, len(res.Scores)),
-		Usage:    &api.Usage{InputTokens: res.Tokens, ContentTokens: res.ContentTokens, HasContent: true},
-		Outcome:  outcome(res, len(res.Scores)),
+		Usage: &api.Usage{InputTokens: res.Tokens, ContentTokens: res.ContentTokens, HasContent: true,
+			QueryTokens: res.QueryTokens, QueryContent: res.QueryContent},
+		Outcome: outcome(res, len(res.Scores)),
 	}
 	order, _ := api.Rank(res.Scores)
 	for rank, i := range order {

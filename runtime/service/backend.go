@@ -1,10 +1,10 @@
 package service
 
 import (
+	"github.com/sie-engine/sie/catalog/listing"
 	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/compat"
-	"github.com/sie-engine/sie/runtime/task"
 )
 
 // Backend returns a compat.Backend that answers with the models of s.
@@ -48,18 +48,7 @@ func about(m Model, err error) (compat.Model, error) {
 	if err != nil {
 		return compat.Model{}, err
 	}
-	e := m.entry
-	c := compat.Model{
-		ID:             e.ID,
-		Outputs:        e.Outputs,
-		CrossEncoder:   task.ScoresPairs(e),
-		HFID:           e.HFID,
-		Revision:       e.Revision,
-		MaxBatchTokens: e.MaxBatchTokens,
-		Handle:         m,
-	}
-	if e.Runtime != nil {
-		c.Pooling = string(e.Runtime.Pooling)
-	}
+	c := listing.Model(m.entry)
+	c.Handle = m
 	return c, nil
 }

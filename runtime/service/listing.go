@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/catalog/listing"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/runtime/model"
 	"github.com/sie-engine/sie/runtime/registry"
@@ -35,22 +36,8 @@ func (s *Service) Model(id string) (*api.ModelInfo, error) {
 // from the weights, if they are loaded.
 func listed(s *model.State) api.ModelInfo {
 	m := s.Entry
-	info := api.ModelInfo{
-		Name: m.ID, Inputs: m.Inputs, Outputs: m.Outputs,
-		Dims: api.ModelDims{
-			Dense: m.Dims["dense"], Sparse: m.Dims["sparse"], Multivector: m.Dims["multivector"],
-		}, Loaded: s.State == registry.Loaded, State: string(s.State),
-		Profiles: make(map[string]api.ProfileInfo),
-	}
-	for _, p := range m.Profiles {
-		info.Profiles[p.Name] = api.ProfileInfo{IsDefault: p.IsDefault}
-	}
-	if m.MaxSequenceLength > 0 {
-		info.MaxSequenceLength = &m.MaxSequenceLength
-	}
-	if m.Revision != "" {
-		info.Revision = &m.Revision
-	}
+	info := listing.Info(m)
+	info.Loaded, info.State = s.State == registry.Loaded, string(s.State)
 	if f := s.Failure; f != nil {
 		info.LastError = &api.ModelError{
 			Code: f.Class, Message: f.Cause, Attempts: f.Attempts, Permanent: f.Permanent,

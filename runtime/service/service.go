@@ -11,6 +11,7 @@ import (
 	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/model"
+	"github.com/sie-engine/sie/runtime/registry"
 	"github.com/sie-engine/sie/runtime/task"
 )
 
@@ -81,3 +82,37 @@ func (m Model) Entry() *catalog.Resolved { return m.entry }
 // false when there is room, and when only the request's body can decide. The check is cheap: an
 // overloaded server spends little on requests that it refuses.
 func (m Model) Room() (retry time.Duration, full bool) { return m.service.Full(m.entry.ID) }
+
+// Asked says how far a model is loaded.
+type Asked = model.Asked
+
+// Ask says how far the model is loaded, and begins its load if there is none. It waits for nothing.
+func (m Model) Ask() (Asked, error) { return m.service.Host.Ask(m.entry) }
+
+// Changes lists the model ids that SetCatalog added, changed or removed.
+type Changes = model.Changes
+
+// Presence is a model id that is loaded or is being loaded.
+type Presence struct {
+	ID           string
+	Loaded       bool // false: it is being loaded
+	QueuedTokens int  // under the first of several ids that share the weights
+}
+
+// Presence lists every id whose model is loaded or is being loaded, in catalog order.
+func (s *Service) Presence() []Presence {
+	var out []Presence
+	for _, m := range s.States() {
+		switch {
+		case m.Loaded != nil:
+			p := Presence{ID: m.Entry.ID, Loaded: true}
+			if m.Loaded.First {
+				p.QueuedTokens = m.Loaded.Queue.Tokens
+			}
+			out = append(out, p)
+		case m.State == registry.Loading:
+			out = append(out, Presence{ID: m.Entry.ID})
+		}
+	}
+	return out
+}

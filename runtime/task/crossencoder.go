@@ -12,7 +12,7 @@ import (
 // The family of models that read a query and a text together and score them with a head of one
 // label.
 func init() {
-	families[catalog.FamilyCrossEncoder] = &family{task: arch.Classify, score: scorePairs, pairs: true,
+	families[catalog.FamilyCrossEncoder] = &family{task: arch.Classify, score: scorePairs,
 		suits: func(labels []string) bool { return len(labels) == 1 }}
 }
 

@@ -19,7 +19,6 @@ type family struct {
 
 	encode  *vectors
 	score   func(*run) error
-	pairs   bool // score reads the query and a text together, so that Classify gives its logits
 	extract *extractor
 }
 
@@ -48,13 +47,6 @@ func Tasks() map[catalog.Family]arch.Task {
 		out[name] = f.task
 	}
 	return out
-}
-
-// ScoresPairs reports whether a model scores by reading the query and a text together. Classify
-// then gives its logits.
-func ScoresPairs(m *catalog.Resolved) bool {
-	f := families[m.Family]
-	return f != nil && f.pairs
 }
 
 // familyOf returns the family of a usable entry, or an error if this build does not serve it.

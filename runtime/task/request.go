@@ -117,8 +117,11 @@ type Result struct {
 
 	Tokens        int // read by the model, special tokens included
 	ContentTokens int // Score: Tokens without special tokens; a cross-encoder counts the query in each pair
-	Timings       api.Timings
-	Ignored       []string // options of the request that are for other operations
+	// Score: those of Tokens that a query took which is read once for all inputs, and how many of
+	// them are not special
+	QueryTokens, QueryContent int
+	Timings                   api.Timings
+	Ignored                   []string // options of the request that are for other operations
 }
 
 // Extracted is what was found in one input: entities by place, or classes by score, best first. If

@@ -44,16 +44,11 @@ func (p *Prepared) Run(ctx context.Context, h *model.Host, hold Hold) (*Result, 
 		return nil, err
 	}
 	defer use.Done()
-	r.use, r.reader = use, newReader(ctx, use.Model, p, p.req.Field)
-	switch p.req.Op {
-	case Encode:
-		err = r.encode()
-	case Score:
-		err = r.score()
-	case Extract:
-		err = r.extract()
-	case Classify:
-		err = r.classify()
+	if r.use = use; use.NullQueue() != nil {
+		err = r.null()
+	} else {
+		r.reader = newReader(ctx, use.Model, p, p.req.Field)
+		err = r.operate()
 	}
 	if err != nil {
 		return nil, translate(ctx, h, err, p.model, r.queue, n, p.req.Op.String())
@@ -68,6 +63,20 @@ func (p *Prepared) Run(ctx context.Context, h *model.Host, hold Hold) (*Result, 
 		r.queue.RequestDone(res.Timings.Total)
 	}
 	return res, nil
+}
+
+// operate does what the request asks for.
+func (r *run) operate() error {
+	switch r.req.Op {
+	case Encode:
+		return r.encode()
+	case Score:
+		return r.score()
+	case Extract:
+		return r.extract()
+	default:
+		return r.classify()
+	}
 }
 
 // prepared notes the time when everything before the tokenizer is done.

@@ -50,7 +50,9 @@ func (r *run) encodeQuery(out outputs) (*Result, error) {
 		return nil, err
 	}
 	r.result.Tokens += e.reader.tokens
-	r.special += r.use.Tokenizer().CountSpecial(false)
+	special := r.use.Tokenizer().CountSpecial(false)
+	r.special += special
+	r.result.QueryTokens, r.result.QueryContent = e.reader.tokens, max(0, e.reader.tokens-special)
 	r.result.Timings.BatchWait += e.result.Timings.BatchWait
 	r.result.Timings.Inference += e.result.Timings.Inference
 	return &e.result, nil

@@ -122,7 +122,8 @@ func TestTokensOfScores(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := docs.Tokens + query.Tokens; res.Tokens != want || res.ContentTokens != want-2*4 {
+		if want := docs.Tokens + query.Tokens; res.Tokens != want || res.ContentTokens != want-2*4 ||
+			res.QueryTokens != query.Tokens || res.QueryContent != query.Tokens-2 {
 			t.Errorf("%s: %d tokens, %d of content; the query has %d, the texts %d",
 				model, res.Tokens, res.ContentTokens, query.Tokens, docs.Tokens)
 		}

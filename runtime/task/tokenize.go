@@ -21,6 +21,9 @@ func Tokenize(
 		return nil, err
 	}
 	defer use.Done()
+	if use.NullQueue() != nil {
+		return tokenizeNull(texts, addSpecial, hold)
+	}
 	t := use.Tokenizer()
 	if err := hold(int64(len(texts))*listBytes, len(texts)); err != nil {
 		return nil, err
@@ -84,6 +87,9 @@ func Detokenize(
 		return nil, err
 	}
 	defer use.Done()
+	if use.NullQueue() != nil {
+		return detokenizeNull(ctx, ids, skipSpecial, hold)
+	}
 	t := use.Tokenizer()
 	decode := t.DecodeAll
 	if skipSpecial {

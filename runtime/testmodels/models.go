@@ -183,7 +183,7 @@ func Edit(t *testing.T, path string, changes map[string]any) {
 }
 
 // Entry returns a model with its weights in dir. rest is the YAML between the weights and profiles.
-func Entry(t *testing.T, id, dir, adapter, rest string) *catalog.Model {
+func Entry(t testing.TB, id, dir, adapter, rest string) *catalog.Model {
 	t.Helper()
 	m, warn, err := catalog.ParseModel("test.yaml", fmt.Appendf(nil, `sie_id: %s
 weights_path: %s

@@ -26,7 +26,7 @@ func Catalog(t *testing.T, ids []string, more ...*catalog.Model) *catalog.Catalo
 }
 
 // Hub returns a resolver that downloads nothing.
-func Hub(t *testing.T) *hub.Resolver {
+func Hub(t testing.TB) *hub.Resolver {
 	t.Helper()
 	h, err := hub.New(hub.Options{CacheDir: t.TempDir(), Offline: true})
 	if err != nil {
