@@ -1,0 +1,212 @@
+package pull
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sie-engine/sie/internal/bus"
+)
+
+// The times of pulls, and their bounds.
+const (
+	Expires   = 8 * time.Second
+	Heartbeat = 2 * time.Second
+	// Silence is how long a queue with an open pull may hear nothing: two heartbeats and a half.
+	Silence = 5 * time.Second
+	// QuietFor is how long a queue with an open pull hears of no work until it is quiet. It is
+	// shorter than the delay with which late work is given back, which may come again.
+	QuietFor = 40 * time.Millisecond
+	// MaxOpen bounds the pulls of a queue that are open at once.
+	MaxOpen = 4
+	// MaxBatch bounds the slices of one pull.
+	MaxBatch = 256
+)
+
+// request is the body of a pull.
+type request struct {
+	Expires    time.Duration `json:"expires"`
+	Batch      int           `json:"batch"`
+	MaxBytes   int           `json:"max_bytes"`
+	Heartbeat  time.Duration `json:"idle_heartbeat"`
+	Group      string        `json:"group"`
+	MinPending int64         `json:"min_pending,omitempty"`
+}
+
+// Kind says what a message of a queue is.
+type Kind int
+
+// The kinds.
+const (
+	// Work is a slice.
+	Work Kind = iota
+	// Alive is a heartbeat of a pull, or an end of it that means nothing more.
+	Alive
+	// Backlog ends a Watch: at least its threshold of slices waits.
+	Backlog
+	// Absent says that there is no consumer, no stream or no JetStream: make sure of them.
+	Absent
+)
+
+// Queue pulls from one consumer.
+type Queue struct {
+	nc       *nats.Conn
+	next     string // subject of pulls
+	inbox    string // of replies, without the pull's number
+	sub      *nats.Subscription
+	open     map[string]opened // by the reply subject; at most MaxOpen
+	waiting  int               // slices that open pulls may still bring
+	heard    time.Time
+	worked   time.Time // of the last slice, or of the last pull
+	last     uint64
+	watching bool
+}
+
+type opened struct {
+	batch   int
+	watch   bool
+	expires time.Time
+}
+
+// New subscribes to the replies of a consumer's pulls. inbox is a subject prefix of this queue
+// alone. Each message is handed to on.
+//
+// What waits for on is not bounded by the subscription but by the pulls: MaxOpen of at most
+// MaxBatch slices.
+func New(nc *nats.Conn, stream, consumer, inbox string, on func(*nats.Msg)) (*Queue, error) {
+	sub, err := nc.Subscribe(inbox+".*", on)
+	if err == nil {
+		err = sub.SetPendingLimits(-1, -1)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pull: subscribe to replies: %w", err)
+	}
+	return &Queue{
+		nc: nc, next: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer, inbox: inbox + ".", sub: sub,
+		open: map[string]opened{},
+	}, nil
+}
+
+// Waiting returns how many slices open pulls may still bring.
+func (q *Queue) Waiting() int { return q.waiting }
+
+// Open returns the number of open pulls.
+func (q *Queue) Open() int { return len(q.open) }
+
+// Watching reports whether a Watch is open.
+func (q *Queue) Watching() bool { return q.watching }
+
+// Pull asks for at most batch slices of at most maxBytes together.
+func (q *Queue) Pull(now time.Time, batch, maxBytes int) error {
+	if len(q.open) >= MaxOpen || batch < 1 {
+		return nil
+	}
+	return q.send(now, request{Batch: min(batch, MaxBatch), MaxBytes: maxBytes}, false)
+}
+
+// Watch asks to be told, by Backlog, when at least threshold slices wait. It takes none of them: a
+// pull of one byte is refused by the first message that it might get.
+func (q *Queue) Watch(now time.Time, threshold int) error {
+	if q.watching || len(q.open) >= MaxOpen {
+		return nil
+	}
+	return q.send(now, request{Batch: 1, MaxBytes: 1, MinPending: int64(threshold)}, true)
+}
+
+func (q *Queue) send(now time.Time, r request, watch bool) error {
+	r.Expires, r.Heartbeat, r.Group = Expires, Heartbeat, bus.PriorityGroup
+	body, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	q.last++
+	reply := q.inbox + strconv.FormatUint(q.last, 36)
+	if err := q.nc.PublishRequest(q.next, reply, body); err != nil {
+		return err
+	}
+	if len(q.open) == 0 {
+		q.heard = now
+	}
+	o := opened{watch: watch, expires: now.Add(Expires)}
+	if watch {
+		q.watching = true
+	} else {
+		o.batch, q.worked = r.Batch, now
+		q.waiting += r.Batch
+	}
+	q.open[reply] = o
+	return nil
+}
+
+// Heard reads a message that came and tells what it is.
+func (q *Queue) Heard(now time.Time, m *nats.Msg) Kind {
+	q.heard = now
+	if !strings.HasPrefix(m.Subject, q.inbox) {
+		q.waiting, q.worked = max(q.waiting-1, 0), now
+		return Work
+	}
+	status, text := m.Header.Get("Status"), m.Header.Get("Description")
+	if status == "100" {
+		return Alive
+	}
+	o, ok := q.open[m.Subject]
+	if !ok {
+		return Alive // of a pull that was given up
+	}
+	delete(q.open, m.Subject)
+	if o.watch {
+		q.watching = false
+	}
+	left, err := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
+	if err != nil || left < 0 || left > o.batch {
+		left = o.batch
+	}
+	q.waiting = max(q.waiting-left, 0)
+	if len(q.open) == 0 || len(q.open) == 1 && q.watching {
+		q.waiting = 0
+	}
+	switch {
+	case status == "408", status == "409" && strings.Contains(text, "Batch Completed"):
+		return Alive
+	case status == "409" && strings.Contains(text, "Exceeds MaxBytes"):
+		if o.watch {
+			return Backlog
+		}
+		return Alive
+	}
+	return Absent
+}
+
+// Silent reports whether an open pull should have been heard of.
+func (q *Queue) Silent(now time.Time) bool {
+	return len(q.open) > 0 && now.Sub(q.heard) > Silence
+}
+
+// Quiet reports whether Close loses nothing. The broker decides to deliver and then looks for the
+// subscription again, so a slice that comes while the subscription ends is hidden until its ack
+// wait is over. That cannot be when no pull is open. When no slice came for QuietFor it is very
+// unlikely, and an open pull of a quiet queue may last for another Expires.
+func (q *Queue) Quiet(now time.Time) bool {
+	return len(q.open) == 0 || len(q.open) == 1 && q.watching || now.Sub(q.worked) >= QuietFor
+}
+
+// Close ends the pulls. Messages that were on their way still come, and then closed is called: the
+// broker has taken the subscription back by then and sends no more.
+func (q *Queue) Close(closed func()) {
+	q.sub.SetClosedHandler(func(string) { closed() })
+	if err := q.sub.Drain(); err != nil { // without a connection nothing is on its way
+		if q.sub.Unsubscribe() != nil {
+			closed()
+		}
+	}
+}
+
+// Reset forgets the pulls that were open: the connection was lost, and they with it.
+func (q *Queue) Reset() {
+	clear(q.open)
+	q.waiting, q.watching = 0, false
+}

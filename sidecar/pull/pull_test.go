@@ -1,0 +1,370 @@
+package pull
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sie-engine/sie/internal/bus"
+	"github.com/sie-engine/sie/internal/bus/bustest"
+)
+
+var (
+	lane    = bus.Lane{Pool: "p", Profile: "cpu", Bundle: "b"}
+	subject = lane.WorkSubject("m")
+)
+
+const patience = 20 * time.Second
+
+// rig is a queue over a real broker whose messages come to a channel.
+type rig struct {
+	t  *testing.T
+	nc *nats.Conn
+	js jetstream.JetStream
+	q  *Queue
+	in chan *nats.Msg
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	s := bustest.Start(t, nil)
+	r := &rig{t: t, nc: s.Connect(bus.SidecarInboxes), in: make(chan *nats.Msg, 10_000)}
+	var err error
+	if r.js, err = jetstream.New(r.nc); err != nil {
+		t.Fatal(err)
+	}
+	r.queue()
+	return r
+}
+
+func (r *rig) queue() {
+	r.t.Helper()
+	var err error
+	r.q, err = New(r.nc, bus.StreamName(lane.Pool), bus.ConsumerName(subject), r.nc.NewInbox(),
+		func(m *nats.Msg) { r.in <- m })
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) prepare() {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	if _, err := r.js.CreateStream(ctx, bus.Streams{}.Work(lane.Pool)); err != nil {
+		r.t.Fatal(err)
+	}
+	c := bus.Streams{}.Consumer(subject)
+	if _, err := r.js.CreateConsumer(ctx, bus.StreamName(lane.Pool), c); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) publish(n, size int) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	for i := range n {
+		m := nats.NewMsg(subject)
+		m.Data = fmt.Appendf(make([]byte, size), "%d", i)
+		if _, err := r.js.PublishMsg(ctx, m); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// info returns the consumer's state.
+func (r *rig) info() *jetstream.ConsumerInfo {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	c, err := r.js.Consumer(ctx, bus.StreamName(lane.Pool), bus.ConsumerName(subject))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c.CachedInfo()
+}
+
+// next returns what the next message that is no heartbeat was.
+func (r *rig) next() (Kind, *nats.Msg) {
+	r.t.Helper()
+	for {
+		select {
+		case m := <-r.in:
+			if k := r.q.Heard(time.Now(), m); k != Alive || m.Header.Get("Status") != "100" {
+				return k, m
+			}
+		case <-time.After(patience):
+			r.t.Fatal("nothing came")
+		}
+	}
+}
+
+// A pull brings as many slices as it asked for, and its end gives back what it did not bring.
+func TestPull(t *testing.T) {
+	r := newRig(t)
+	r.prepare()
+	r.publish(5, 10)
+	if err := r.q.Pull(time.Now(), 3, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if k, m := r.next(); k != Work || m.Subject != subject || m.Reply == "" {
+			t.Fatalf("message %d: %v %+v", i, k, m)
+		}
+	}
+	if k, _ := r.next(); k != Alive || r.q.Open() != 0 || r.q.Waiting() != 0 {
+		t.Errorf("the end of the pull is %v; %d pulls open, %d slices waited for",
+			k, r.q.Open(), r.q.Waiting())
+	}
+	if n := r.info().NumAckPending; n != 3 {
+		t.Errorf("%d slices were delivered", n)
+	}
+	// by bytes: a slice that is larger than what is left ends the pull
+	r.publish(1, 5000)
+	if err := r.q.Pull(time.Now(), 3, 3000); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for r.q.Open() > 0 {
+		if k, _ := r.next(); k == Work {
+			n++
+		}
+	}
+	if n != 2 || r.q.Waiting() != 0 {
+		t.Errorf("%d slices of 3000 bytes came, %d are waited for", n, r.q.Waiting())
+	}
+}
+
+// No more than MaxOpen pulls are open, and none of nothing.
+func TestPullsAreBounded(t *testing.T) {
+	r := newRig(t)
+	r.prepare()
+	for range 3 * MaxOpen {
+		if err := r.q.Pull(time.Now(), 10*MaxBatch, 1<<20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.q.Open() != MaxOpen || r.q.Waiting() != MaxOpen*MaxBatch {
+		t.Errorf("%d pulls for %d slices are open", r.q.Open(), r.q.Waiting())
+	}
+	r.q.Reset()
+	if err := r.q.Pull(time.Now(), 0, 1<<20); err != nil || r.q.Open() != 0 || r.q.Waiting() != 0 {
+		t.Errorf("a pull of nothing: %v, %d open", err, r.q.Open())
+	}
+}
+
+// A watch tells that a backlog is there, and takes none of it; below its threshold it is silent.
+func TestWatch(t *testing.T) {
+	r := newRig(t)
+	r.prepare()
+	r.publish(4, 10)
+	if err := r.q.Watch(time.Now(), 5); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for r.info().NumWaiting == 0 { // until the broker has it
+	}
+	if !r.q.Watching() {
+		t.Error("the watch is not open")
+	}
+	select {
+	case m := <-r.in:
+		t.Errorf("below the threshold %+v came", m)
+	default:
+	}
+	r.publish(1, 10)
+	if k, _ := r.next(); k != Backlog || r.q.Watching() || r.q.Open() != 0 {
+		t.Errorf("at the threshold: %v", k)
+	}
+	if i := r.info(); i.NumAckPending != 0 || i.Delivered.Consumer != 0 || i.NumPending != 5 {
+		t.Errorf("the watch took something: %+v", i)
+	}
+}
+
+// Pulls without a threshold get the slices although a watch waits before them.
+func TestPullBeforeWatch(t *testing.T) {
+	r := newRig(t)
+	r.prepare()
+	if err := r.q.Watch(time.Now(), 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.q.Pull(time.Now(), 2, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	r.publish(2, 10)
+	for range 2 {
+		if k, _ := r.next(); k != Work {
+			t.Errorf("%v", k)
+		}
+	}
+	if !r.q.Watching() {
+		t.Error("the watch ended")
+	}
+}
+
+// Without a stream, without a consumer, and when it is deleted, a pull says so.
+func TestAbsent(t *testing.T) {
+	r := newRig(t)
+	pull := func(when string) {
+		t.Helper()
+		if err := r.q.Pull(time.Now(), 1, 1<<20); err != nil {
+			t.Fatal(err)
+		}
+		if k, m := r.next(); k != Absent {
+			t.Errorf("%s: %v %v", when, k, m.Header)
+		}
+	}
+	pull("no stream")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := r.js.CreateStream(ctx, bus.Streams{}.Work(lane.Pool)); err != nil {
+		t.Fatal(err)
+	}
+	pull("no consumer")
+	c := bus.Streams{}.Consumer(subject)
+	if _, err := r.js.CreateConsumer(ctx, bus.StreamName(lane.Pool), c); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.q.Pull(time.Now(), 1, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	for r.info().NumWaiting == 0 { // the broker handles pulls and deletions side by side
+	}
+	if err := r.js.DeleteConsumer(ctx, bus.StreamName(lane.Pool), c.Durable); err != nil {
+		t.Fatal(err)
+	}
+	if k, m := r.next(); k != Absent {
+		t.Errorf("a deleted consumer: %v %v", k, m.Header)
+	}
+}
+
+// Work with the headers of a status is work: only the subject tells.
+func TestForgedStatus(t *testing.T) {
+	r := newRig(t)
+	r.prepare()
+	m := nats.NewMsg(subject)
+	m.Header.Set("Status", "409")
+	m.Header.Set("Description", "Consumer Deleted")
+	if _, err := r.js.PublishMsg(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.q.Pull(time.Now(), 1, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if k, _ := r.next(); k != Work {
+		t.Errorf("%v", k)
+	}
+}
+
+// The end of pulling loses nothing, whenever it comes: every slice that the broker counts as
+// delivered has come before closed is called, and none comes after.
+func TestCloseLosesNothing(t *testing.T) {
+	r := newRig(t)
+	r.prepare()
+	const total = 3000
+	r.publish(total, 500)
+	came := 0
+	for round := range 12 {
+		var mu sync.Mutex
+		over, in := false, r.in
+		q, err := New(r.nc, bus.StreamName(lane.Pool), bus.ConsumerName(subject), r.nc.NewInbox(),
+			func(m *nats.Msg) {
+				mu.Lock()
+				defer mu.Unlock()
+				if over {
+					t.Error("a message came after the end")
+				}
+				in <- m
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hear := func(m *nats.Msg) {
+			if q.Heard(time.Now(), m) == Work {
+				came++
+			}
+		}
+		for range 1 + round%MaxOpen {
+			if err := q.Pull(time.Now(), 1+round*20, 1<<20); err != nil {
+				t.Fatal(err)
+			}
+		}
+		quiet := time.NewTicker(QuietFor / 10)
+		for !q.Quiet(time.Now()) { // the end comes in the middle of what flows
+			select {
+			case m := <-in:
+				hear(m)
+			case <-quiet.C:
+			}
+		}
+		quiet.Stop()
+		closed := make(chan struct{})
+		q.Close(func() {
+			mu.Lock()
+			over = true
+			mu.Unlock()
+			close(closed)
+		})
+		select {
+		case <-closed:
+		case <-time.After(patience):
+			t.Fatal("the queue does not end")
+		}
+		for len(in) > 0 {
+			hear(<-in)
+		}
+		if i := r.info(); i.NumAckPending != came || int(i.NumPending) != total-came {
+			t.Fatalf("round %d: %d slices came; the broker delivered %d and has %d", round, came,
+				i.NumAckPending, i.NumPending)
+		}
+	}
+	if came < 500 || came > total {
+		t.Errorf("%d slices came", came)
+	}
+}
+
+// A queue is quiet without a pull that may bring work, and when none has come for QuietFor.
+func TestQuiet(t *testing.T) {
+	r := newRig(t)
+	r.prepare()
+	now := time.Now()
+	if err := r.q.Watch(now, 5); err != nil || !r.q.Quiet(now) {
+		t.Errorf("a watch is not quiet: %v", err)
+	}
+	if err := r.q.Pull(now, 5, 1<<20); err != nil || r.q.Quiet(now) || r.q.Quiet(now.Add(QuietFor-1)) ||
+		!r.q.Quiet(now.Add(QuietFor)) {
+		t.Errorf("a pull is quiet too early or too late: %v", err)
+	}
+	r.q.Heard(now.Add(QuietFor), &nats.Msg{Subject: subject})
+	if r.q.Quiet(now.Add(QuietFor)) || !r.q.Quiet(now.Add(2*QuietFor)) {
+		t.Error("work does not count")
+	}
+}
+
+// A queue that hears nothing of an open pull is silent, one without a pull is not.
+func TestSilence(t *testing.T) {
+	r := newRig(t)
+	now := time.Now()
+	if r.q.Silent(now.Add(time.Hour)) {
+		t.Error("a queue without pulls is silent")
+	}
+	if err := r.q.Pull(now, 1, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if r.q.Silent(now.Add(Silence)) || !r.q.Silent(now.Add(Silence+1)) {
+		t.Error("silence is not counted from the pull on")
+	}
+	beat := &nats.Msg{Subject: r.q.inbox + "1", Header: nats.Header{"Status": {"100"}}}
+	r.q.Heard(now.Add(time.Second), beat)
+	if r.q.Silent(now.Add(Silence+1)) || !r.q.Silent(now.Add(Silence+time.Second+1)) {
+		t.Error("a heartbeat does not count")
+	}
+}

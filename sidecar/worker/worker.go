@@ -1,0 +1,233 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/sie-engine/sie/internal/bus"
+	"github.com/sie-engine/sie/internal/ipc"
+	"github.com/sie-engine/sie/sidecar/health"
+	"github.com/sie-engine/sie/sidecar/ipcclient"
+	"github.com/sie-engine/sie/sidecar/pull"
+)
+
+// Config configures a Worker.
+type Config struct {
+	Lane         bus.Lane
+	ID           string // of this worker, a token of a subject
+	NATS         bus.Options
+	Streams      bus.Streams
+	Socket       string        // of the server
+	DrainTimeout time.Duration // from the end of Run's context to its return
+	Stall        time.Duration // without progress of the server, after which its work is given up
+	Store        Store         // of payloads; nil: none
+	Log          *slog.Logger
+	Metrics      *health.Metrics
+	State        *health.State // told what the probes say
+	Tracer       trace.Tracer  // nil: nothing is traced
+	AccessLog    bool          // a line in the log for every slice
+
+	// ClockOffset is added to the clock by which deadlines pass: a host whose clock is wrong.
+	ClockOffset time.Duration
+}
+
+// Store reads payloads that did not fit into a message.
+type Store interface {
+	// Get returns an object of at most limit bytes.
+	Get(ctx context.Context, key string, limit int64) ([]byte, error)
+}
+
+// maxEvents bounds the events that wait; whoever posts one more waits.
+const maxEvents = 1024
+
+// Worker is a sidecar.
+type Worker struct {
+	c      Config
+	core   *core
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	client *ipcclient.Client
+	inbox  string // prefix of the subjects of replies to this worker
+	events chan func()
+	ended  chan struct{} // closed when nothing reads events any more
+	jobs   chan struct{} // bounds the goroutines of fetch and reconcile
+	over   bool          // drained was called
+	queues uint64        // that were opened
+
+	// closing holds the queues that are to be closed: at most as many as were opened within
+	// pull.Expires.
+	closing []*pull.Queue
+
+	background sync.WaitGroup
+	ctx        context.Context
+}
+
+// maxJobs bounds the payloads that are fetched, and the consumers that are made, at once.
+const maxJobs = 16
+
+// New connects to NATS, in the background, and returns a worker.
+func New(c Config) (*Worker, error) {
+	err := errors.Join(c.Lane.Validate(), bus.CheckToken("worker id", c.ID), c.Streams.Validate())
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{
+		c: c, inbox: bus.SidecarInboxes + "." + nuid.Next(), events: make(chan func(), maxEvents),
+		ended: make(chan struct{}), jobs: make(chan struct{}, maxJobs),
+	}
+	w.core = newCore(c.Lane, c.ID, c.Stall, w)
+	w.core.epoch = nuid.Next()
+	w.core.tracer, w.core.access = c.Tracer, c.AccessLog
+	o := c.NATS
+	o.Name, o.Inboxes, o.Log = "sie-sidecar "+c.ID, bus.SidecarInboxes, c.Log
+	o.Connected = func() { w.post(func() { w.core.connect(int(w.nc.MaxPayload())) }) }
+	o.Disconnected = func() { w.post(w.core.disconnect) }
+	started := make(chan struct{}) // before it is closed, w.nc is not set
+	connected := o.Connected
+	o.Connected = func() { <-started; connected() }
+	defer close(started)
+	if w.nc, err = bus.Connect(o); err != nil {
+		return nil, err
+	}
+	if w.js, err = jetstream.New(w.nc); err != nil {
+		w.nc.Close()
+		return nil, fmt.Errorf("sidecar: %w", err)
+	}
+	w.client = ipcclient.New(ipcclient.Options{
+		Path: c.Socket, WorkerID: c.ID, Log: c.Log, Count: c.Metrics.Call,
+		Events: ipcclient.Events{
+			Up: func(p ipc.PingResponse, same bool) {
+				c.Metrics.Count("server_connected", "")
+				w.post(func() { w.core.up(&p, same) })
+			},
+			Pong: func(p ipc.PingResponse) { w.post(func() { w.core.pong(&p) }) },
+			Lost: func() { w.post(w.core.lost) },
+			Dead: func() { w.post(w.core.died) },
+		},
+	})
+	return w, nil
+}
+
+// post hands an event to the goroutine of Run. It waits while maxEvents are waiting.
+func (w *Worker) post(f func()) {
+	select {
+	case w.events <- f:
+	case <-w.ended:
+	}
+}
+
+// Run works until ctx ends and the drain after it, which takes at most DrainTimeout, is over. All
+// that it started has ended when it returns.
+func (w *Worker) Run(ctx context.Context) error {
+	background, stop := context.WithCancel(context.Background())
+	defer func() {
+		close(w.ended)
+		stop()
+		w.nc.Close()
+		w.background.Wait()
+	}()
+	w.ctx = background
+	if err := w.subscribe(); err != nil {
+		return err
+	}
+	w.background.Go(func() { w.client.Run(background) })
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	var late <-chan time.Time
+	begun, stopping := time.Time{}, ctx.Done()
+	for !w.over {
+		select {
+		case f := <-w.events:
+			w.core.now = time.Now().Add(w.c.ClockOffset)
+			f()
+			for n := len(w.events); n > 0; n-- { // one look at the state for all that waits
+				(<-w.events)()
+			}
+		case <-tick.C:
+			w.core.scan = true
+		case <-stopping:
+			w.c.Log.Info("draining", "slices", len(w.core.slices), "limit", w.c.DrainTimeout)
+			begun, stopping = time.Now(), nil
+			late = time.After(w.c.DrainTimeout)
+			w.core.drain()
+		case <-late:
+			w.c.Log.Warn("the drain took too long; what is not done is given back",
+				"slices", len(w.core.slices))
+			w.core.abandon()
+			w.over = true
+		}
+		w.core.now = time.Now().Add(w.c.ClockOffset)
+		w.core.tick()
+		w.endQuiet()
+		w.c.State.Set(w.core.responsive() && w.core.server.last.Ready && w.core.connected, w.core.draining)
+	}
+	w.heartbeat(w.core.heartbeat(true))
+	err := w.nc.FlushTimeout(time.Second)
+	if err != nil && !w.nc.IsConnected() {
+		err = nil // nobody to tell
+	}
+	w.c.Metrics.Drained(time.Since(begun), late != nil && time.Since(begun) >= w.c.DrainTimeout)
+	w.c.Log.Info("drained", "took", time.Since(begun).Round(time.Millisecond))
+	return err
+}
+
+// subscribe subscribes to all that is not work.
+func (w *Worker) subscribe() error {
+	lane := w.c.Lane
+	handlers := map[string]func(m *nats.Msg){
+		"sie.demand." + lane.Pool + "." + lane.Profile + "." + lane.Bundle + ".*": func(m *nats.Msg) {
+			w.post(func() { w.core.demand(m.Subject) })
+		},
+		bus.HealthPrefix + "*": w.health,
+		bus.GatewayPrefix + "*": func(m *nats.Msg) {
+			var h bus.GatewayHeartbeat
+			if len(m.Data) > maxHeartbeatBytes || json.Unmarshal(m.Data, &h) != nil {
+				w.c.Metrics.Count("bad_messages", "gateway_heartbeat")
+				return
+			}
+			w.post(func() {
+				w.core.heardOf(strings.TrimPrefix(m.Subject, bus.GatewayPrefix))
+				for _, s := range h.Untaken[:min(len(h.Untaken), bus.MaxHeartbeatModels)] {
+					w.core.demand(s)
+				}
+			})
+		},
+		bus.CancelPrefix + ">": func(m *nats.Msg) {
+			w.post(func() { w.core.cancelled(m.Subject, m.Data) })
+		},
+		w.inbox + ".r.*": func(m *nats.Msg) {
+			number := m.Subject[len(w.inbox)+len(".r."):]
+			w.post(func() { w.core.receipt(number, m.Data) })
+		},
+	}
+	for subject, f := range handlers {
+		if _, err := w.nc.Subscribe(subject, f); err != nil {
+			return fmt.Errorf("sidecar: subscribe to %s: %w", subject, err)
+		}
+	}
+	return nil
+}
+
+// maxHeartbeatBytes bounds a heartbeat that is read.
+const maxHeartbeatBytes = 1 << 20
+
+func (w *Worker) health(m *nats.Msg) {
+	var h bus.WorkerHeartbeat
+	if len(m.Data) > maxHeartbeatBytes || json.Unmarshal(m.Data, &h) != nil ||
+		h.Name != strings.TrimPrefix(m.Subject, bus.HealthPrefix) {
+		w.c.Metrics.Count("bad_messages", "worker_heartbeat")
+		return
+	}
+	w.post(func() { w.core.heartbeatOf(&h) })
+}
