@@ -1,0 +1,168 @@
+package models
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+)
+
+// The times of a Bootstrap.
+const (
+	pollEvery     = 30 * time.Second
+	firstRetry    = time.Second
+	lastRetry     = 60 * time.Second
+	fetchTimeout  = 10 * time.Second
+	degradedAfter = 10 // failures in a row
+)
+
+// BootstrapOptions configures a Bootstrap.
+type BootstrapOptions struct {
+	URL    string // of sie-config: http or https
+	Token  string // "": none
+	Log    *slog.Logger
+	Client *http.Client // nil: one of its own
+}
+
+// Bootstrap keeps a Registry equal to what sie-config has. What it installed last stays while
+// sie-config is away.
+type Bootstrap struct {
+	base     string
+	token    string
+	log      *slog.Logger
+	client   *http.Client
+	registry *Registry
+
+	failures atomic.Uint64
+	inARow   atomic.Int64
+}
+
+// NewBootstrap returns a Bootstrap of r, or what is wrong with the options.
+func NewBootstrap(o BootstrapOptions, r *Registry) (*Bootstrap, error) {
+	u, err := url.Parse(o.URL)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the URL of sie-config: %w", err)
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil:
+		return nil, fmt.Errorf(
+			"the URL of sie-config is %q; write http://host:port or https://host:port", u.Redacted())
+	}
+	client := o.Client
+	if client == nil {
+		client = &http.Client{}
+	}
+	return &Bootstrap{base: strings.TrimSuffix(u.String(), "/"), token: o.Token, log: o.Log, client: client,
+		registry: r}, nil
+}
+
+// Failures returns how often sie-config could not be read, and whether it has not been for long.
+func (b *Bootstrap) Failures() (n uint64, degraded bool) {
+	return b.failures.Load(), b.inARow.Load() >= degradedAfter
+}
+
+// Run reads everything from sie-config, and again when it has changed, until ctx ends. It asks
+// every pollEvery; after a failure first after firstRetry, then twice as long each time up to
+// lastRetry.
+func (b *Bootstrap) Run(ctx context.Context) {
+	retry := firstRetry
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		err := b.once(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			b.inARow.Store(0)
+			retry = firstRetry
+			timer.Reset(pollEvery)
+			continue
+		}
+		b.failures.Add(1)
+		log := b.log.Warn
+		if b.inARow.Add(1) >= degradedAfter {
+			log = b.log.Error
+		}
+		log("the models could not be read from sie-config; those of before stay", "error", err, "retry", retry)
+		timer.Reset(retry)
+		retry = min(2*retry, lastRetry)
+	}
+}
+
+// once asks sie-config what it has, and installs it unless the registry has it already.
+func (b *Bootstrap) once(ctx context.Context) error {
+	remote, err := b.epoch(ctx) // before the bundles, so that a change meanwhile is seen by the next poll
+	if err != nil {
+		return err
+	}
+	if has, ok := b.registry.Version(); ok && has == remote {
+		return nil
+	}
+	bundles, err := b.bundles(ctx)
+	if err != nil {
+		return err
+	}
+	exported, err := b.export(ctx)
+	if err != nil {
+		return err
+	}
+	models, broken := exported.models(b.before())
+	c, err := catalog.Of(models...)
+	if err != nil {
+		return err
+	}
+	version := remote
+	version.Epoch, version.Partial = exported.Epoch, broken != nil
+	b.registry.Set(c, bundles, version)
+	b.log.Info("models read from sie-config", "epoch", version.Epoch, "models", c.Len(),
+		"bundles", len(bundles))
+	return broken
+}
+
+// before returns the models that the registry has.
+func (b *Bootstrap) before() map[string]*catalog.Model {
+	s := b.registry.current.Load()
+	if s == nil {
+		return nil
+	}
+	out := make(map[string]*catalog.Model, len(s.catalog.Models()))
+	for _, m := range s.catalog.Models() {
+		out[m.ID] = m
+	}
+	return out
+}
+
+// models returns the models of an export. One that cannot be read keeps its earlier content; broken
+// then says what is wrong with it.
+func (e *export) models(before map[string]*catalog.Model) (out []*catalog.Model, broken error) {
+	seen := make(map[string]bool, len(e.Models))
+	for i := range e.Models {
+		x := &e.Models[i]
+		if seen[x.ID] {
+			broken = errors.Join(broken, fmt.Errorf("model %q is exported twice", clip(x.ID)))
+			continue
+		}
+		seen[x.ID] = true
+		m, err := x.model()
+		if err != nil {
+			broken = errors.Join(broken, err)
+			if m = before[x.ID]; m == nil {
+				continue
+			}
+		}
+		out = append(out, m)
+	}
+	return out, broken
+}

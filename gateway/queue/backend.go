@@ -1,0 +1,279 @@
+package queue
+
+import (
+	"cmp"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/sie-engine/sie/gateway/fleet"
+	"github.com/sie-engine/sie/gateway/models"
+	"github.com/sie-engine/sie/internal/admit"
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/bus"
+	"github.com/sie-engine/sie/internal/compat"
+	"github.com/sie-engine/sie/internal/dialect"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/inference"
+	"github.com/sie-engine/sie/internal/work"
+)
+
+// Workers is what a Backend needs of the fleet.
+type Workers interface{ Snapshot() *fleet.Snapshot }
+
+// Backend answers the inference routes with a Queue. It is an inference.Backend.
+type Backend struct {
+	queue    *Queue
+	registry *models.Registry
+	workers  Workers
+	demand   demand
+	requests *requestMetrics
+
+	mu       sync.Mutex
+	capacity map[bus.Lane]*inference.Refusal // at most one for each lane
+}
+
+// NewBackend returns a backend over a queue, the models of the cluster and its workers.
+func NewBackend(q *Queue, r *models.Registry, w Workers) *Backend {
+	b := &Backend{queue: q, registry: r, workers: w, requests: newRequestMetrics(q.opt.Metrics),
+		capacity: map[bus.Lane]*inference.Refusal{}, demand: demand{until: map[bus.Lane]time.Time{}}}
+	b.demand.observe(q.opt.Metrics)
+	known := func(worker string) presence {
+		x := w.Snapshot().Worker(worker)
+		if x == nil || !x.Live {
+			return presence{}
+		}
+		return presence{live: true, epoch: x.Epoch(), at: x.Came}
+	}
+	q.workers.Store(&known)
+	return b
+}
+
+// Begin implements inference.Backend.
+func (b *Backend) Begin(h inference.Head) inference.Session {
+	return &session{backend: b, head: h, began: time.Now()}
+}
+
+// Models implements inference.Backend.
+func (b *Backend) Models() []api.ModelInfo { return b.registry.List() }
+
+// session is one request. It belongs to one goroutine.
+type session struct {
+	backend *Backend
+	head    inference.Head
+	began   time.Time
+	model   models.Model // the last that was found
+	found   bool
+	lane    bus.Lane // that the request went to
+}
+
+// Model implements compat.Backend.
+func (s *session) Model(id string) (compat.Model, error) { return s.find(s.backend.registry.Find(id)) }
+
+// OpenAIModel implements compat.Backend.
+func (s *session) OpenAIModel(id string) (compat.Model, error) {
+	return s.find(s.backend.registry.FindOpenAI(id))
+}
+
+func (s *session) find(m models.Model, err error) (compat.Model, error) {
+	if err != nil {
+		return compat.Model{}, err
+	}
+	s.model, s.found = m, true
+	return m.About(), nil
+}
+
+// Info implements compat.Backend.
+func (s *session) Info(id string) (*api.ModelInfo, error) { return s.backend.registry.Info(id) }
+
+// Check implements inference.Session. Without a model nothing can be said.
+func (s *session) Check() error {
+	if !s.found || s.head.MachineProfile == "" && s.head.Pool == "" || s.model.Entry.Usable() != nil {
+		return nil
+	}
+	_, err := s.model.Route(s.head.MachineProfile, s.head.Pool)
+	if e := errs.As(err); e != nil && e.Status == 400 {
+		return e
+	}
+	return nil
+}
+
+// Refusal implements inference.Session: there is no worker for the model, or too much waits for it.
+func (s *session) Refusal(id string) *inference.Refusal {
+	m := s.model
+	if !s.found || m.Entry.ID != id {
+		var err error
+		if m, err = s.backend.registry.Find(id); err != nil {
+			return nil
+		}
+	}
+	route, err := m.Route(s.head.MachineProfile, s.head.Pool)
+	if err != nil {
+		return nil // the request itself is told
+	}
+	s.lane = route.Lane
+	q := s.backend.queue
+	if f := s.backend.workers.Snapshot(); f.Settled && f.Lane(route.Lane).Empty() {
+		q.metrics.refused.WithLabelValues("capacity").Inc()
+		return s.backend.noCapacity(route.Lane)
+	}
+	l := q.peek(route.Lane.WorkSubject(route.ModelID))
+	if l == nil {
+		return nil
+	}
+	r := l.refusal(q.opt.MaxWait, !s.head.Caller.RetriesQueueFull(), time.Now())
+	if r != nil {
+		q.metrics.refused.WithLabelValues("queue").Inc()
+	}
+	return r
+}
+
+// capacityRetry is the Retry-After while a lane has no worker.
+const capacityRetry = 5 * time.Second
+
+// noCapacity returns the refusal for a lane without ready workers, and notes the demand.
+func (b *Backend) noCapacity(l bus.Lane) *inference.Refusal {
+	b.demand.note(l, time.Now())
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.capacity[l]
+	if r == nil {
+		r = inference.Refuse(errs.Capacity(l.Profile, capacityRetry))
+		b.capacity[l] = r
+	}
+	return r
+}
+
+// End implements inference.Session.
+func (s *session) End(_ string, _ *api.Outcome, err error) {
+	s.backend.requests.count(s.head.Endpoint, s.lane, time.Since(s.began), err)
+}
+
+// task is what one operation asks of the queue.
+type task struct {
+	item   work.Item // the operation and what its slices have in common
+	n      int       // items
+	append func(dst []byte, i int) []byte
+	field  string          // the client's name for the items
+	result func(i int) int // expected bytes of an item's result; nil: little
+}
+
+// do sends a task through the queue and returns the pending request that has the results.
+func (s *session) do(w *admit.Work, m models.Model, t task) (*request, error) {
+	r, err := s.prepare(w, m, t)
+	if err == nil {
+		trace := s.backend.queue.trace(s.head, r)
+		err = s.backend.queue.run(r)
+		trace(r, err)
+		r.line.release(time.Now())
+		s.backend.queue.count(r, t.n)
+	}
+	if err != nil {
+		return nil, s.translate(err)
+	}
+	return r, nil
+}
+
+// prepare finds the lane of a task and cuts it into slices. The line of the request that it returns
+// has to be released.
+func (s *session) prepare(w *admit.Work, m models.Model, t task) (*request, error) {
+	b, q, now := s.backend, s.backend.queue, time.Now()
+	route, err := m.Route(s.head.MachineProfile, s.head.Pool)
+	if err != nil {
+		return nil, err
+	}
+	s.lane = route.Lane
+	workers := b.workers.Snapshot()
+	lane := workers.Lane(route.Lane)
+	if workers.Settled && lane.Empty() {
+		q.metrics.refused.WithLabelValues("capacity").Inc()
+		return nil, b.noCapacity(route.Lane).Err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, errs.Internal(err)
+	}
+	items, bytes := encodeItems(t)
+	if err := w.Hold(bytes, t.n); err != nil {
+		return nil, err
+	}
+	limit := int(q.broker.MaxPayload())
+	if limit == 0 {
+		limit = work.ChunkBytes // of a broker that has not been reached yet
+	}
+	extra := len(t.item.Query) + len(t.item.Options) + len(t.item.OutputSchema) + textBytes(&t.item)
+	cuts := cut(items, len(lane.Able(route.ModelID)), extra, limit, t.result)
+	for i := range cuts {
+		if cuts[i].offload && q.opt.Store == nil {
+			return nil, errs.NoPayloadStore(cmp.Or(t.field, "items"), cuts[i].bytes, limit)
+		}
+	}
+	l := q.line(route.Lane, route.ModelID)
+	if e := l.refuse(q.opt.MaxWait, now); e != nil {
+		l.release(now)
+		q.metrics.refused.WithLabelValues("queue").Inc()
+		return nil, e
+	}
+	item := t.item
+	item.RequestID, item.Total, item.ModelID = id.String(), uint32(len(cuts)), route.ModelID
+	item.ProfileID, item.PoolName, item.MachineProfile = "default", route.Lane.Pool, route.Lane.Profile
+	item.Engine, item.BundleConfigHash, item.ModelConfigHash = route.Engine, route.BundleConfigHash,
+		route.ModelConfigHash
+	item.RouterID, item.ReplySubject = q.opt.Router, bus.Inbox(q.opt.Router, item.RequestID)
+	item.AcceptsChunks, item.CallerID = true, s.head.RequestID
+	item.TraceParent, item.TraceState = s.head.TraceParent, s.head.TraceState
+	r := newRequest(item.RequestID, l, w, item, items, cuts)
+	r.began, r.limit = now, limitFor(q.opt.Timeout, s.head.Caller)
+	r.late = w.Began().Add(r.limit)
+	return r, nil
+}
+
+// limitFor returns how long a caller's request may take.
+func limitFor(timeout time.Duration, c dialect.Caller) time.Duration {
+	return min(timeout, c.Patience()-patienceRoom)
+}
+
+// translate gives an error the code that the caller retries: SDKs that fail on QUEUE_FULL wait on
+// PROVISIONING.
+func (s *session) translate(err error) error {
+	e := errs.As(err)
+	own := e != nil && e.Code == errs.QueueFull
+	if own && !s.head.Caller.RetriesQueueFull() {
+		return provisioning(e)
+	}
+	return err
+}
+
+// itemBytes is what an item of a short text takes in a message, about.
+const itemBytes = 128
+
+// encodeItems returns the items of a task in msgpack, and their bytes.
+func encodeItems(t task) ([]rawItem, int64) {
+	ends := make([]int, t.n)
+	all := make([]byte, 0, min(itemBytes*t.n, 64<<10)) // more items make it grow
+	for i := range ends {
+		all = t.append(all, i)
+		ends[i] = len(all)
+	}
+	items := make([]rawItem, t.n)
+	from := 0
+	for i, end := range ends {
+		items[i] = rawItem(all[from:end:end])
+		from = end
+	}
+	return items, int64(cap(all))
+}
+
+// textBytes returns what the texts of an item take that all slices have in common.
+func textBytes(item *work.Item) (n int) {
+	for _, list := range [][]string{item.Labels, item.OutputTypes} {
+		for _, s := range list {
+			n += len(s) + 8
+		}
+	}
+	if item.Instruction != nil {
+		n += len(*item.Instruction)
+	}
+	return n + len(item.CallerID) + len(item.TraceState)
+}

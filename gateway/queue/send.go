@@ -1,0 +1,229 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sie-engine/sie/internal/bus"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/work"
+	"github.com/sie-engine/sie/weights/payload"
+)
+
+// buffers holds buffers of messages, which the connection copies.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxKept bounds a buffer that is used again.
+const maxKept = 512 << 10
+
+// send publishes slice i, which is in state from. It is for the first time when from is idle.
+func (q *Queue) send(r *request, i int, from state) {
+	now := time.Now()
+	epoch := r.line.pool.state().epoch
+	r.mu.Lock()
+	s := &r.slices[i]
+	if r.over || s.state != from {
+		r.mu.Unlock()
+		return
+	}
+	s.tries++
+	s.sentAt, s.epoch = now, epoch
+	r.setLocked(s, sent, now)
+	item := r.item
+	item.Attempt, item.Alone, item.DiedOn = s.attempt, s.alone, s.diedOn()
+	tries, first, end, offload := s.tries, s.first, s.end, s.offload
+	r.mu.Unlock()
+
+	item.WorkItemID, item.Index = r.workItemID(i), uint32(i)
+	item.FirstIndex = uint32(first)
+	if offload {
+		item.Query, item.PayloadRef = nil, item.WorkItemID
+		item.PayloadSHA256 = r.sums[i]
+	} else {
+		item.Items = r.items[first:end]
+	}
+	item.Timestamp, item.Deadline = epochSeconds(now), epochSeconds(r.late)
+	if err := q.publish(r, &item, now); err != nil {
+		r.mu.Lock()
+		if s.state == sent && s.attempt == item.Attempt && s.tries == tries {
+			q.metrics.republishes.WithLabelValues("not_sent").Inc()
+			r.requeueLocked(s, false, backoff(tries), now)
+		}
+		r.mu.Unlock()
+	}
+}
+
+func epochSeconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
+
+// publish sends a work item. The broker's answer goes to the inbox.
+func (q *Queue) publish(r *request, item *work.Item, now time.Time) error {
+	buffer := buffers.Get().(*[]byte)
+	data, err := item.MarshalMsg((*buffer)[:0])
+	if err != nil {
+		return err
+	}
+	left := max(r.late.Sub(now), time.Second)
+	m := &nats.Msg{
+		Subject: r.line.subject, Data: data,
+		Reply: ackSubject(item.ReplySubject, int(item.Index), item.Attempt),
+		Header: nats.Header{
+			bus.HeaderMsgID: {item.WorkItemID + "#" + strconv.FormatUint(uint64(item.Attempt), 10)},
+			bus.HeaderTTL:   {strconv.FormatInt(int64((left+time.Second-1)/time.Second), 10) + "s"},
+		},
+	}
+	err = q.broker.Publish(m)
+	if cap(data) <= maxKept {
+		*buffer = data
+		buffers.Put(buffer)
+	}
+	return err
+}
+
+// offload stores the items of the slices that are too large for a message. The gateway deletes them
+// when the request has ended.
+func (q *Queue) offload(r *request) error {
+	for i := range r.slices {
+		s := &r.slices[i]
+		if !s.offload {
+			continue
+		}
+		p := work.Payload{Items: r.items[s.first:s.end], Query: r.item.Query}
+		data, err := p.MarshalMsg(nil)
+		if err != nil {
+			return errs.Internal(err)
+		}
+		ctx, cancel := context.WithTimeout(r.work.Context(), storeTime)
+		err = q.opt.Store.Put(ctx, r.workItemID(i), data)
+		cancel()
+		if r.sums == nil {
+			r.sums = map[int][]byte{}
+		}
+		r.sums[i] = payload.Sum(data)
+		r.keys = append(r.keys, r.workItemID(i)) // also of one that perhaps was stored
+		if err != nil {
+			if cause := context.Cause(r.work.Context()); cause != nil {
+				return cause
+			}
+			e := errs.NotStarted("The payload store did not take the request's items", awayRetry)
+			e.Cause = err
+			return e
+		}
+		q.metrics.offloads.Inc()
+	}
+	return nil
+}
+
+// discard has payloads deleted in the background.
+func (q *Queue) discard(keys []string) {
+	for _, key := range keys {
+		select {
+		case q.deletes <- key:
+		default:
+			q.metrics.undeleted.Inc()
+		}
+	}
+}
+
+// delete deletes payloads, one after another.
+func (q *Queue) delete() {
+	for {
+		select {
+		case <-q.ctx.Done():
+			return
+		case key := <-q.deletes:
+			ctx, cancel := context.WithTimeout(q.ctx, storeTime)
+			if err := q.opt.Store.Delete(ctx, key); err != nil {
+				q.metrics.undeleted.Inc()
+				q.opt.Log.Warn("a payload was not deleted", "key", key, "error", err)
+			}
+			cancel()
+		}
+	}
+}
+
+var errNoStore = errors.New("queue: a worker left a result in a payload store, and this gateway has none")
+
+// place is a message of a stream.
+type place struct {
+	pool string
+	seq  uint64
+}
+
+// supersede has the message of a slice removed, because another attempt takes its place: a worker
+// that gets it when its own worker is gone would run the slice a second time. There is no promise.
+func (q *Queue) supersede(l *line, s *slice) {
+	if s.seq == 0 {
+		return
+	}
+	select {
+	case q.removes <- place{l.pool.name, s.seq}:
+	default:
+	}
+}
+
+// remove removes messages, one after another.
+func (q *Queue) remove() {
+	for {
+		select {
+		case <-q.ctx.Done():
+			return
+		case p := <-q.removes:
+			ctx, cancel := context.WithTimeout(q.ctx, apiTimeout)
+			if err := q.broker.Remove(ctx, p.pool, p.seq); err != nil {
+				q.opt.Log.Debug("a message is still in its stream",
+					"pool", p.pool, "sequence", p.seq, "error", err)
+			}
+			cancel()
+		}
+	}
+}
+
+// fetchLocked reads the result of slice i from the payload store, if not too many are being read.
+func (q *Queue) fetchLocked(r *request, i int, res *work.Result) error {
+	if q.opt.Store == nil {
+		r.failLocked(i, errs.Internal(errNoStore), true, time.Now())
+		return errNoStore
+	}
+	if err := payload.CheckKey(res.ResultRef); err != nil {
+		return err
+	}
+	select {
+	case q.fetches <- struct{}{}:
+	default:
+		return nil // the worker asks again
+	}
+	s := &r.slices[i]
+	s.fetching = true
+	r.keys = append(r.keys, res.ResultRef)
+	q.all.Go(func() {
+		defer func() { <-q.fetches }()
+		ctx, cancel := context.WithTimeout(r.work.Context(), storeTime)
+		defer cancel()
+		data, err := q.opt.Store.Get(ctx, res.ResultRef, payload.MaxBytes)
+		if err == nil {
+			err = payload.Verify(data, res.ResultSHA256)
+		}
+		var whole *work.Result
+		if err == nil {
+			whole, err = parseResult(data)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		s.fetching = false
+		if r.over || s.state == done {
+			return
+		}
+		if err != nil {
+			r.failLocked(i, errs.Internal(err), true, time.Now())
+			return
+		}
+		res.Results = whole.Results
+		q.putLocked(r, i, res, int64(len(data)), time.Now())
+	})
+	return nil
+}

@@ -1,0 +1,173 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sie-engine/sie/internal/work"
+)
+
+// answerTime sends one text and returns how long its answer took. before is called when the text is
+// in the stream, and a worker that answers at once begins after it.
+func answerTime(t *testing.T, q *Queue, w *world, before func(m *stored1)) time.Duration {
+	t.Helper()
+	w.pace = time.Millisecond
+	answered := make(chan error, 1)
+	begun := time.Now()
+	go func() {
+		_, err := ask(t.Context(), q, fmt.Sprint("r", begun.UnixNano()), []string{"text"}, 1)
+		answered <- err
+	}()
+	time.Sleep(time.Second)
+	synctest.Wait()
+	m := w.pull()
+	if m == nil {
+		t.Fatal("the text is not in the stream")
+	}
+	m.free = begun.Add(time.Hour) // the broker delivers it to nobody else
+	before(m)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.work(ctx, "w9")
+	}()
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	took := time.Since(begun)
+	cancel()
+	<-ended
+	return took
+}
+
+// Work that lies with a worker that was stopped is published again: unmarked after 6 s, marked by a
+// worker without heartbeats after 6 s, marked by a live one after 15 s, and not at all while marks
+// come. The message that was replaced is removed.
+func TestSilence(t *testing.T) {
+	for name, c := range map[string]struct {
+		marks    time.Duration // for how long the worker marks the slice
+		live     bool
+		min, max time.Duration
+	}{
+		"no mark":              {-1, true, 6 * time.Second, 11 * time.Second},
+		"a mark, no heartbeat": {0, false, 6 * time.Second, 9 * time.Second},
+		"a mark, a heartbeat":  {0, true, 15 * time.Second, 17 * time.Second},
+		"many marks":           {40 * time.Second, true, 55 * time.Second, 58 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, 0, nil, func(t *testing.T, q *Queue, w *world) {
+				known := func(worker string) presence { return presence{live: worker == "w9" || c.live} }
+				q.workers.Store(&known)
+				took := answerTime(t, q, w, func(m *stored1) {
+					item := m.item
+					b, err := (&work.Mark{Kind: work.KindMark, WorkItemID: item.WorkItemID,
+						RequestID: item.RequestID, WorkerID: "stopped", State: work.Taken}).MarshalMsg(nil)
+					if err != nil {
+						t.Error(err)
+					}
+					for since := time.Duration(0); since <= c.marks; since += work.MarkInterval {
+						w.send(item.ReplySubject, "", b)
+						time.Sleep(min(work.MarkInterval, c.marks))
+					}
+				})
+				if took < c.min || took > c.max {
+					t.Errorf("answered after %v, want %v to %v", took, c.min, c.max)
+				}
+				if n := w.left(); n != 0 {
+					t.Errorf("%d messages are left in the stream", n)
+				}
+			})
+		})
+	}
+}
+
+// While oneself has no connection no age grows, and a gap of the own heartbeat has everything
+// published again.
+func TestAgesStopWithoutAConnection(t *testing.T) {
+	bubble(t, 1, 0, nil, func(t *testing.T, q *Queue, w *world) {
+		took := answerTime(t, q, w, func(m *stored1) {
+			b, err := (&work.Mark{Kind: work.KindMark, WorkItemID: m.item.WorkItemID, WorkerID: "stopped",
+				RequestID: m.item.RequestID, State: work.Taken}).MarshalMsg(nil)
+			if err != nil {
+				t.Error(err)
+			}
+			w.send(m.item.ReplySubject, "", b)
+			time.Sleep(time.Second)
+			w.connect(false)
+			time.Sleep(2500 * time.Millisecond) // less than a gap of the heartbeat
+			w.connect(true)
+		})
+		if took < 19*time.Second || took > 21*time.Second { // 15 s after the reconnect
+			t.Errorf("answered after %v", took)
+		}
+		took = answerTime(t, q, w, func(m *stored1) {
+			w.connect(false)
+			time.Sleep(30 * time.Second)
+			w.connect(true)
+		})
+		if took < 31*time.Second || took > 33*time.Second { // everything again, after a moment
+			t.Errorf("answered after %v", took)
+		}
+	})
+}
+
+// A new stream and a lower last sequence are noticed within seconds, whatever the clocks say.
+func TestLostStreams(t *testing.T) {
+	for name, lose := range map[string]func(w *world){
+		"a new stream": func(w *world) { w.lose() },
+		"an older copy of the stream": func(w *world) { // of a replica that was behind
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.stream, w.last = nil, 0
+			clear(w.dedup)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, 0, nil, func(t *testing.T, q *Queue, w *world) {
+				other := make(chan error, 1)
+				go func() { // so that the consumer is never empty
+					_, err := ask(t.Context(), q, "other", []string{"text"}, 1)
+					other <- err
+				}()
+				time.Sleep(time.Second)
+				if took := answerTime(t, q, w, func(*stored1) { lose(w) }); took > 6*time.Second {
+					t.Errorf("answered after %v", took)
+				}
+				go w.work(t.Context(), "w8")
+				if err := <-other; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// Heartbeats come every 2 s, name what is untaken, and say when the gateway stops.
+func TestHeartbeats(t *testing.T) {
+	brief := func(o *Options) { o.Timeout = 20 * time.Second }
+	bubble(t, 1, 0, brief, func(t *testing.T, q *Queue, w *world) {
+		if _, err := ask(t.Context(), q, "r", []string{"text"}, 1); err == nil {
+			t.Error("answered without a worker")
+		}
+		q.Drain()
+		time.Sleep(3 * time.Second)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		named := 0
+		for i, b := range w.beats {
+			if b.Sequence != uint64(i+1) || b.RouterID != "gw" {
+				t.Errorf("heartbeat %d: %+v", i, b)
+			}
+			if len(b.Untaken) == 1 && b.Untaken[0] == lane.WorkSubject(modelID) {
+				named++
+			}
+		}
+		if n := len(w.beats); n < 11 || n > 13 || named < 7 || !w.beats[n-1].Draining || w.beats[0].Draining {
+			t.Errorf("%d heartbeats, %d name the model", n, named)
+		}
+	})
+}

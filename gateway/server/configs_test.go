@@ -1,0 +1,176 @@
+package server
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/sie-engine/sie/gateway/models"
+	"github.com/sie-engine/sie/internal/bus"
+)
+
+// The read side of the configuration: lists, documents and what cannot be found.
+func TestConfigs(t *testing.T) {
+	r := start(t, nil)
+	var none struct{ Models, Bundles []any }
+	r.get("/v1/configs/models", &none)
+	r.get("/v1/configs/bundles", &none)
+	if none.Models == nil || none.Bundles == nil || len(none.Models)+len(none.Bundles) != 0 {
+		t.Errorf("without a catalog: %+v", none)
+	}
+	if a := r.do("GET", "/v1/configs/models/org/a", ""); a.status != 404 {
+		t.Errorf("without a catalog: %d %s", a.status, a.body)
+	}
+	r.configure(7)
+	r.worker("w-1", testLanes[1], nil)
+	var listed struct {
+		Models []struct {
+			ID       string `json:"model_id"`
+			Profiles []string
+			Source   string
+		}
+	}
+	r.get("/v1/configs/models", &listed)
+	if m := listed.Models; len(m) != 3 || m[0].ID != "org/a" ||
+		!slices.Equal(m[0].Profiles, []string{"default", "zfast"}) || m[0].Source != "gateway-registry" {
+		t.Errorf("%+v", m)
+	}
+	var bundles struct {
+		Bundles []struct {
+			ID                 string `json:"bundle_id"`
+			Priority, Adapters int
+			Engine, Source     string
+			Count              int `json:"adapter_count"`
+			Workers            int `json:"connected_workers"`
+		}
+	}
+	r.get("/v1/configs/bundles", &bundles)
+	if b := bundles.Bundles; len(b) != 2 || b[0].ID != "default" || b[0].Priority != 10 ||
+		b[0].Engine != "pytorch" || b[1].ID != "fast" || b[1].Engine != "candle" || b[1].Count != 1 ||
+		b[1].Workers != 1 || b[0].Workers != 0 {
+		t.Errorf("%+v", b)
+	}
+	for path, want := range map[string]map[string]any{
+		"models/org/a": {"sie_id": "org/a", "source": "gateway-registry", "bundles": []any{"default", "fast"},
+			"profiles": []any{"default", "zfast"}},
+		"models/org%2Fb": {"sie_id": "org/b", "source": "gateway-registry", "bundles": []any{"fast"},
+			"profiles": []any{"default"}},
+		"models/org/a:zfast": {"sie_id": "org/a", "source": "gateway-registry",
+			"bundles": []any{"default", "fast"}, "profiles": []any{"default", "zfast"}},
+		"bundles/fast": {"name": "fast", "priority": 20, "engine": "candle", "source": "gateway-registry",
+			"adapters": []any{"sie_server.adapters.bert_flash"}},
+	} {
+		a := r.do("GET", "/v1/configs/"+path, "")
+		var got map[string]any
+		if err := yaml.Unmarshal([]byte(a.body), &got); err != nil || a.status != 200 ||
+			a.header.Get("Content-Type") != "application/x-yaml" || len(got) != len(want) {
+			t.Errorf("%s: %d %v %s", path, a.status, err, a.body)
+			continue
+		}
+		for k, v := range want {
+			l, isList := v.([]any)
+			g, _ := got[k].([]any)
+			if isList && !slices.Equal(l, g) || !isList && got[k] != v {
+				t.Errorf("%s: %s is %v, want %v", path, k, got[k], v)
+			}
+		}
+	}
+	for path, text := range map[string]string{
+		"models/nope": "Model 'nope' not found", "models/nope/status": "Model 'nope/status' not found",
+		"bundles/nope": "Bundle 'nope' not found",
+	} {
+		if a := r.do("GET", "/v1/configs/"+path, ""); a.status != 404 || !strings.Contains(a.body, text) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+}
+
+// A model is acknowledged when every live worker of each of its bundles has the expected hash, and
+// each bundle has one.
+func TestConfigStatus(t *testing.T) {
+	r := start(t, nil)
+	r.configure(7)
+	var s struct {
+		Epoch   uint64 `json:"config_epoch"`
+		All     bool   `json:"all_bundles_acked"`
+		None    bool   `json:"no_bundles"`
+		Bundles []struct {
+			ID       string   `json:"bundle_id"`
+			Expected string   `json:"expected_bundle_config_hash"`
+			Eligible int      `json:"total_eligible_workers"`
+			Acked    []string `json:"acked_workers"`
+			Pending  []string `json:"pending_workers"`
+			Done     bool     `json:"acked"`
+		}
+	}
+	const path = "/v1/configs/models/org/b/status"
+	r.get(path, &s)
+	if s.Epoch != 7 || s.All || s.None || len(s.Bundles) != 1 || s.Bundles[0].ID != "fast" ||
+		s.Bundles[0].Expected == "" || s.Bundles[0].Eligible != 0 || s.Bundles[0].Done {
+		t.Errorf("without workers: %+v", s)
+	}
+	hash := s.Bundles[0].Expected
+	r.worker("w-1", testLanes[1], func(h *bus.WorkerHeartbeat) { h.BundleConfigHash = hash })
+	r.worker("w-2", testLanes[1], func(h *bus.WorkerHeartbeat) { h.BundleConfigHash = "old" })
+	r.worker("w-3", testLanes[0], nil) // of another bundle
+	r.get(path, &s)
+	if b := s.Bundles[0]; s.All || b.Eligible != 2 || !slices.Equal(b.Acked, []string{"w-1"}) ||
+		!slices.Equal(b.Pending, []string{"w-2"}) || b.Done {
+		t.Errorf("%+v", s)
+	}
+	r.worker("w-2", testLanes[1], func(h *bus.WorkerHeartbeat) { h.BundleConfigHash = hash })
+	r.get(path, &s)
+	if !s.All || !s.Bundles[0].Done {
+		t.Errorf("%+v", s)
+	}
+	r.get("/v1/configs/models/org/c/status", &s)
+	if s.All || !s.None || len(s.Bundles) != 0 {
+		t.Errorf("a model in no bundle: %+v", s)
+	}
+}
+
+// Without an expected hash nobody has acknowledged, also not a worker without one.
+func TestConfigStatusWithoutAHash(t *testing.T) {
+	r := start(t, func(o *Options) {
+		known := o.Config
+		o.Config = func() *models.Config {
+			c := *known()
+			c.Hashes = nil
+			return &c
+		}
+	})
+	r.configure(7)
+	r.worker("w-1", testLanes[1], nil)
+	a := r.do("GET", "/v1/configs/models/org/b/status", "")
+	if a.status != 200 || !strings.Contains(a.body,
+		`"acked_workers":[],"pending_workers":["w-1"],"acked":false`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestResolve(t *testing.T) {
+	r := start(t, nil)
+	r.configure(7)
+	for _, c := range []struct {
+		body   string
+		status int
+		want   string
+	}{
+		{`{"model":"org/a"}`, 200,
+			`{"compatible_bundles":["default","fast"],"model":"org/a","profiles":["default","zfast"],"resolved_bundle":"default"}`},
+		{`{"model":"org/a","bundle":"fast"}`, 200, `"resolved_bundle":"fast"`},
+		{`{"model":"FAST:/org/a","bundle":"default"}`, 200, `"resolved_bundle":"fast"`},
+		{`{"model":"org/b","bundle":"default"}`, 409, "compatible bundles: fast"},
+		{`{"model":"org/c"}`, 404, "No bundle can serve"}, {`{"model":"nope"}`, 404, "'nope' not found"},
+		{`{}`, 400, "the body must be JSON"}, {`{"model":1}`, 400, "the body must be JSON"},
+		{`[`, 400, "the body must be JSON"},
+		{`{"model":"` + strings.Repeat("x", maxResolve) + `"}`, 413, "65536 bytes"},
+	} {
+		if a := r.do("POST", "/v1/configs/resolve", c.body); a.status != c.status ||
+			!strings.Contains(a.body, c.want) {
+			t.Errorf("%.60s: %d %s, want %d %s", c.body, a.status, a.body, c.status, c.want)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package server
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/inference"
+	"github.com/sie-engine/sie/internal/obs"
+)
+
+// checked is a Backend whose answers are counted and checked (see whole). The series of requests
+// are the Backend's own, which knows their lanes.
+type checked struct {
+	inference.Backend
+	answered *atomic.Uint64
+}
+
+// Begin implements inference.Backend.
+func (b checked) Begin(h inference.Head) inference.Session {
+	return &checkedSession{b.Backend.Begin(h), b.answered}
+}
+
+type checkedSession struct {
+	inference.Session
+	answered *atomic.Uint64
+}
+
+// End implements inference.Session.
+func (s *checkedSession) End(model string, o *api.Outcome, err error) {
+	if err == nil {
+		s.answered.Add(1)
+	}
+	s.Session.End(model, o, err)
+}
+
+// registerGauges registers what is read from the snapshots at each scrape.
+func (s *Server) registerGauges(r *prometheus.Registry) {
+	laneLabels := []string{"pool", "machine_profile", "bundle"}
+	r.MustRegister(
+		obs.Gauges([]string{"status"}, func(set setGauge) {
+			f, healthy := s.opt.Fleet(), 0
+			for _, w := range f.Workers {
+				if w.Ready() {
+					healthy++
+				}
+			}
+			set(0, float64(healthy), "healthy")
+			set(0, float64(len(f.Workers)-healthy), "unhealthy")
+		}, "sie_gateway_workers", "Workers that are known, by state."),
+		obs.Gauges(append([]string{"worker"}, laneLabels...), func(set setGauge) {
+			for _, w := range s.opt.Fleet().Workers {
+				if w.Live {
+					l := w.Lane
+					set(0, float64(w.Heartbeat.QueueDepth), w.ID, l.Pool, l.Profile, l.Bundle)
+					set(1, float64(w.Heartbeat.MemoryUsed), w.ID, l.Pool, l.Profile, l.Bundle)
+				}
+			}
+		}, "sie_gateway_worker_queue_depth", "Items that a worker has pulled and not answered.",
+			"sie_gateway_worker_memory_used_bytes", "Memory in use on a worker's devices."),
+		obs.Gauges([]string{"model"}, func(set setGauge) {
+			for _, w := range s.opt.Fleet().Workers {
+				for _, id := range w.Heartbeat.LoadedModels {
+					if w.Live {
+						set(0, 1, id)
+					}
+				}
+			}
+		}, "sie_gateway_model_workers", "Live workers that have a model loaded."),
+		obs.Gauges(laneLabels, func(set setGauge) {
+			f := s.opt.Fleet()
+			for _, l := range f.Lanes {
+				for _, w := range l.Workers {
+					set(0, float64(len(w.Heartbeat.LoadingModels)), l.ID.Pool, l.ID.Profile, l.ID.Bundle)
+				}
+			}
+		}, "sie_gateway_model_loads_in_progress", "Models that the workers of a lane load."),
+		obs.Gauges(nil, func(set setGauge) {
+			set(0, float64(s.opt.Fleet().Refused))
+			if c := s.opt.Config(); c != nil {
+				set(1, float64(c.Version.Epoch))
+			}
+		}, "sie_gateway_heartbeats_refused", "Heartbeats that were not accepted, since the start.",
+			"sie_gateway_config_epoch", "Epoch of the configuration."),
+	)
+}
+
+// setGauge sets a gauge by its index; see obs.Gauges.
+type setGauge = func(gauge int, value float64, labels ...string)
