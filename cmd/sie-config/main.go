@@ -1,0 +1,44 @@
+// Command sie-config has the configuration of a cluster: `serve` tells gateways and workers which
+// models and bundles there are. This package holds flags and wiring only.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/sie-engine/sie/internal/build"
+	sie "github.com/sie-engine/sie/internal/cli"
+)
+
+type cli struct {
+	Serve   serveCmd   `cmd:"" help:"Serve the configuration of a cluster over HTTP."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+type versionCmd struct{}
+
+func (versionCmd) Run() error {
+	fmt.Printf("sie-config %s (%s)\n", build.Version, build.Commit)
+	return nil
+}
+
+func main() {
+	k := newParser(&cli{})
+	ctx, err := k.Parse(os.Args[1:])
+	k.FatalIfErrorf(err)
+	if err := sie.Run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "sie-config:", err)
+		os.Exit(1)
+	}
+}
+
+// newParser returns the parser that reads a command line into c. -h is the host, as in the
+// reference; help is --help.
+func newParser(c *cli) *kong.Kong {
+	return kong.Must(c, kong.Name("sie-config"), kong.UsageOnError(),
+		kong.Description("The configuration of a SIE cluster."),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.PostBuild(func(k *kong.Kong) error { k.Model.HelpFlag.Short = 0; return nil }))
+}

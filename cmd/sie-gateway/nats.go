@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/sie-engine/sie/gateway/broker"
+	"github.com/sie-engine/sie/internal/build"
+	"github.com/sie-engine/sie/internal/obs"
+)
+
+// natsCmd is the broker in a process of its own, so that it can be killed like one.
+type natsCmd struct {
+	Host       string `help:"Address to listen on, for clients and for the other servers." default:"127.0.0.1"`
+	Port       int    `help:"Port for clients; 0 takes a free one." short:"p" default:"4222" range:"0..65535"`
+	StoreDir   string `help:"Directory of JetStream." required:"" type:"path"`
+	MaxMemory  int64  `help:"Bytes of all streams in memory." default:"1073741824" range:"1048576..1099511627776"`
+	MaxStore   int64  `help:"Bytes of all streams in files." default:"10737418240" range:"1048576..109951162777600"`
+	MaxPayload int    `help:"Bytes of a message." default:"1048576" range:"65536..67108864"`
+	Auth       string `help:"File of the users' passwords, made with random ones where it does not exist. Without it everybody may do everything." type:"path"`
+
+	ServerName  string   `help:"Name of this server in its cluster."`
+	ClusterName string   `help:"Name of the cluster of three; the same on each."`
+	ClusterPort int      `help:"Port for the other servers." range:"0..65535"`
+	Routes      []string `help:"Addresses of the other servers, as nats://host:cluster-port." sep:","`
+	HTTP        int      `name:"http" help:"Port of NATS's monitoring pages; 0: none." range:"0..65535"`
+
+	JSONLogs bool `help:"Log JSON." env:"SIE_LOG_JSON"`
+}
+
+// Run serves until SIGTERM or an interrupt.
+func (c *natsCmd) Run() error {
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)() // a second signal ends the process at once
+	log := obs.NewLogger(os.Stderr, c.JSONLogs, false)
+	o := broker.Options{
+		Host: c.Host, Port: c.Port, Monitor: c.HTTP, StoreDir: c.StoreDir, MaxMemory: c.MaxMemory,
+		MaxStore: c.MaxStore, MaxPayload: c.MaxPayload, ServerName: c.ServerName,
+		ClusterName: c.ClusterName, ClusterPort: c.ClusterPort, Routes: c.Routes, Log: log,
+	}
+	if c.Auth != "" {
+		users, err := broker.ReadUsers(c.Auth)
+		if err != nil {
+			return err
+		}
+		o.Users = users
+	}
+	s, err := broker.New(o)
+	if err != nil {
+		return err
+	}
+	log.Info("sie-gateway nats", "version", build.Version, "commit", build.Commit, "store", c.StoreDir)
+	return s.Run(ctx, func(url string) { log.Info("ready", "url", url) })
+}

@@ -1,0 +1,388 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/gateway/fleet"
+	"github.com/sie-engine/sie/gateway/models"
+	"github.com/sie-engine/sie/gateway/queue"
+	"github.com/sie-engine/sie/gateway/server"
+	"github.com/sie-engine/sie/internal/admit"
+	"github.com/sie-engine/sie/internal/build"
+	"github.com/sie-engine/sie/internal/bus"
+	sie "github.com/sie-engine/sie/internal/cli"
+	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/weights/payload"
+)
+
+type serveCmd struct {
+	sie.Security `embed:""`
+	sie.Log      `embed:""`
+	sie.Limits   `embed:""`
+
+	Host string `help:"Address to listen on." default:"0.0.0.0" env:"SIE_GATEWAY_HOST"`
+	Port int    `help:"Port to listen on." short:"p" default:"8080" range:"0..65535" env:"SIE_GATEWAY_PORT"`
+	URL  string `help:"Address of this gateway, told in its heartbeats." env:"SIE_GATEWAY_URL"`
+
+	AuthMode string `help:"none, static or token: whether requests need a key. Default: they do if there is one." env:"SIE_AUTH_MODE"`
+
+	OpenStatus bool `help:"Serve /health and the status sockets also without a key." env:"SIE_AUTH_EXEMPT_OPERATIONAL"`
+
+	NATS         string `name:"nats-url" help:"Addresses of NATS, separated by commas." env:"SIE_NATS_URL" default:"nats://127.0.0.1:4222"`
+	NATSUser     string `name:"nats-user" help:"User for NATS; with a password." env:"SIE_NATS_USER"`
+	NATSPassword string `name:"nats-password" help:"Its password. Anybody who may list processes can read a flag: prefer the variable." env:"SIE_NATS_PASSWORD"`
+
+	Config      string `name:"config-url" help:"Address of sie-config, which has the models and bundles. Without it they come from the files below." env:"SIE_CONFIG_SERVICE_URL"`
+	ConfigToken string `name:"config-token" help:"Token for reading from sie-config." env:"SIE_CONFIG_SERVICE_TOKEN,SIE_ADMIN_TOKEN"`
+	ModelsDir   string `help:"Directory of model files, without sie-config. Default: the built-in models." env:"SIE_MODELS_DIR" type:"path"`
+	BundlesDir  string `help:"Directory of bundle files, without sie-config. Default: the built-in bundles." env:"SIE_BUNDLES_DIR" type:"path"`
+
+	Default []string `name:"default-model" help:"Model of routes that name none (text-embeddings-inference's, a rerank request without one): the first that fits the task." sep:"," env:"SIE_DEFAULT_MODEL"`
+	Lanes   string   `help:"Lanes of the cluster, as a JSON list of {\"pool\",\"machineProfile\",\"bundle\"} in order of preference; requests go to no other. Default: those of live workers." env:"SIE_GATEWAY_CONFIGURED_PHYSICAL_LANES"`
+
+	bus.Streams `embed:""`
+
+	Payloads       string        `name:"payload-store" help:"Directory, s3:// or gs:// URL for items that are too large for a message; the workers use the same. Without it such items get 413." env:"SIE_PAYLOAD_STORE_URL"`
+	MaxQueueWait   time.Duration `help:"Predicted wait beyond which a new request gets a retryable 503; 0: as long as there is room." default:"5s" range:"0|10ms..1h" env:"SIE_MAX_QUEUE_WAIT"`
+	RequestSeconds float64       `name:"request-timeout-s" help:"Seconds for an answer, in place of --request-timeout; 0: that." range:"0|1..86400" env:"SIE_GATEWAY_REQUEST_TIMEOUT"`
+	DrainDelay     time.Duration `help:"Time after a signal in which requests are still served while /readyz says no, for clients that follow it." default:"2s" range:"0s..10m" env:"SIE_GATEWAY_DRAIN_DELAY"`
+}
+
+// Check returns what is wrong with the flags beyond their ranges.
+func (c *serveCmd) Check() error {
+	_, secure := c.secure(slog.New(slog.DiscardHandler))
+	_, lanes := c.lanes()
+	all := []error{secure, lanes}
+	if (c.NATSUser == "") != (c.NATSPassword == "") {
+		all = append(all, errors.New("give both --nats-user and SIE_NATS_PASSWORD, or neither"))
+	}
+	if c.Config != "" && c.ModelsDir+c.BundlesDir != "" {
+		all = append(all, errors.New("with --config-url the models and bundles are sie-config's: "+
+			"give neither --models-dir nor --bundles-dir"))
+	}
+	return errors.Join(append(all, c.Streams.Validate())...)
+}
+
+// secure reads keys and certificates. The variables of the reference name keys too. It fails
+// closed: an unknown mode, or a mode that contradicts the keys, is an error.
+func (c *serveCmd) secure(log *slog.Logger) (sie.Secured, error) {
+	f := c.Security
+	f.APIKey = append([]string(nil), f.APIKey...)
+	for _, name := range []string{"SIE_AUTH_TOKENS", "SIE_AUTH_TOKEN"} {
+		for token := range strings.SplitSeq(os.Getenv(name), ",") {
+			if token = strings.TrimSpace(token); token != "" {
+				f.APIKey = append(f.APIKey, token)
+			}
+		}
+	}
+	s, err := f.Secure(log)
+	switch c.AuthMode {
+	case "":
+	case "none":
+		if s.Keys != nil {
+			err = errors.Join(err,
+				errors.New("SIE_AUTH_MODE is none, but there are keys: remove one of them"))
+		}
+	case "static", "token":
+		if s.Keys == nil && err == nil {
+			err = fmt.Errorf("SIE_AUTH_MODE is %s, but there is no key: set SIE_AUTH_TOKENS or SIE_API_KEYS",
+				c.AuthMode)
+		}
+	default:
+		err = errors.Join(err, fmt.Errorf("SIE_AUTH_MODE is %q; use none, static or token", c.AuthMode))
+	}
+	return s, err
+}
+
+// lanes returns the configured lanes.
+func (c *serveCmd) lanes() ([]bus.Lane, error) {
+	if strings.TrimSpace(c.Lanes) == "" {
+		return nil, nil
+	}
+	l, err := models.ParseLanes(c.Lanes)
+	if err != nil {
+		return nil, fmt.Errorf("SIE_GATEWAY_CONFIGURED_PHYSICAL_LANES: %w", err)
+	}
+	return l, nil
+}
+
+// times returns the time for an answer, and that after which the queue gives up so that it can say
+// why within the former.
+func (c *serveCmd) times() (answer, queued time.Duration) {
+	answer = c.RequestTimeout
+	if c.RequestSeconds > 0 {
+		answer = time.Duration(c.RequestSeconds * float64(time.Second))
+	}
+	return answer, max(answer-2*time.Second, answer/2)
+}
+
+// unread returns the variables of the environment that begin with SIE_GATEWAY_ and that no flag
+// reads: a setting without effect has a wrong name.
+func unread(environ []string, flags []*kong.Flag) (out []string) {
+	read := map[string]bool{}
+	for _, f := range flags {
+		for _, name := range f.Envs {
+			read[name] = true
+		}
+	}
+	for _, e := range environ {
+		name, _, _ := strings.Cut(e, "=")
+		if strings.HasPrefix(name, "SIE_GATEWAY_") && !read[name] {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Run serves until a signal, or until the listener fails.
+func (c *serveCmd) Run(k *kong.Context) error {
+	log := c.Logger(os.Stderr)
+	for _, name := range unread(os.Environ(), k.Flags()) {
+		log.Warn("a variable has no effect: sie-gateway does not know it", "variable", name)
+	}
+	g, err := c.open(log)
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	signals, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer cancel()
+	defer context.AfterFunc(signals, cancel)() // a second signal ends the process at once
+	return g.run(signals)
+}
+
+// running is a gateway with everything that was opened for it.
+type running struct {
+	log      *slog.Logger
+	server   *server.Server
+	queue    *queue.Queue
+	listener net.Listener
+	delay    time.Duration // between a signal and the drain
+	drain    time.Duration // for running requests to finish
+
+	opened []func() // what ends what was opened, the oldest first
+}
+
+func (g *running) closes(f func()) { g.opened = append(g.opened, f) }
+
+// close closes everything that was opened, the newest first.
+func (g *running) close() {
+	for i := len(g.opened) - 1; i >= 0; i-- {
+		g.opened[i]()
+	}
+	g.opened = nil
+}
+
+// open opens everything that the flags ask for. The broker may be away. The caller closes it.
+func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
+	secure, err := c.secure(log)
+	if err != nil {
+		return nil, err
+	}
+	lanes, err := c.lanes()
+	if err != nil {
+		return nil, err
+	}
+	opened := &running{log: log, delay: c.DrainDelay, drain: c.DrainTimeout}
+	defer func() {
+		if err != nil {
+			opened.close()
+		}
+	}()
+	workers := fleet.New(log)
+	registry := models.New(models.Options{Lanes: lanes, Fleet: workers})
+	series := obs.NewRegistry()
+	background, stop := context.WithCancel(context.Background())
+	opened.closes(stop)
+	if err := c.fill(background, registry, log); err != nil {
+		return nil, err
+	}
+	answer, queued := c.times()
+	qo := queue.Options{Router: uuid.NewString(), URL: c.URL, Streams: c.Streams, Metrics: series, Log: log,
+		Timeout: queued, MaxWait: c.MaxQueueWait}
+	if c.MaxQueueWait == 0 {
+		qo.MaxWait = -1
+	}
+	if c.Payloads != "" {
+		if qo.Store, err = payload.Open(c.Payloads); err != nil {
+			return nil, fmt.Errorf("--payload-store: %w", err)
+		}
+	}
+	telemetry, err := c.Telemetry(background, "sie-gateway", build.Version, series, log)
+	if err != nil {
+		return nil, err
+	}
+	so := server.Options{
+		Options: c.Server(secure, &c.Log, log), Limits: c.Requests(), DefaultModels: c.Default,
+		Fleet: workers.Snapshot, Config: registry.Config, Lanes: lanes, Registry: series,
+		MaxWatchers: c.MaxWatchers, OpenStatus: c.OpenStatus,
+		Missing: func() string { return missing(workers, registry) },
+	}
+	so.Gate = admit.New(admit.Options{MaxHeldBytes: c.MaxHeldBytes, Timeout: answer})
+	if telemetry != nil {
+		so.Tracer, qo.Tracer = telemetry.Tracer, telemetry.Tracer
+		opened.closes(func() { closeTelemetry(telemetry, log) })
+	}
+	if opened.queue, err = queue.New(qo); err != nil {
+		return nil, err
+	}
+	opened.closes(opened.queue.Close)
+	so.Backend = queue.NewBackend(opened.queue, registry, workers)
+	if opened.server, err = server.New(so); err != nil {
+		return nil, err
+	}
+	if err := c.connect(background, opened, workers, log); err != nil {
+		return nil, err
+	}
+	if opened.listener, err = c.listen(secure); err != nil {
+		return nil, errors.Join(err, opened.server.Shutdown(background))
+	}
+	log.Info("sie-gateway", "version", build.Version, "commit", build.Commit,
+		"address", opened.listener.Addr().String(), "router", qo.Router, "lanes", len(lanes),
+		"api_keys", secure.Keys != nil, "tls", secure.TLS != nil, "payload_store", c.Payloads != "")
+	return opened, nil
+}
+
+// missing returns what a gateway needs before its first request.
+func missing(workers *fleet.Fleet, registry *models.Registry) string {
+	f := workers.Snapshot()
+	switch {
+	case !f.Connected:
+		return "NATS is not connected"
+	case !f.Settled && len(f.Lanes) == 0:
+		return "the workers are not known yet"
+	case registry.Config() == nil:
+		return "the models are not known yet"
+	}
+	return ""
+}
+
+// fill gives the registry its models: from files, or from sie-config for as long as ctx lasts.
+func (c *serveCmd) fill(ctx context.Context, registry *models.Registry, log *slog.Logger) error {
+	if c.Config != "" {
+		b, err := models.NewBootstrap(models.BootstrapOptions{URL: c.Config, Token: c.ConfigToken, Log: log},
+			registry)
+		if err == nil {
+			go b.Run(ctx)
+		}
+		return err
+	}
+	cat, err := catalog.Builtin()
+	if c.ModelsDir != "" {
+		cat, err = catalog.LoadDir(c.ModelsDir)
+	}
+	if err != nil {
+		return err
+	}
+	bundles, err := catalog.BuiltinBundles()
+	if c.BundlesDir != "" {
+		bundles, err = catalog.LoadBundlesDir(c.BundlesDir)
+	}
+	if err != nil {
+		return err
+	}
+	registry.Set(cat, bundles, models.Version{})
+	return nil
+}
+
+// connect connects to the broker in the background, and tells those who depend on it.
+func (c *serveCmd) connect(ctx context.Context, g *running, workers *fleet.Fleet, log *slog.Logger) error {
+	conn, err := bus.Connect(bus.Options{
+		URL: c.NATS, Name: "sie-gateway", User: c.NATSUser, Password: c.NATSPassword,
+		Inboxes: bus.GatewayInboxes, Log: log,
+		Connected: func() {
+			workers.Connected()
+			g.queue.Connected()
+			g.server.Look()
+		},
+		Disconnected: func() {
+			workers.Disconnected()
+			g.queue.Disconnected()
+		},
+	})
+	if err != nil {
+		return err
+	}
+	g.closes(conn.Close)
+	g.closes(func() { flush(conn) })
+	go workers.Run(ctx)
+	if _, err := workers.Subscribe(conn); err != nil {
+		return fmt.Errorf("subscribe the heartbeats of workers: %w", err)
+	}
+	return g.queue.Start(conn)
+}
+
+// flush sends what the last requests left, for at most a second.
+func flush(c *nats.Conn) {
+	if c.IsConnected() {
+		_ = c.FlushTimeout(time.Second)
+	}
+}
+
+func (c *serveCmd) listen(s sie.Secured) (net.Listener, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
+	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("%w: is another server on port %d? Choose one with --port", err, c.Port)
+		}
+		return nil, err
+	}
+	if s.TLS != nil {
+		l = tls.NewListener(l, s.TLS)
+	}
+	return l, nil
+}
+
+// run serves until stop ends or the listener fails. At the end it is not ready at once, serves on
+// for the delay, and then drains.
+func (g *running) run(stop context.Context) error {
+	served := make(chan error, 1)
+	go func() { served <- g.server.Serve(g.listener) }()
+	var failed error
+	select {
+	case failed = <-served:
+	case <-stop.Done():
+		g.log.Info("shutting down: not ready any more; a second signal stops at once",
+			"serves_on_for", g.delay, "then_drains_for_at_most", g.drain)
+		g.server.Retire()
+		g.queue.Drain()
+		wait := time.NewTimer(g.delay)
+		defer wait.Stop()
+		select {
+		case <-wait.C:
+		case failed = <-served:
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), g.drain)
+	defer cancel()
+	return errors.Join(failed, g.server.Shutdown(ctx))
+}
+
+// telemetryTime bounds sending what waits for the collector.
+const telemetryTime = 5 * time.Second
+
+func closeTelemetry(t *obs.Telemetry, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), telemetryTime)
+	defer cancel()
+	if err := t.Close(ctx); err != nil {
+		log.Warn("telemetry", "error", err)
+	}
+}

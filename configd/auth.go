@@ -1,0 +1,85 @@
+package configd
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"strings"
+)
+
+// Tokens says who may read. Empty ones accept nobody.
+type Tokens struct {
+	Read      string // of gateways and sidecars
+	Inference string // of callers of the inference routes: not for the export
+	Admin     string // also for writing
+
+	// Production refuses everybody while there is no token at all.
+	Production bool
+}
+
+func (t *Tokens) none() bool { return t.Read == "" && t.Inference == "" && t.Admin == "" }
+
+// refusal is the reference's answer to a caller without the right token.
+type refusal struct {
+	status int
+	detail string
+}
+
+// reads returns why a caller with this Authorization header may not read, or nil.
+func (t *Tokens) reads(header string, export bool) *refusal {
+	if t.none() {
+		if t.Production {
+			return &refusal{403, "config service requires SIE_CONFIG_READ_TOKEN (or SIE_ADMIN_TOKEN) " +
+				"in production (refusing to serve unauthenticated)"}
+		}
+		return nil
+	}
+	token := bearer(header)
+	if token == "" {
+		return &refusal{401, "Missing Authorization header"}
+	}
+	ok := same(token, t.Read) | same(token, t.Admin)
+	if !export {
+		ok |= same(token, t.Inference)
+	}
+	if ok == 0 {
+		return &refusal{403, "Invalid token"}
+	}
+	return nil
+}
+
+// writes returns why a caller may not write, or nil.
+func (t *Tokens) writes(header string) *refusal {
+	switch token := bearer(header); {
+	case t.Admin == "" && !t.none():
+		return &refusal{403, "Write operations require SIE_ADMIN_TOKEN (read tokens are not sufficient)."}
+	case t.Admin == "" && t.Production:
+		return &refusal{403, "config service requires SIE_ADMIN_TOKEN in production " +
+			"(refusing to serve unauthenticated)"}
+	case t.Admin == "":
+		return nil
+	case token == "":
+		return &refusal{401, "Missing Authorization header"}
+	case same(token, t.Admin) == 0:
+		return &refusal{403, "Admin token required for config mutations"}
+	}
+	return nil
+}
+
+// bearer returns the token of a header, with or without the scheme in any case.
+func bearer(header string) string {
+	header = strings.TrimSpace(header)
+	if len(header) >= 7 && strings.EqualFold(header[:7], "Bearer ") {
+		return strings.TrimSpace(header[7:])
+	}
+	return header
+}
+
+// same returns 1 if the tokens are equal and not empty. Its time depends on neither.
+func same(got, want string) int {
+	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(want))
+	equal := subtle.ConstantTimeCompare(a[:], b[:])
+	if want == "" {
+		return 0
+	}
+	return equal
+}

@@ -1,0 +1,253 @@
+package configd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/admit"
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/dialect"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/httpd"
+)
+
+// Options configures a Server.
+type Options struct {
+	httpd.Options // its Keys are not used: Tokens say who may read
+	Tokens        Tokens
+}
+
+// Server serves a Content. Its methods are safe for concurrent use.
+type Server struct {
+	*httpd.Server
+	tokens  Tokens
+	content atomic.Pointer[Content]
+}
+
+// maxBody bounds the body of a request.
+const maxBody = 1 << 20
+
+// New returns a server without content, which is not ready.
+func New(o Options) (*Server, error) {
+	s := &Server{tokens: o.Tokens}
+	o.Options.Keys, o.MaxBodyBytes = nil, maxBody
+	read := func(path string, serve func(*httpd.Request, *Content, string)) httpd.Route {
+		return httpd.Route{Method: "GET", Path: path, Open: true, Span: "config.read",
+			Serve: s.reading(serve)}
+	}
+	write := func(method, path string) httpd.Route {
+		return httpd.Route{Method: method, Path: path, Open: true, Serve: s.writing}
+	}
+	h, err := httpd.New(o.Options, []httpd.Route{
+		{Method: "GET", Path: "/healthz", Open: true,
+			Serve: func(r *httpd.Request, _ string) { sendJSON(r, []byte(`{"status":"ok"}`)) }},
+		{Method: "GET", Path: "/readyz", Open: true, Serve: s.readyz},
+		read("/v1/configs/models", func(r *httpd.Request, c *Content, _ string) { sendJSON(r, c.models) }),
+		read("/v1/configs/models/", model),
+		read("/v1/configs/bundles",
+			func(r *httpd.Request, c *Content, _ string) { sendJSON(r, c.bundleList) }),
+		read("/v1/configs/bundles/", bundle),
+		read("/v1/configs/epoch", func(r *httpd.Request, c *Content, _ string) { sendJSON(r, c.epoch) }),
+		read("/v1/configs/export", func(r *httpd.Request, c *Content, _ string) {
+			sendJSON(r, c.exportAt(time.Now().UTC().Format("2006-01-02T15:04:05.000000-07:00")))
+		}),
+		{Method: "POST", Path: "/v1/configs/resolve", Open: true, Span: "config.resolve",
+			Serve: s.reading(resolve)},
+		write("POST", "/v1/configs/models"),
+		write("PUT", "/v1/configs/models/"),
+		write("DELETE", "/v1/configs/models/"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Server = h
+	return s, nil
+}
+
+// Set replaces all that the server answers with.
+func (s *Server) Set(c *Content) { s.content.Store(c) }
+
+func (s *Server) readyz(r *httpd.Request, _ string) {
+	switch {
+	case s.content.Load() == nil:
+		fail(r, 503, "Model registry not loaded")
+	case s.Draining():
+		r.Fail(dialect.RouteNative, errs.ShuttingDown())
+	default:
+		sendJSON(r, []byte(`{"status":"ready"}`))
+	}
+}
+
+// reading returns the handler of a route that reads.
+func (s *Server) reading(serve func(*httpd.Request, *Content, string)) func(*httpd.Request, string) {
+	return func(r *httpd.Request, rest string) {
+		export := strings.HasSuffix(string(r.Path()), "/export")
+		if no := s.tokens.reads(r.Header("Authorization"), export); no != nil {
+			fail(r, no.status, no.detail)
+			return
+		}
+		c := s.content.Load()
+		if c == nil {
+			fail(r, 503, map[string]string{"error": "registry_unavailable",
+				"message": "The models are not read yet; see /readyz and the log."})
+			return
+		}
+		serve(r, c, rest)
+	}
+}
+
+// writing refuses every change.
+func (s *Server) writing(r *httpd.Request, _ string) {
+	if no := s.tokens.writes(r.Header("Authorization")); no != nil {
+		fail(r, no.status, no.detail)
+		return
+	}
+	fail(r, 501, map[string]string{"error": "not_implemented",
+		"message": "This sie-config is read-only: put the model's file into its models directory " +
+			"(--models-dir) and send SIGHUP."})
+}
+
+// model answers with the document of an id.
+func model(r *httpd.Request, c *Content, id string) {
+	if src := c.modelFiles[id]; src != nil {
+		answer(r, 200, yamlType, src)
+		return
+	}
+	fail(r, 404, map[string]string{"error": "model_not_found", "model_id": id,
+		"message": fmt.Sprintf("Model '%s' does not exist in the catalog.", id)})
+}
+
+func bundle(r *httpd.Request, c *Content, id string) {
+	if src := c.bundleFiles[id]; src != nil {
+		answer(r, 200, yamlType, src)
+		return
+	}
+	fail(r, 404, map[string]string{"error": "bundle_not_found", "bundle_id": id})
+}
+
+// resolve answers which bundle serves a model.
+func resolve(r *httpd.Request, c *Content, _ string) {
+	err := r.Do("resolve", func(_ *admit.Work, body []byte) {
+		status, out := c.resolve(body)
+		if status != 200 {
+			fail(r, status, out)
+			return
+		}
+		b, err := encode(out)
+		if err != nil {
+			r.Fail(dialect.RouteNative, errs.Internal(err))
+			return
+		}
+		sendJSON(r, b)
+	})
+	if err != nil {
+		r.Fail(dialect.RouteNative, errs.As(err))
+	}
+}
+
+// resolve returns the status and the answer, or the detail of an error.
+func (c *Content) resolve(body []byte) (int, any) {
+	var q struct {
+		Model  string  `json:"model"`
+		Bundle *string `json:"bundle"`
+	}
+	type object = map[string]any
+	if len(body) > 0 {
+		if err := json.Unmarshal(body, &q); err != nil {
+			return 400, object{"error": "parse_error", "message": "Invalid JSON: " + err.Error()}
+		}
+	}
+	if q.Model == "" {
+		return 400, object{"error": "missing_field", "message": "'model' field is required"}
+	}
+	override, id, named := strings.Cut(q.Model, ":/")
+	switch {
+	case !named:
+		override, id = "", q.Model
+		if q.Bundle != nil {
+			override = *q.Bundle
+		}
+	case override == "":
+		return 400, object{"error": "invalid_model_spec",
+			"message": "Bundle part of model_spec must not be empty"}
+	case id == "":
+		return 400, object{"error": "invalid_model_spec",
+			"message": "Model part of model_spec must not be empty"}
+	}
+	override = strings.ToLower(override)
+	m, carriers := c.find(id)
+	if m == nil {
+		return 404, object{"error": "model_not_found", "model": id, "message": "Model not found: " + id}
+	}
+	chosen := carriers[0]
+	if override != "" {
+		chosen = ""
+		for _, name := range carriers {
+			if strings.ToLower(name) == override {
+				chosen = name
+			}
+		}
+	}
+	if chosen == "" {
+		return 409, object{"error": "bundle_conflict", "model": id, "bundle": override,
+			"compatible_bundles": carriers, "message": fmt.Sprintf(
+				"Bundle '%s' does not support model '%s'. Compatible bundles: ['%s']",
+				override, id, strings.Join(carriers, "', '"))}
+	}
+	return 200, object{"model": id, "resolved_bundle": chosen, "compatible_bundles": carriers,
+		"profiles": resolvedProfiles(m)}
+}
+
+// find returns the model of an id in any case that a bundle carries, or nil. An exact id wins.
+func (c *Content) find(id string) (found *catalog.Resolved, carriers []string) {
+	m, err := c.catalog.Resolve(id)
+	var missing *catalog.NotFoundError
+	if errors.As(err, &missing) {
+		for _, x := range c.catalog.List() {
+			if strings.EqualFold(x.ID, id) {
+				m = x
+				break
+			}
+		}
+	}
+	if m == nil {
+		return nil, nil
+	}
+	if carriers = c.carriers(m); len(carriers) == 0 {
+		return nil, nil
+	}
+	return m, carriers
+}
+
+// resolvedProfiles returns the profiles that a request for the id may name. A profile's own id has
+// the default alone.
+func resolvedProfiles(m *catalog.Resolved) []string {
+	if m.ID != m.BaseID {
+		return []string{catalog.DefaultProfile}
+	}
+	return profiles(m)
+}
+
+const yamlType = "application/x-yaml"
+
+func sendJSON(r *httpd.Request, body []byte) { answer(r, 200, api.ContentTypeJSON, body) }
+
+func answer(r *httpd.Request, status int, kind string, body []byte) {
+	r.SetContentType(kind)
+	r.Answer(status, nil, body)
+}
+
+// fail answers with an error in the reference's form.
+func fail(r *httpd.Request, status int, detail any) {
+	b, err := encode(map[string]any{"detail": detail})
+	if err != nil {
+		r.Fail(dialect.RouteNative, errs.Internal(err))
+		return
+	}
+	answer(r, status, api.ContentTypeJSON, b)
+}
