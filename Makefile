@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PORT ?= 8080
+WORKERS ?= 2
 MODEL ?= sentence-transformers/all-MiniLM-L6-v2
 GO ?= go
 GOTAGS := -tags native
@@ -29,10 +30,17 @@ configure: deps
 	@mkdir -p build
 	@cmake -S . -B build $$(command -v ninja >/dev/null && echo -G Ninja) -DCMAKE_BUILD_TYPE=Release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
 
-build: libsie tokenizers ## build bin/sie-server
+# The programs of a cluster that run no model, and need no C. Google's storage is spoken to over HTTP
+# alone: its gRPC client would make each of them 17 MB larger.
+PURE := sie-gateway sie-sidecar sie-config
+PURETAGS := -tags disable_grpc_modules
+LDFLAGS := -ldflags "-X github.com/sie-engine/sie/internal/build.Commit=$(COMMIT)"
+
+build: libsie tokenizers ## build bin/sie-server, bin/sie-gateway, bin/sie-sidecar and bin/sie-config
 	@mkdir -p bin
-	@$(GO) build $(GOTAGS) -trimpath -ldflags "-X github.com/sie-engine/sie/internal/build.Commit=$(COMMIT)" -o bin/ ./cmd/...
-	@echo "sie: bin/sie-server is ready"
+	@$(GO) build $(GOTAGS) -trimpath $(LDFLAGS) -o bin/ ./cmd/sie-server
+	@CGO_ENABLED=0 $(GO) build $(PURETAGS) -trimpath $(LDFLAGS) -o bin/ $(PURE:%=./cmd/%)
+	@echo "sie: bin/sie-server, $(PURE:%=bin/%) are ready"
 
 build-cuda: deps tokenizers ## build bin/cuda/sie-server, with the CUDA kernels in it (TOOLKIT=13.0|12.4, TARGETS="80 90a")
 	@tools/setup/build-cuda.sh "$(TOOLKIT)" "$(TARGETS)"
@@ -73,6 +81,9 @@ kernels-matrix: deps ## kernels-check with both toolkits, 13.0 from PyPI and 12.
 	@for toolkit in 13.0 12.4; do tools/kernels/check.sh check $$toolkit || exit 1; done
 
 # ---- run -------------------------------------------------------------------------------------------------------
+
+cluster: build ## run a cluster on this machine: NATS, sie-config, a gateway on PORT, WORKERS workers (ARGS='--gateways 2 …', MODEL=…)
+	@tools/setup/cluster.sh $(PORT) $(WORKERS) $(MODEL) $(ARGS)
 
 run: build ## serve all-MiniLM-L6-v2 on port 8080 (PORT=…, MODEL=…)
 	@tools/setup/run.sh $(PORT) $(MODEL)
@@ -130,6 +141,19 @@ test-flaky: build minilm buckets ## run tests many times beside a busy core and 
 	@tools/test/asan.sh build
 	python3 -B tools/test/flaky.py $(FLAKYFLAGS)
 
+# ROWS="server/kill9 r3-memory:*/*" for some; `bin/tools/chaos list` names them. RESULTS=file.json keeps the table.
+CHAOS = bin/tools/chaos run --bin bin $(if $(ROWS),--rows "$(ROWS)") $(if $(RESULTS),--results "$(RESULTS)") $(CHAOSFLAGS)
+
+chaos-build: build venv-clients
+	@mkdir -p bin/tools
+	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/tools/ ./tools/chaos
+
+chaos: chaos-build ## kill, freeze, cut off and fill every part of a cluster under load, and see that no caller notices (ROWS=…)
+	@$(CHAOS)
+
+chaos-short: chaos-build ## the same in three minutes
+	@$(CHAOS) --short
+
 docker-check: build minilm ## check the images' contents, start and stop, without a container engine
 	@tools/setup/deps.sh test
 	@tools/docker/check.sh
@@ -176,6 +200,9 @@ bench-against: build minilm ## race this tree against the build of an earlier co
 
 bench-overload: build minilm ## ten times what the server can do: p99 of what it accepts, throughput kept (BENCHFLAGS)
 	python3 -B bench/overload.py $(BENCHFLAGS)
+
+bench-cluster: build minilm ## gateway, broker, sidecar and IPC beside direct HTTP, and 1 to 8 workers (BENCHFLAGS)
+	python3 -B bench/cluster.py --results bench/results $(BENCHFLAGS)
 
 bench-long: build minilm ## short queries beside texts of 8,192 tokens (BENCHFLAGS)
 	python3 -B bench/longtexts.py $(BENCHFLAGS)
