@@ -1,4 +1,6 @@
-"""Starts the real binary with the real model once, for all client tests."""
+"""Starts the real binaries with the real model, for all client tests. Tests that ask for server,
+judge or heads run twice: against one sie-server, and against the gateway of a cluster with the same
+models. Tests about one process ask for alone or fp32, or start a Server themselves."""
 import contextlib
 import ctypes
 import json
@@ -14,6 +16,9 @@ import urllib.request
 
 import numpy as np
 import pytest
+import yaml
+
+from cluster import Cluster
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "testdata/golden"
@@ -23,6 +28,8 @@ PATIENCE = 600
 MODEL_DIR = ROOT / "build/models/all-MiniLM-L6-v2"
 # the id of a reranker; its weights are the tiny ones of the golden data
 JUDGE = "cross-encoder/ms-marco-MiniLM-L-6-v2"
+# a dense model of a few thousand weights, from the golden data
+TINY = "tiny"
 QUERY = "how tall is the mountain"
 DOCS = ["the cat sat on the mat", "zebra", "the tallest mountain in the world is 8849 metres tall", "zebra"]
 
@@ -98,25 +105,105 @@ def until(condition, what):
         time.sleep(0.01)
 
 
-@pytest.fixture(scope="session")
-def server():
-    s = Server()
-    yield s
-    assert s.alive(), "the server died:\n" + s.text()
+# What client tests are run against; SIE_TARGETS names some of them.
+TARGETS = os.environ.get("SIE_TARGETS", "sie-server,cluster").split(",")
+
+
+@pytest.fixture(scope="session", params=TARGETS)
+def target(request):
+    """Which kind of server a test that asks for server, judge or heads is run against."""
+    return request.param
+
+
+def clustered(folder, *flags, **settings):
+    """A cluster of two workers that serves and has loaded the models of a folder of model files,
+    with the settings of Server. The first of the folder that fits a task is its default."""
+    env = {"SIE_HF_FALLBACK": "false", "SIE_REQUEST_TIMEOUT": f"{PATIENCE}s"}
+    env |= {"SIE_PRELOAD_MODELS": ids_of(folder), "SIE_DEFAULT_MODEL": ids_of(folder)}
+    return Cluster("--models-dir", str(folder), *flags, env=env | settings, patience=PATIENCE)
+
+
+def ended(s):
+    """Stops a server or a cluster, which must have lived until now and drain well."""
+    assert s.alive(), "it died:\n" + s.text()
     text = s.text()
-    assert s.stop() == 0
+    assert s.stop() == 0, text
     assert "panic" not in text, text
 
 
 @pytest.fixture(scope="session")
-def judge():
+def alone():
+    """One sie-server, for tests about a process: its memory, its counters."""
+    s = Server()
+    yield s
+    ended(s)
+
+
+@pytest.fixture(scope="session")
+def server(target, request, tmp_path_factory):
+    if target == "sie-server":
+        yield request.getfixturevalue("alone")
+        return
+    folder = tmp_path_factory.mktemp("models")
+    (folder / "minilm.yaml").write_text(known(MODEL, MODEL_DIR))
+    s = clustered(folder)
+    yield s
+    ended(s)
+
+
+@pytest.fixture(scope="session")
+def everything(tmp_path_factory):
+    """A cluster of all models of these tests, in the reference's precision."""
+    s = clustered(all_models(tmp_path_factory.mktemp("all")), SIE_PRECISION="fp32",
+                  SIE_MAX_QUEUE_WAIT="0s")
+    yield s
+    ended(s)
+
+
+def known(model, path):
+    """The catalog's file of a model, with weights of ours."""
+    file = ROOT / "catalog/models" / (model.replace("/", "__") + ".yaml")
+    return file.read_text() + f"weights_path: {path}\n"
+
+
+def all_models(root):
+    """The folder of the files of all models of these tests."""
+    folder, _ = head_models(root)
+    (folder / "0tiny.yaml").write_text(ENTRY.format(
+        id=TINY, path=GOLDEN / "st-mean", adapter="sentence_transformer", loadtime="{}", more="",
+        tasks="{encode: {dense: {dim: 32}}}"))
+    (folder / "1minilm.yaml").write_text(known(MODEL, MODEL_DIR))
+    (folder / "2judge.yaml").write_text(known(JUDGE, GOLDEN / "rerank-sigmoid"))
+    return folder
+
+
+def ids_of(folder):
+    """The ids of the models of a folder and of their profiles, by file name."""
+    ids = []
+    for file in sorted(folder.glob("*.yaml")):
+        model = yaml.safe_load(file.read_text())
+        # candle and others of the catalog's have weights of their own
+        ids += [model["sie_id"]] + [f"{model['sie_id']}:{p}" for p in model["profiles"]
+                                    if p != "default" and "adapter_path" not in model["profiles"][p]]
+    return ",".join(ids)
+
+
+@pytest.fixture(scope="session")
+def judge(target, tmp_path_factory):
     """A tiny reranker under the id of a known one, in the reference's precision, beside the
     encoder."""
-    s = Server("--precision", "fp32",
-               models=f"{JUDGE}={ROOT / 'testdata/golden/rerank-sigmoid'},{MODEL}={MODEL_DIR}", preload=JUDGE)
+    if target == "cluster":
+        folder = tmp_path_factory.mktemp("judge")
+        (folder / "0judge.yaml").write_text(known(JUDGE, GOLDEN / "rerank-sigmoid"))
+        (folder / "1minilm.yaml").write_text(known(MODEL, MODEL_DIR))
+        s = clustered(folder, SIE_PRECISION="fp32")
+        yield s
+        ended(s)
+        return
+    s = Server("--precision", "fp32", models=f"{JUDGE}={GOLDEN / 'rerank-sigmoid'},{MODEL}={MODEL_DIR}",
+               preload=JUDGE)
     yield s
-    assert s.alive(), "the server died:\n" + s.text()
-    assert s.stop() == 0
+    ended(s)
 
 
 @pytest.fixture(scope="session")
@@ -132,10 +219,10 @@ def ranking(judge):
 
 @pytest.fixture(scope="session")
 def fp32():
-    """The same model in the reference's precision."""
+    """The same model in the reference's precision, in one sie-server."""
     s = Server("--precision", "fp32")
     yield s
-    assert s.stop() == 0
+    ended(s)
 
 
 def tensors(path):
@@ -180,10 +267,9 @@ def with_tokenizer(case, to, **config):
     return to
 
 
-@pytest.fixture(scope="session")
-def heads(tmp_path_factory):
-    """Tiny models of every head, from the golden data."""
-    root = tmp_path_factory.mktemp("heads")
+def head_models(root):
+    """Writes the configurations of tiny models of every head, from the golden data, and returns
+    their folder and what serves them all."""
     entails = {"0": "contradiction", "1": "neutral", "2": "entailment"}
     lora = with_tokenizer("lora-bert", root / "lora")
     models = root / "models"
@@ -210,9 +296,16 @@ def heads(tmp_path_factory):
     ]:
         (models / f"{name}.yaml").write_text(ENTRY.format(id=name, path=path, adapter=adapter, tasks=tasks,
                                                           loadtime=loadtime, more=more))
-    s = Server("--precision", "fp32", "--models-dir", str(models),
-               models="splade,colbert,colbert:muvera,colbert:both,late,late:muvera,moods,entails,tags,lora",
-               preload="splade")
+    return models, "splade,colbert,colbert:muvera,colbert:both,late,late:muvera,moods,entails,tags,lora"
+
+
+@pytest.fixture(scope="session")
+def heads(target, request, tmp_path_factory):
+    """Tiny models of every head, from the golden data."""
+    if target == "cluster":
+        yield request.getfixturevalue("everything")
+        return
+    folder, ids = head_models(tmp_path_factory.mktemp("heads"))
+    s = Server("--precision", "fp32", "--models-dir", str(folder), models=ids, preload="splade")
     yield s
-    assert s.alive(), "the server died:\n" + s.text()
-    assert s.stop() == 0
+    ended(s)

@@ -99,8 +99,12 @@ async def several():
 asyncio.run(several())
 
 if hasattr(client, "watch"):
-    for message in client.watch(mode="worker"):
-        assert message["ready"] and model in message["loaded_models"], message
+    for message in client.watch():  # it asks /health which kind of server this is
+        if "loaded_models" in message:  # one process
+            assert message["ready"] and model in message["loaded_models"], message
+        else:
+            assert message["cluster"]["worker_count"] == 2, message
+            assert {w["name"] for w in message["workers"]} == {"worker-0", "worker-1"}, message
         break
 
 assert not [w for w in warnings if "version" in w.lower()], warnings

@@ -158,9 +158,9 @@ def test_limits(server):
     assert status == 400 and json.loads(out)["code"] == "INPUT_TOO_LONG"
 
 
-def test_body_of_256_mib_is_refused_cleanly(server):
-    before = server.rss()
-    with raw(server) as s:
+def test_body_of_256_mib_is_refused_cleanly(alone):
+    before = alone.rss()
+    with raw(alone) as s:
         s.sendall(head(256 << 20))
         block = b"x" * (1 << 20)
         try:
@@ -170,15 +170,15 @@ def test_body_of_256_mib_is_refused_cleanly(server):
             pytest.fail("the connection broke before the answer")
         answer = s.recv(1 << 16)
     assert b"413" in answer.split(b"\r\n")[0] and b"INPUT_TOO_LONG" in answer
-    with raw(server) as s:  # no declared length: counted as it comes
+    with raw(alone) as s:  # no declared length: counted as it comes
         s.sendall(head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked"))
         block = b"%x\r\n" % (1 << 20) + b"x" * (1 << 20) + b"\r\n"
         for _ in range(60):
             s.sendall(block)
         s.sendall(b"0\r\n\r\n")
         assert b"413" in s.recv(1 << 16).split(b"\r\n")[0]
-    assert server.rss() - before < 120 << 20
-    assert server.alive()
+    assert alone.rss() - before < 120 << 20
+    assert alone.alive()
 
 
 def test_half_a_body_and_gone(server):
@@ -193,21 +193,21 @@ def device_tokens(server):
     return server.metric("sie_device_batch_tokens_sum")
 
 
-def test_aborted_clients_do_not_cost_work(server):
+def test_aborted_clients_do_not_cost_work(alone):
     """Twenty large requests whose clients leave at once: most of their work is never done."""
     body = json.dumps(items(*["some words to read " * 40] * 200)).encode()
-    before = device_tokens(server)
-    assert post(server.url, body, timeout=PATIENCE)[0] == 200
-    whole = device_tokens(server) - before
+    before = device_tokens(alone)
+    assert post(alone.url, body, timeout=PATIENCE)[0] == 200
+    whole = device_tokens(alone) - before
     assert whole > 0
     for _ in range(20):
-        s = raw(server)
+        s = raw(alone)
         s.sendall(head(len(body)) + body)
         until(lambda: read_by_server(s), "the reading of a request")
         s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         s.close()
-    until(lambda: post(server.url, items("quick"), timeout=PATIENCE)[0] == 200, "an answer")
-    assert device_tokens(server) - before < 6 * whole, "cancelled work was done all the same"
+    until(lambda: post(alone.url, items("quick"), timeout=PATIENCE)[0] == 200, "an answer")
+    assert device_tokens(alone) - before < 6 * whole, "cancelled work was done all the same"
 
 
 def test_slow_sender_does_not_hold_others(server):
