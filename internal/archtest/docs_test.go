@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -24,7 +25,9 @@ func TestDocumentedTestsExist(t *testing.T) {
 	if len(missing) < 40 {
 		t.Fatalf("%s names %d tests; is it still a table of them?", page, len(missing))
 	}
-	for _, part := range []string{"catalog", "cmd", "internal", "runtime", "tools/test", "weights"} {
+	for _, part := range []string{
+		"catalog", "cmd", "configd", "gateway", "internal", "runtime", "sidecar", "tools", "weights",
+	} {
 		err := filepath.WalkDir(filepath.Join(root, part), func(path string, d fs.DirEntry, err error) error {
 			name := d.Name()
 			if err != nil || d.IsDir() ||
@@ -43,5 +46,29 @@ func TestDocumentedTestsExist(t *testing.T) {
 	}
 	for name := range missing {
 		t.Errorf("%s: there is no test %s", page, name)
+	}
+}
+
+// The weak points of the reference's cluster that the data path mends have a row each, with a test.
+func TestWeakPointsHaveARow(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root(t), "docs/compatibility.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \|.+\| .*Test\w+.* \|$`).FindAllSubmatch(text, -1) {
+		if rows[string(m[1])] {
+			t.Errorf("weak point %s has two rows", m[1])
+		}
+		rows[string(m[1])] = true
+	}
+	mended := []int{26, 28, 29, 30, 31}
+	for n := 1; n <= 18; n++ {
+		mended = append(mended, n)
+	}
+	for _, n := range mended {
+		if !rows[strconv.Itoa(n)] {
+			t.Errorf("weak point %d has no row with a test", n)
+		}
 	}
 }

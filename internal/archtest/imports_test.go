@@ -55,6 +55,8 @@ var rules = []rule{
 		Why: "the service does not know HTTP"},
 	{From: "runtime/server", Forbid: []string{"runtime", "catalog", "weights", "cmd"},
 		Allow: []string{"runtime/service"}, Why: "an entrance knows the service alone"},
+	{From: "runtime/ipc", Forbid: []string{"runtime", "weights", "cmd"}, Allow: []string{"runtime/service"},
+		Why: "an entrance knows the service alone; models that a sidecar adds are read by the catalog"},
 	{From: "internal/admit", Forbid: []string{""}, Allow: []string{"internal/errs"},
 		Why: "any entrance admits by it, and every layer may get its Work"},
 	{From: "weights", Forbid: []string{""}, Allow: []string{
@@ -77,10 +79,49 @@ var rules = []rule{
 	{From: "internal/compat", Forbid: []string{""}, Allow: []string{
 		"internal/admit", "internal/api", "internal/build", "internal/dialect", "internal/errs",
 	}, Why: "other APIs are translated, not served"},
+	{From: "internal/inference", Forbid: []string{""}, Allow: []string{
+		"internal/admit", "internal/api", "internal/build", "internal/compat", "internal/dialect",
+		"internal/errs", "internal/files", "internal/httpd",
+	}, Why: "the routes know no server and no queue"},
+	{From: "internal/bus", Forbid: []string{""}, Why: "both sides of the broker may use it"},
+	{From: "internal/work", Forbid: []string{""}, Why: "both sides of the broker may use it"},
+	{From: "internal/ipc", Forbid: []string{""}, Why: "both sides of the socket may use it"},
+	{From: "internal/confighash", Forbid: []string{""}, Why: "every component must get the same hashes"},
 	{From: "gateway", Forbid: []string{"runtime", "sidecar", "configd", "cmd"},
 		Why: "components meet on the wire"},
-	{From: "sidecar", Forbid: []string{"runtime", "gateway", "configd", "cmd"},
+	{From: "gateway/fleet", Forbid: []string{""}, Allow: []string{"internal/bus", "internal/work"},
+		Why: "workers are what their heartbeats say"},
+	{From: "gateway/models", Forbid: []string{"gateway", "internal/httpd", "internal/inference", "weights"},
+		Allow: []string{"gateway/fleet"}, Why: "a lane is chosen before anything is queued or served"},
+	{From: "gateway/dlq", Forbid: []string{""},
+		Allow: []string{"internal/bus", "internal/errs", "internal/work"},
+		Why:   "a letter outlives its gateway"},
+	{From: "gateway/queue", Forbid: []string{"gateway/server", "gateway/dev", "internal/httpd"},
+		Why: "the queue answers any entrance"},
+	{From: "gateway/server", Forbid: []string{"gateway/queue", "gateway/dlq", "gateway/dev", "weights"},
+		Why: "an entrance knows its Backend alone"},
+	{From: "gateway/broker", Forbid: []string{"gateway", "catalog", "weights"},
+		Why: "the broker knows subjects alone"},
+	{From: "gateway/dev", Forbid: []string{"gateway", "catalog", "weights"},
+		Allow: []string{"gateway/broker"}, Why: "a cluster on one machine is processes"},
+	{From: "sidecar/rank", Forbid: []string{""}, Allow: []string{"internal/bus", "internal/work"},
+		Why: "a rank is arithmetic on heartbeats"},
+	{From: "sidecar/pull", Forbid: []string{""}, Allow: []string{"internal/bus", "internal/work"},
+		Why: "pulling knows no server"},
+	{From: "sidecar/results", Forbid: []string{""}, Allow: []string{"internal/bus", "internal/work"},
+		Why: "results are bytes until they are receipted"},
+	{From: "sidecar/ipcclient", Forbid: []string{""}, Allow: []string{"internal/errs", "internal/ipc"},
+		Why: "the client of the socket knows no broker"},
+	{From: "cmd/sie-gateway", Forbid: []string{"runtime", "sidecar", "configd"},
 		Why: "components meet on the wire"},
+	{From: "cmd/sie-sidecar", Forbid: []string{"runtime", "gateway", "configd", "catalog"},
+		Why: "components meet on the wire, and a sidecar knows no models"},
+	{From: "cmd/sie-config", Forbid: []string{"runtime", "gateway", "sidecar"},
+		Why: "components meet on the wire"},
+	{From: "cmd/sie-server", Forbid: []string{"gateway", "sidecar", "configd"},
+		Why: "components meet on the wire"},
+	{From: "sidecar", Forbid: []string{"runtime", "gateway", "configd", "cmd", "catalog"},
+		Why: "components meet on the wire, and a sidecar knows no models"},
 	{From: "configd", Forbid: []string{"runtime", "gateway", "sidecar", "cmd"},
 		Why: "components meet on the wire"},
 }
@@ -188,6 +229,21 @@ func TestRulesCatchPlantedImports(t *testing.T) {
 		{"internal/compat", "catalog"}, {"internal/compat", "internal/httpd"},
 		{"internal/cli", "internal/compat"}, {"internal/httpd", "internal/cli"},
 		{"internal/files", "internal/errs"}, {"internal/half", "weights"},
+		{"internal/bus", "internal/work"}, {"internal/work", "internal/bus"},
+		{"internal/ipc", "internal/work"}, {"internal/confighash", "catalog"},
+		{"gateway/fleet", "gateway/models"}, {"gateway/fleet", "catalog"},
+		{"gateway/models", "gateway/queue"}, {"gateway/queue", "gateway/server"},
+		{"gateway/server", "gateway/queue"}, {"gateway/dev", "gateway/queue"},
+		{"gateway/dlq", "gateway/queue"}, {"gateway/broker", "catalog"},
+		{"sidecar/rank", "sidecar/worker"}, {"sidecar/pull", "internal/ipc"},
+		{"sidecar/results", "internal/ipc"}, {"sidecar/ipcclient", "internal/bus"},
+		{"sidecar/worker", "catalog"}, {"configd", "gateway/models"},
+		{"cmd/sie-gateway", "runtime/task"}, {"cmd/sie-sidecar", "catalog"},
+		{"cmd/sie-config", "runtime/task"}, {"cmd/sie-server", "sidecar/worker"},
+		{"runtime/ipc", "runtime/model"},
+		{"internal/inference", "runtime/service"}, {"internal/inference", "gateway/queue"},
+		{"internal/inference", "internal/bus"}, {"internal/httpd", "internal/inference"},
+		{"internal/compat", "internal/inference"}, {"gateway/server", "runtime/server"},
 	}
 	for _, p := range planted {
 		if !slices.ContainsFunc(rules, func(r rule) bool { return broken(r, p[0], p[1]) }) {
@@ -209,6 +265,31 @@ func TestOnlyTheBoundaryUsesCgo(t *testing.T) {
 	}
 	if seen == 0 {
 		t.Error("no package with cgo was found: was it built with the native tag?")
+	}
+}
+
+// pure lists the programs that build with CGO_ENABLED=0.
+var pure = []string{"cmd/sie-gateway", "cmd/sie-sidecar", "cmd/sie-config"}
+
+// Programs without inference need no C: of everything they import, all is there without cgo.
+func TestTheClusterBuildsWithoutCgo(t *testing.T) {
+	for _, dir := range pure {
+		cmd := exec.Command("go", "list", "-deps", "-f",
+			"{{.ImportPath}} {{.Name}} {{len .GoFiles}} {{len .CgoFiles}}",
+			"./"+dir)
+		cmd.Dir, cmd.Stderr = root(t), os.Stderr
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go list %s: %v", dir, err)
+		}
+		for line := range strings.Lines(string(out)) {
+			f := strings.Fields(line)
+			if p, ours := rel(f[0]); ours && slices.Contains(cgo, p) || f[3] != "0" || f[2] == "0" &&
+				f[0] != "unsafe" {
+				t.Errorf("%s imports %s, which needs cgo: %s", dir, f[0], line)
+			}
+		}
 	}
 }
 
@@ -235,7 +316,7 @@ func TestPackagesAreDocumented(t *testing.T) {
 
 // No Go file lies directly in a folder that only groups packages.
 func TestGroupingFoldersHoldNoCode(t *testing.T) {
-	for _, d := range []string{".", "runtime", "internal", "cmd"} {
+	for _, d := range []string{".", "runtime", "internal", "cmd", "gateway", "sidecar"} {
 		files, err := filepath.Glob(filepath.Join(root(t), d, "*.go"))
 		if err != nil {
 			t.Fatal(err)
