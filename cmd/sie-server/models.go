@@ -20,7 +20,7 @@ import (
 type modelsCmd struct {
 	sourceFlags `embed:""`
 
-	Documents string `help:"Write the file of each listed model to this directory, instead of the list: for sie-config, which cannot look into a directory or a repository of -m itself." type:"path"`
+	Documents string `help:"Write the file of each listed model to this directory, and print the ids of -m in their order, instead of the list: for sie-config and gateways, which cannot look into a directory or a repository of -m themselves." type:"path"`
 }
 
 func (c *modelsCmd) Run() error {
@@ -29,7 +29,14 @@ func (c *modelsCmd) Run() error {
 		return err
 	}
 	if c.Documents != "" {
-		return writeDocuments(c.Documents, cat)
+		if err := writeDocuments(c.Documents, cat); err != nil {
+			return err
+		}
+		defaults, err := defaultModels(nil, ids(c.Models), cat)
+		for _, id := range defaults {
+			fmt.Println(id)
+		}
+		return err
 	}
 	_, opt, err := c.hub(nil, nil)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 )
 
@@ -23,7 +24,8 @@ func (o *Options) documentsDir() string {
 	return o.ModelsDir
 }
 
-// documents has a sie-server write the files of the models that the servers serve.
+// documents has a sie-server write the files of the models that the servers serve, and sets the
+// models of routes that name none: to those, in their order, as a sie-server with them has it.
 func (o *Options) documents(ctx context.Context) error {
 	if len(o.Models) == 0 {
 		return nil
@@ -42,10 +44,11 @@ func (o *Options) documents(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, documentsTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, o.program("sie-server"), args...)
-	var text bytes.Buffer
-	cmd.Stderr = &text
+	var listed, text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &listed, &text
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("sie-server models: %w: %s", err, bytes.TrimSpace(text.Bytes()))
 	}
+	o.defaults = strings.Fields(listed.String())
 	return nil
 }

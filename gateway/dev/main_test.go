@@ -57,6 +57,7 @@ func standIn(role string, args []string) error {
 			return errors.New("no such model")
 		}
 		given, _ := flagsOf(args)
+		fmt.Println("org/b\norg/a")
 		return os.MkdirAll(given["documents"], 0o700)
 	}
 	if why := os.Getenv("SIE_TEST_FAIL_" + strings.TrimPrefix(role, "sie-")); why != "" {

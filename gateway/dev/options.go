@@ -37,6 +37,8 @@ type Options struct {
 
 	Log *slog.Logger // what happens to processes
 	Out io.Writer    // progress, and where to send what
+
+	defaults []string // ids for routes that name no model; set by documents
 }
 
 // The bounds of a cluster on one machine.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -101,7 +102,7 @@ func (o *Options) gatewaySpec(i int, u *broker.Users) (spec, error) {
 	if err != nil {
 		return spec{}, err
 	}
-	return spec{
+	s := spec{
 		role: Gateway, index: i,
 		argv: []string{
 			o.program("sie-gateway"), "serve", "--host", o.Host, "--port", strconv.Itoa(o.Port + i),
@@ -113,7 +114,11 @@ func (o *Options) gatewaySpec(i int, u *broker.Users) (spec, error) {
 			"SIE_PAYLOAD_STORE_URL="+o.path("payloads"),
 			"SIE_STREAM_STORAGE="+o.Storage, o.replicas()),
 		probe: answers(o.gatewayURL(i) + "/readyz"),
-	}, nil
+	}
+	if os.Getenv("SIE_DEFAULT_MODEL") == "" && len(o.defaults) > 0 { // else it is inherited
+		s.env = append(s.env, "SIE_DEFAULT_MODEL="+strings.Join(o.defaults, ","))
+	}
+	return s, nil
 }
 
 // replicas returns the setting of whoever makes a work stream.
