@@ -11,7 +11,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/build"
 	sie "github.com/sie-engine/sie/internal/cli"
-	"github.com/sie-engine/sie/runtime/server"
+	"github.com/sie-engine/sie/internal/pages"
 )
 
 type cli struct {
@@ -33,10 +33,10 @@ type openapiCmd struct {
 
 func (c *openapiCmd) Run() error {
 	if c.Output == "" {
-		_, err := os.Stdout.Write(server.OpenAPI())
+		_, err := os.Stdout.Write(pages.Document())
 		return err
 	}
-	return os.WriteFile(c.Output, server.OpenAPI(), 0o644)
+	return os.WriteFile(c.Output, pages.Document(), 0o644)
 }
 
 type versionCmd struct{}

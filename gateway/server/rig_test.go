@@ -50,8 +50,12 @@ func (b *fakeBackend) Begin(h inference.Head) inference.Session {
 }
 
 func (b *fakeBackend) Models() []api.ModelInfo {
-	return []api.ModelInfo{{Name: "org/a", GatewayInfo: &api.GatewayInfo{
-		Bundles: []string{"default"}, Workers: []string{}}}}
+	return []api.ModelInfo{{
+		Name: "org/a", Outputs: []string{"dense"}, Dims: api.ModelDims{Dense: 2}, Loaded: true,
+		State: "loaded",
+		GatewayInfo: &api.GatewayInfo{
+			Bundles: []string{"default"}, WorkerCount: 2, Workers: []string{"w-1", "w-2"}},
+	}}
 }
 
 type fakeSession struct {

@@ -1,21 +1,22 @@
 package server
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/sie-engine/sie/internal/api"
-	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/internal/inference"
+	"github.com/sie-engine/sie/internal/pages"
 )
 
-// routes returns the table of routes: the gateway's own, and those of inference. Probes and metrics
-// need no API key, because the machines that read them have none. What names workers does,
-// unless Options.OpenStatus says otherwise.
+// routes returns the table of routes: the gateway's own, those of its pages, and those of
+// inference. Probes and metrics need no API key, because the machines that read them have none.
+// What names workers does, unless Options.OpenStatus says otherwise.
 func (s *Server) routes(a *inference.API) []httpd.Route {
-	return append([]httpd.Route{
+	return slices.Concat([]httpd.Route{
 		{Method: "GET", Path: "/healthz", Serve: s.healthz, Open: true},
 		{Method: "GET", Path: "/livez", Serve: s.healthz, Open: true},
 		{Method: "GET", Path: "/readyz", Serve: s.readyz, Open: true},
@@ -33,15 +34,7 @@ func (s *Server) routes(a *inference.API) []httpd.Route {
 		{Method: "GET", Path: "/v1/pools/", Serve: s.getPool},
 		{Method: "DELETE", Path: "/v1/pools/", Serve: s.noPools},
 		{Method: "POST", Path: "/v1/pools/", Serve: s.noPools},
-		{Method: "GET", Path: "/", Serve: s.index, Open: true},
-	}, a.Routes()...)
-}
-
-// index says what answers here, to people and to load balancers that probe "/".
-func (s *Server) index(r *httpd.Request, _ string) {
-	r.Plain(200, "sie-gateway "+build.Version+"\n\n"+
-		"POST /v1/encode/{model}, /v1/score/{model}, /v1/extract/{model}, /v1/embeddings, /v1/rerank\n"+
-		"GET /health, /v1/models, /v1/pools, /v1/configs/models, /v1/configs/bundles, /readyz, /metrics\n")
+	}, pages.Routes(pages.GatewayDocument()), a.Routes())
 }
 
 // healthz says that the process answers. It stays ok while the gateway drains.

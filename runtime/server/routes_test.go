@@ -16,6 +16,7 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/compat"
 	"github.com/sie-engine/sie/internal/inference"
+	"github.com/sie-engine/sie/internal/pages"
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/service"
 )
@@ -27,7 +28,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 			Responses map[string]any
 		}
 	}
-	if err := json.Unmarshal(OpenAPI(), &doc); err != nil {
+	if err := json.Unmarshal(pages.Document(), &doc); err != nil {
 		t.Fatal(err)
 	}
 	documented := map[string]bool{}

@@ -26,7 +26,7 @@ STATE = {"loaded", "state", "last_error", "model_dtype", "max_concurrent_request
 # Fields of GET /v1/models that a gateway alone has.
 MORE = {"bundles", "worker_count", "workers"}
 # Routes that tell about the one who answers.
-OWN = {"/health", "/healthz", "/readyz", "/livez", "/metrics", "/openapi.json", "/docs"}
+OWN = {"/health", "/healthz", "/readyz", "/livez", "/metrics", "/openapi.json"}
 
 
 class Case:

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/sie-engine/sie/internal/bus"
+	"github.com/sie-engine/sie/internal/inference"
+	"github.com/sie-engine/sie/internal/pages"
+	"github.com/sie-engine/sie/internal/pages/pagetest"
+)
+
+// Every route is documented, and everything that is documented is a route.
+func TestRoutesAreDocumented(t *testing.T) {
+	var doc struct {
+		Info  struct{ Title, Version string }
+		Tags  []struct{ Name string }
+		Paths map[string]map[string]struct{ Tags []string }
+	}
+	if err := json.Unmarshal(pages.GatewayDocument(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	tags := map[string]bool{}
+	for _, tag := range doc.Tags {
+		tags[tag.Name] = true
+	}
+	if doc.Info.Title != "SIE gateway" || doc.Info.Version == "" || !tags["Inference"] || !tags["Cluster"] {
+		t.Errorf("%+v %v", doc.Info, tags)
+	}
+	documented := map[string]bool{}
+	for path, methods := range doc.Paths {
+		base, _, _ := strings.Cut(path, "{")
+		for method, op := range methods {
+			documented[strings.ToUpper(method)+" "+base] = true
+			if len(op.Tags) != 1 || !tags[op.Tags[0]] {
+				t.Errorf("%s %s is of no part of the page: %v", method, path, op.Tags)
+			}
+		}
+	}
+	for _, r := range new(Server).routes(inference.New(inference.Options{})) {
+		key := r.Method + " " + r.Path
+		if !documented[key] && r.Path != "/static/" {
+			t.Errorf("the document lacks %s", key)
+		}
+		delete(documented, key)
+	}
+	if len(documented) > 0 {
+		t.Errorf("the document has routes that do not exist: %v", documented)
+	}
+}
+
+// The page shows the workers and models of the cluster, and sends requests as at a server.
+func TestPage(t *testing.T) {
+	chromium := pagetest.Browser(t)
+	r := start(t, nil)
+	r.worker("w-1", testLanes[0], func(h *bus.WorkerHeartbeat) {
+		h.LoadedModels, h.QueueDepth, h.FreeCredit = []string{"org/a"}, 3, 1500
+	})
+	b := pagetest.Open(t, chromium, r.url)
+	b.Until(`document.getElementById("state").textContent === "ready"`)
+	rows := func(table string) string {
+		return b.Eval(`[...document.querySelectorAll("` + table +
+			` tbody tr")].map(r => [...r.cells].map(c => c.textContent).join("|")).join("\n")`)
+	}
+	b.Until(`document.querySelectorAll("#models tbody tr").length === 1`)
+	if got, want := rows("#workers"), "w-1|ready|default/l4/default|org/a|3|1.5 k"; got != want {
+		t.Errorf("the workers are %q, want %q", got, want)
+	}
+	if got := rows("#models"); !strings.HasPrefix(got, "org/a|loaded|dense|2||2|") {
+		t.Errorf("the models are %q", got)
+	}
+	b.Until(`document.querySelector("#encode button.go").disabled === false`)
+	b.Do(chromedp.SetValue("#encode textarea", "a\nb"), chromedp.Click("#encode button.go"))
+	b.Until(`document.querySelectorAll("#encode .heat td").length === 4 + 1`)
+	b.Shoot("gateway")
+	b.Do(chromedp.Navigate(b.Origin + "/docs"))
+	b.Until(`[...document.querySelectorAll("h2")].some(h => h.textContent === "Cluster")`)
+	b.Quiet()
+}
