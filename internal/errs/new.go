@@ -201,6 +201,22 @@ func AnswerTooLarge(field string, bytes, limit int64, fit int) *Error {
 			"send at most %d such items in a request", field, bytes, limit, fit)
 }
 
+// TransferTooLarge returns the 400 for results of more than limit bytes, which a worker cannot hand
+// on. The results of fit of the items could cross; store says that larger ones could too if there
+// were a payload store.
+func TransferTooLarge(field string, bytes, limit int64, fit int, store bool) *Error {
+	fix := fmt.Sprintf("send at most %d such items in a request", fit)
+	if fit == 0 {
+		fix = "ask for fewer outputs or send shorter texts"
+	}
+	if store {
+		fix += ", or have the operator set a payload store (SIE_PAYLOAD_STORE_URL)"
+	}
+	return Invalidf(field,
+		"Field '%s': the results take %d bytes, and %d are the most that a worker of this cluster hands on "+
+			"at once; %s", field, bytes, limit, fix)
+}
+
 // OutOfMemory returns the 503 for memory that did not suffice even after recovery. operation is
 // Encoding, Scoring or Extraction.
 func OutOfMemory(operation string, cause error) *Error {

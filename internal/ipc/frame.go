@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// The bounds of frames and of responses in chunks.
+// The bounds of frames, and of requests and responses in chunks.
 const (
 	MaxFrame      = 32 << 20
 	ChunkBytes    = 4 << 20

@@ -34,6 +34,8 @@ type Request struct {
 	Body      msgp.Raw `msg:"body"`
 
 	AcceptsChunks bool `msg:"accepts_ipc_response_chunks_v1,omitempty"`
+	// the largest response in chunks in bytes that the caller takes; 0: MaxTransfer
+	MostBytes uint64 `msg:"accepts_ipc_response_bytes_v1,omitempty"`
 	// of RunBatch: each outcome as soon as its slice is done
 	AcceptsOutcomes bool `msg:"accepts_ipc_outcomes_v1,omitempty"`
 }
@@ -51,12 +53,13 @@ type Response struct {
 	Err   []byte   `msg:"err,omitempty,zerocopy"` // the whole error, by errs.Error.AppendMsgpack
 }
 
-// Chunk is a part of a serialised Response of more than MaxFrame bytes.
+// Chunk is a part of a serialised Response of more than MaxFrame bytes, or of such a Request to a
+// server that takes them (PingResponse.RequestBytes). The chunks of a message come in order.
 type Chunk struct {
-	Kind       string `msg:"kind"` // KindChunk
+	Kind       string `msg:"kind"` // KindChunk or KindRequestChunk; the first key
 	Version    int    `msg:"version"`
 	RequestID  string `msg:"request_id"`
-	Digest     []byte `msg:"transfer_digest,zerocopy"` // SHA-256 of the whole Response
+	Digest     []byte `msg:"transfer_digest,zerocopy"` // SHA-256 of the whole message
 	Index      uint32 `msg:"chunk_index"`
 	Count      uint32 `msg:"chunk_count"`
 	TotalBytes uint64 `msg:"total_bytes"`
@@ -68,6 +71,8 @@ const (
 	KindResponse = "response"
 	KindOutcome  = "ipc_outcome_v1"
 	KindChunk    = "ipc_response_chunk_v1"
+
+	KindRequestChunk = "ipc_request_chunk_v1"
 )
 
 // PingRequest asks for the server's state. It is also the sidecar's heartbeat, which /readyz can
@@ -93,6 +98,8 @@ type PingResponse struct {
 	GPUCount     int        `msg:"gpu_count"`
 	MemoryUsed   int64      `msg:"memory_used_bytes"`
 	MemoryTotal  int64      `msg:"memory_total_bytes"`
+	// the largest request in chunks in bytes that the server takes; 0: none, a request is one frame
+	RequestBytes uint64 `msg:"accepts_ipc_request_bytes_v1,omitempty"`
 	// device batches that ended, of any request: a sign of life
 	FinishedBatch uint64 `msg:"finished_batches"`
 }

@@ -1842,12 +1842,16 @@ func (z PingRequest) Msgsize() (s int) {
 func (z *PingResponse) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(14)
-	var zb0001Mask uint16 /* 14 bits */
+	zb0001Len := uint32(15)
+	var zb0001Mask uint16 /* 15 bits */
 	_ = zb0001Mask
 	if z.Running == nil {
 		zb0001Len--
 		zb0001Mask |= 0x100
+	}
+	if z.RequestBytes == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x2000
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -1908,6 +1912,11 @@ func (z *PingResponse) MarshalMsg(b []byte) (o []byte, err error) {
 		// string "memory_total_bytes"
 		o = append(o, 0xb2, 0x6d, 0x65, 0x6d, 0x6f, 0x72, 0x79, 0x5f, 0x74, 0x6f, 0x74, 0x61, 0x6c, 0x5f, 0x62, 0x79, 0x74, 0x65, 0x73)
 		o = msgp.AppendInt64(o, z.MemoryTotal)
+		if (zb0001Mask & 0x2000) == 0 { // if not omitted
+			// string "accepts_ipc_request_bytes_v1"
+			o = append(o, 0xbc, 0x61, 0x63, 0x63, 0x65, 0x70, 0x74, 0x73, 0x5f, 0x69, 0x70, 0x63, 0x5f, 0x72, 0x65, 0x71, 0x75, 0x65, 0x73, 0x74, 0x5f, 0x62, 0x79, 0x74, 0x65, 0x73, 0x5f, 0x76, 0x31)
+			o = msgp.AppendUint64(o, z.RequestBytes)
+		}
 		// string "finished_batches"
 		o = append(o, 0xb0, 0x66, 0x69, 0x6e, 0x69, 0x73, 0x68, 0x65, 0x64, 0x5f, 0x62, 0x61, 0x74, 0x63, 0x68, 0x65, 0x73)
 		o = msgp.AppendUint64(o, z.FinishedBatch)
@@ -2066,6 +2075,12 @@ func (z *PingResponse) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "MemoryTotal")
 				return
 			}
+		case "accepts_ipc_request_bytes_v1":
+			z.RequestBytes, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "RequestBytes")
+				return
+			}
 		case "finished_batches":
 			z.FinishedBatch, bts, err = msgp.ReadUint64Bytes(bts)
 			if err != nil {
@@ -2098,7 +2113,7 @@ func (z *PingResponse) Msgsize() (s int) {
 	for za0003 := range z.Running {
 		s += z.Running[za0003].Msgsize()
 	}
-	s += 14 + msgp.Int64Size + 10 + msgp.IntSize + 18 + msgp.Int64Size + 19 + msgp.Int64Size + 17 + msgp.Uint64Size
+	s += 14 + msgp.Int64Size + 10 + msgp.IntSize + 18 + msgp.Int64Size + 19 + msgp.Int64Size + 29 + msgp.Uint64Size + 17 + msgp.Uint64Size
 	return
 }
 
@@ -2701,16 +2716,20 @@ func (z *ReplaceRequest) Msgsize() (s int) {
 func (z *Request) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(6)
-	var zb0001Mask uint8 /* 6 bits */
+	zb0001Len := uint32(7)
+	var zb0001Mask uint8 /* 7 bits */
 	_ = zb0001Mask
 	if z.AcceptsChunks == false {
 		zb0001Len--
 		zb0001Mask |= 0x10
 	}
-	if z.AcceptsOutcomes == false {
+	if z.MostBytes == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x20
+	}
+	if z.AcceptsOutcomes == false {
+		zb0001Len--
+		zb0001Mask |= 0x40
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -2739,6 +2758,11 @@ func (z *Request) MarshalMsg(b []byte) (o []byte, err error) {
 			o = msgp.AppendBool(o, z.AcceptsChunks)
 		}
 		if (zb0001Mask & 0x20) == 0 { // if not omitted
+			// string "accepts_ipc_response_bytes_v1"
+			o = append(o, 0xbd, 0x61, 0x63, 0x63, 0x65, 0x70, 0x74, 0x73, 0x5f, 0x69, 0x70, 0x63, 0x5f, 0x72, 0x65, 0x73, 0x70, 0x6f, 0x6e, 0x73, 0x65, 0x5f, 0x62, 0x79, 0x74, 0x65, 0x73, 0x5f, 0x76, 0x31)
+			o = msgp.AppendUint64(o, z.MostBytes)
+		}
+		if (zb0001Mask & 0x40) == 0 { // if not omitted
 			// string "accepts_ipc_outcomes_v1"
 			o = append(o, 0xb7, 0x61, 0x63, 0x63, 0x65, 0x70, 0x74, 0x73, 0x5f, 0x69, 0x70, 0x63, 0x5f, 0x6f, 0x75, 0x74, 0x63, 0x6f, 0x6d, 0x65, 0x73, 0x5f, 0x76, 0x31)
 			o = msgp.AppendBool(o, z.AcceptsOutcomes)
@@ -2799,6 +2823,12 @@ func (z *Request) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "AcceptsChunks")
 				return
 			}
+		case "accepts_ipc_response_bytes_v1":
+			z.MostBytes, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "MostBytes")
+				return
+			}
 		case "accepts_ipc_outcomes_v1":
 			z.AcceptsOutcomes, bts, err = msgp.ReadBoolBytes(bts)
 			if err != nil {
@@ -2819,7 +2849,7 @@ func (z *Request) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *Request) Msgsize() (s int) {
-	s = 1 + 8 + msgp.IntSize + 7 + msgp.StringPrefixSize + len(z.Method) + 11 + msgp.StringPrefixSize + len(z.RequestID) + 5 + z.Body.Msgsize() + 31 + msgp.BoolSize + 24 + msgp.BoolSize
+	s = 1 + 8 + msgp.IntSize + 7 + msgp.StringPrefixSize + len(z.Method) + 11 + msgp.StringPrefixSize + len(z.RequestID) + 5 + z.Body.Msgsize() + 31 + msgp.BoolSize + 30 + msgp.Uint64Size + 24 + msgp.BoolSize
 	return
 }
 

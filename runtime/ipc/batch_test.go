@@ -255,18 +255,61 @@ func TestLargeResults(t *testing.T) {
 			all, _, err := c.run([]wire.RunItem{sliceOf(c2.id, work.Encode, nil, c2.text)},
 				func(q *wire.Request) { q.AcceptsChunks, q.AcceptsOutcomes = c2.chunks, outcomes })
 			if x := all[c2.id]; err != nil || x.err == nil || x.err.Status != 400 ||
-				!strings.Contains(x.err.Message, "at most 0") {
+				strings.Contains(x.err.Message, "payload store") != c2.chunks {
 				t.Errorf("%+v: %v, %v", c2, err, x.err)
 			}
 		}
 	}
+	all, _, err := c.run([]wire.RunItem{sliceOf("6", work.Encode, nil, "!big=130MiB")},
+		func(q *wire.Request) { q.MostBytes = 140 << 20 })
+	if x := all["6"]; err != nil || !x.result.Success || len(x.result.Results[0]) < 130<<20 {
+		t.Errorf("a caller that takes 140 MiB: %v, %v", err, x.err)
+	}
 	// two that fit alone and not together, for a caller that takes one frame
-	all, _, err := c.run([]wire.RunItem{
+	all, _, err = c.run([]wire.RunItem{
 		sliceOf("4", work.Encode, nil, "!big=20MiB"), sliceOf("5", work.Encode, nil, "!big=20MiB x"),
 	}, func(q *wire.Request) { q.AcceptsChunks, q.AcceptsOutcomes = false, false })
 	given := all["4"].Disposition + " " + all["5"].Disposition
 	if err != nil || !strings.Contains(given, wire.NakRetry) || !strings.Contains(given, wire.PublishAndAck) {
 		t.Errorf("%s, %v", given, err)
+	}
+}
+
+// A request of more than a frame comes in chunks, also between others, and its bytes are freed. One
+// for which there is no room is refused, and its chunks are thrown away.
+func TestRequestsInChunks(t *testing.T) {
+	r := start(t, nil)
+	c := r.dial()
+	big := func(id string) wire.RunItem {
+		item := msgp.AppendMapHeader(nil, 2)
+		item = msgp.AppendString(msgp.AppendString(item, "text"), "a")
+		item = msgp.AppendBytes(msgp.AppendString(item, "extra"), make([]byte, 40<<20))
+		return sliceOf(id, work.Encode, func(wi *work.Item) { wi.Items = []msgp.Raw{item} })
+	}
+	var p wire.PingResponse
+	if err := c.call(wire.MethodPing, &wire.PingRequest{}, &p); err != nil || p.RequestBytes < 100<<20 {
+		t.Fatalf("the server takes %d bytes, %v", p.RequestBytes, err)
+	}
+	c.between = func() { _ = c.call(wire.MethodPing, &wire.PingRequest{}, &p) }
+	small := c.one(sliceOf("small", work.Encode, nil, "a"))
+	x := c.one(big("big"))
+	if !x.result.Success || string(x.result.Results[0]) != string(small.result.Results[0]) {
+		t.Errorf("%v", x.err)
+	}
+	gate := r.service.Gate()
+	r.until("its bytes are free", func() bool { return gate.Held() == 0 })
+	all := int64(1<<30) - 30<<20
+	if err := gate.Reserve(all); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.run([]wire.RunItem{big("none")}, nil); err == nil ||
+		!strings.Contains(err.Error(), "bytes") {
+		t.Errorf("without room: %v", err)
+	}
+	gate.Free(all)
+	r.until("its bytes are free", func() bool { return gate.Held() == 0 })
+	if x := c.one(big("next")); !x.result.Success {
+		t.Errorf("afterwards: %v", x.err)
 	}
 }
 

@@ -3,7 +3,6 @@ package ipc
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -38,6 +37,10 @@ type conn struct {
 	out    chan message
 	calls  chan struct{} // one for each call that runs
 	work   sync.WaitGroup
+
+	transfers *wire.Transfers // requests in chunks, of the reader alone
+	refused   map[string]bool // ids of requests in chunks that were refused and still come
+	held      int64           // bytes that are reserved for transfers
 }
 
 // message is a serialised Response on its way out.
@@ -56,6 +59,7 @@ func (m *message) end() {
 func newConn(s *Server, c *net.UnixConn) *conn {
 	x := &conn{
 		server: s, net: c, out: make(chan message, maxQueued), calls: make(chan struct{}, s.opt.MaxCalls),
+		transfers: wire.NewTransfers(maxRequest, maxRequest), refused: map[string]bool{},
 	}
 	x.ctx, x.cancel = context.WithCancel(s.ctx)
 	return x
@@ -70,7 +74,8 @@ func (c *conn) serve() {
 	if err := c.read(); err != nil && c.ctx.Err() == nil {
 		c.server.opt.Log.Warn("ipc: a connection ended", "error", err)
 	}
-	c.cancel() // ends its slices and its writer
+	c.server.gate.Free(c.held) // of requests that are not whole
+	c.cancel()                 // ends its slices and its writer
 	c.work.Wait()
 	writer.Wait()
 	for {
@@ -97,20 +102,79 @@ func (c *conn) read() error {
 			}
 			return err
 		}
-		var r wire.Request
-		if _, err := r.UnmarshalMsg(buf); err != nil {
-			return fmt.Errorf("a frame of %d bytes is not a request: %w", len(buf), err)
+		if wire.IsChunk(buf, wire.KindRequestChunk) {
+			err = c.chunk(buf)
+		} else {
+			err = c.request(buf)
 		}
-		if len(r.RequestID) > maxID {
-			return fmt.Errorf("the request_id of a request has %d bytes; at most %d are taken",
-				len(r.RequestID), maxID)
+		if err != nil {
+			return err
 		}
 		if cap(buf) > keepBytes {
 			buf = nil
 		}
-		c.begin(&r)
 	}
 }
+
+// request begins the call of a request.
+func (c *conn) request(b []byte) error {
+	var r wire.Request
+	if _, err := r.UnmarshalMsg(b); err != nil {
+		return fmt.Errorf("a message of %d bytes is not a request: %w", len(b), err)
+	}
+	if len(r.RequestID) > maxID {
+		return fmt.Errorf("the request_id of a request has %d bytes; at most %d are taken",
+			len(r.RequestID), maxID)
+	}
+	c.begin(&r)
+	return nil
+}
+
+// maxRequest bounds the requests in chunks of a connection that are not whole, each and together.
+const maxRequest = wire.MaxTransfer
+
+// chunk takes a part of a request. Its bytes are reserved as they come; when there is no room the
+// parts are thrown away and the request is refused.
+func (c *conn) chunk(b []byte) error {
+	var k wire.Chunk
+	if _, err := k.UnmarshalMsg(b); err != nil {
+		return fmt.Errorf("a chunk: %w", err)
+	}
+	if len(k.RequestID) > maxID {
+		return fmt.Errorf("the request_id of a chunk has %d bytes; at most %d are taken", len(k.RequestID), maxID)
+	}
+	if c.refused[k.RequestID] {
+		if k.Index+1 >= k.Count {
+			delete(c.refused, k.RequestID)
+		}
+		return nil
+	}
+	gate := c.server.gate
+	if why := gate.Reserve(int64(len(k.Payload))); why != nil {
+		dropped := int64(c.transfers.Drop(k.RequestID))
+		gate.Free(dropped)
+		c.held -= dropped
+		if len(c.refused) >= maxRefused {
+			return fmt.Errorf("%d requests in chunks go on after they were refused", maxRefused)
+		}
+		if k.Index+1 < k.Count {
+			c.refused[k.RequestID] = true
+		}
+		c.refuse(&wire.Request{RequestID: k.RequestID}, errs.As(why))
+		return nil
+	}
+	c.held += int64(len(k.Payload))
+	whole, err := c.transfers.Add(&k)
+	if whole != nil {
+		gate.Free(int64(len(whole))) // begin reserves its body
+		c.held -= int64(len(whole))
+		err = c.request(whole)
+	}
+	return err
+}
+
+// maxRefused bounds the requests in chunks that were refused and of which chunks still come.
+const maxRefused = 64
 
 // begin answers a request, or begins its call.
 func (c *conn) begin(r *wire.Request) {
@@ -255,10 +319,13 @@ func decode[T any, P interface {
 
 // transferLimit returns the largest Response in bytes that a caller takes.
 func transferLimit(r *wire.Request) int {
-	if r.AcceptsChunks {
+	switch {
+	case !r.AcceptsChunks:
+		return wire.MaxFrame
+	case r.MostBytes == 0:
 		return wire.MaxTransfer
 	}
-	return wire.MaxFrame
+	return int(min(max(r.MostBytes, wire.MaxFrame), wire.MaxResponse))
 }
 
 // write writes messages until the connection ends. Small ones that wait together are written
@@ -316,22 +383,7 @@ func appendFrame(dst, data []byte) []byte {
 
 // writeChunks writes a message of more than a frame.
 func (c *conn) writeChunks(m *message) error {
-	sum := sha256.Sum256(m.data)
-	k := wire.Chunk{
-		Kind: wire.KindChunk, Version: wire.Version, RequestID: m.id, Digest: sum[:],
-		Count: uint32((len(m.data) + wire.ChunkBytes - 1) / wire.ChunkBytes), TotalBytes: uint64(len(m.data)),
-	}
-	var buf []byte
-	for rest := m.data; len(rest) > 0; k.Index++ {
-		n := min(len(rest), wire.ChunkBytes)
-		k.Payload, rest = rest[:n], rest[n:]
-		var err error
-		if buf, err = wire.AppendFrame(buf[:0], &k); err != nil {
-			return err
-		}
-		if _, err := c.net.Write(buf); err != nil {
-			return err
-		}
-	}
-	return nil
+	pieces := net.Buffers(wire.Chunks(wire.KindChunk, m.id, m.data))
+	_, err := pieces.WriteTo(c.net)
+	return err
 }

@@ -76,15 +76,31 @@ func TestBrokenFrames(t *testing.T) {
 		return "\x84\xa7version\x01\xa6method\xa8RunBatch\xaarequest_id\xa11\xa4body" + body
 	}
 	deep := envelope(strings.Repeat("\x91", 1_000_000) + "\xc0")
+	chunk := func(index, count uint32, total uint64, payload string) string {
+		b, err := wire.AppendFrame(nil, &wire.Chunk{Kind: wire.KindRequestChunk, Version: 1, RequestID: "1",
+			Digest: make([]byte, 32), Index: index, Count: count, TotalBytes: total,
+			Payload: []byte(payload)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
 	for name, data := range map[string][]byte{
-		"garbage":       []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
-		"too long":      frame(1<<31, "x"),
-		"cut":           frame(100, "x"),
-		"no map":        frame(1, "\x07"),
-		"empty":         frame(0, ""),
-		"deep":          frame(len(deep), deep),
-		"claims arrays": frame(len(envelope("\xdd\xff\xff\xff\xff")), envelope("\xdd\xff\xff\xff\xff")),
-		"a long id":     frame(515, "\x81\xaarequest_id\xda\x01\xf4"+strings.Repeat("x", 500)),
+		"no last chunk":       []byte(chunk(0, 3, 100, "x") + chunk(1, 3, 100, "y")),
+		"no first chunk":      []byte(chunk(1, 3, 100, "x")),
+		"a missing chunk":     []byte(chunk(0, 3, 3, "x") + chunk(2, 3, 3, "y")),
+		"an announced flood":  []byte(chunk(0, 3, 1<<60, "x")),
+		"another digest":      []byte(chunk(0, 2, 2, "x") + chunk(1, 2, 2, "y")),
+		"a cut chunk":         []byte(chunk(0, 2, 2, "x") + chunk(1, 2, 2, "y")[:40]),
+		"a chunk of a result": []byte(strings.ReplaceAll(chunk(0, 2, 2, "x"), "request_", "another_")),
+		"garbage":             []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+		"too long":            frame(1<<31, "x"),
+		"cut":                 frame(100, "x"),
+		"no map":              frame(1, "\x07"),
+		"empty":               frame(0, ""),
+		"deep":                frame(len(deep), deep),
+		"claims arrays":       frame(len(envelope("\xdd\xff\xff\xff\xff")), envelope("\xdd\xff\xff\xff\xff")),
+		"a long id":           frame(515, "\x81\xaarequest_id\xda\x01\xf4"+strings.Repeat("x", 500)),
 	} {
 		c, err := net.Dial("unix", r.path)
 		if err != nil {
@@ -182,6 +198,7 @@ func FuzzConnection(f *testing.F) {
 		f.Add(append(one, ping...))
 	}
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 1})
+	f.Add(bytes.Join(wire.Chunks(wire.KindRequestChunk, "3", ping[4:]), nil))
 	r := start(f, nil)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if bytes.Contains(data, []byte("Drain")) || bytes.Contains(data, []byte("!")) {

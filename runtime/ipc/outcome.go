@@ -78,7 +78,8 @@ func (o *outcome) again(delay time.Duration) outcome {
 func (o *outcome) tooLarge(bytes, most int) outcome {
 	out := o.bare()
 	out.wire.Disposition = wire.PublishErrorAndAck
-	out.setError(errs.AnswerTooLarge(o.field, int64(bytes), int64(most), o.items*most/bytes))
+	out.setError(errs.TransferTooLarge(o.field, int64(bytes), int64(most), o.items*most/bytes,
+		most == wire.MaxTransfer))
 	return out
 }
 

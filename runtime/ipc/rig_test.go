@@ -118,6 +118,8 @@ type client struct {
 	next int
 	open map[string]chan wire.Response
 	over chan struct{} // closed when the connection has ended
+
+	between func() // nil, or called between the chunks of a request
 }
 
 func (r *rig) dial() *client {
@@ -211,12 +213,21 @@ func (c *client) begin(method string, body marshaler, change func(*wire.Request)
 	if change != nil {
 		change(&r)
 	}
-	frame, err := wire.AppendFrame(nil, &r)
+	data, err := r.MarshalMsg(nil)
 	if err != nil {
 		c.Fatal(err)
 	}
-	if _, err := c.net.Write(frame); err != nil {
-		c.Logf("write: %v", err) // the server may have closed the connection
+	pieces := [][]byte{frame(len(data), ""), data}
+	if len(data) > wire.MaxFrame {
+		pieces = wire.Chunks(wire.KindRequestChunk, r.RequestID, data)
+	}
+	for i, p := range pieces {
+		if i == 4 && c.between != nil {
+			c.between()
+		}
+		if _, err := c.net.Write(p); err != nil {
+			c.Logf("write: %v", err) // the server may have closed the connection
+		}
 	}
 	return to
 }

@@ -22,7 +22,7 @@ func (s *Server) ping(c *conn, r *wire.Request) {
 		TimestampMS: b.TimestampMS, WorkerID: s.opt.WorkerID, PID: os.Getpid(), Epoch: s.epoch,
 		Ready:            s.opt.Ready() && !s.gate.Draining() && !s.service.Lost(),
 		BundleConfigHash: s.opt.Configs.Hash(),
-		LoadedModels:     []string{}, LoadingModels: []string{},
+		LoadedModels:     []string{}, LoadingModels: []string{}, RequestBytes: maxRequest,
 	}
 	for _, m := range s.service.Presence() {
 		if m.Loaded {

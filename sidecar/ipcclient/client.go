@@ -1,6 +1,7 @@
 package ipcclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,8 @@ type Options struct {
 	Log      *slog.Logger
 	Events   Events
 	Count    func(method, result string, took time.Duration) // of calls that ended; nil for none
+	// MaxResponse bounds a response in chunks in bytes [ipc.MaxTransfer]; at most ipc.MaxResponse.
+	MaxResponse int
 }
 
 // The errors of calls, for errors.Is. After ErrBusy and ErrAway nothing was sent; after ErrLost the
@@ -47,9 +50,11 @@ var (
 
 // The bounds and times of a connection.
 const (
-	maxCalls    = 4096      // that run at once; one more is ErrBusy
-	maxUnsent   = 256 << 20 // bytes that wait for the socket; more is ErrBusy
-	maxChunked  = 256 << 20 // bytes of responses in chunks that are not complete; more ends the connection
+	maxCalls  = 4096      // that run at once; one more is ErrBusy
+	maxUnsent = 256 << 20 // bytes that wait for the socket; more is ErrBusy
+	// bytes of responses in chunks that are not complete; more ends the connection. A server sends
+	// one after another.
+	maxChunked  = ipc.MaxResponse
 	dialTimeout = 2 * time.Second
 	redialFirst = 20 * time.Millisecond
 	redialLast  = 500 * time.Millisecond
@@ -67,7 +72,10 @@ type Client struct {
 }
 
 // New returns a client. Run makes it work.
-func New(o Options) *Client { return &Client{o: o} }
+func New(o Options) *Client {
+	o.MaxResponse = min(cmp.Or(o.MaxResponse, ipc.MaxTransfer), ipc.MaxResponse)
+	return &Client{o: o}
+}
 
 // Run keeps a connection until ctx ends, and returns when its goroutines have ended.
 func (c *Client) Run(ctx context.Context) {
@@ -102,7 +110,7 @@ func (c *Client) session(ctx context.Context, epoch *string) (up bool, err error
 	if err != nil {
 		return false, err
 	}
-	k := newConn(socket, c.o.Log, c.o.Count)
+	k := newConn(socket, c.o.MaxResponse, c.o.Log, c.o.Count)
 	stop := context.AfterFunc(ctx, k.close)
 	defer stop()
 	var both sync.WaitGroup
@@ -134,6 +142,7 @@ func (c *Client) session(ctx context.Context, epoch *string) (up bool, err error
 
 // pong handles the answer to a Ping on the goroutine that reads k.
 func (c *Client) pong(k *conn, p ipc.PingResponse, epoch *string, up bool) bool {
+	k.serverTakes(p.RequestBytes)
 	if up {
 		c.o.Events.Pong(p)
 		return true

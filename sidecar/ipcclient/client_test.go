@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"log/slog"
 	"net"
@@ -303,8 +302,12 @@ func TestBrokenFrames(t *testing.T) {
 		"a transfer that changes": two(chunk(func(c *ipc.Chunk) {}),
 			chunk(func(c *ipc.Chunk) { c.Index, c.TotalBytes = 1, 5 })),
 		"many transfers": two(chunk(func(c *ipc.Chunk) { c.TotalBytes, c.RequestID = ipc.MaxTransfer, "a" }),
-			two(chunk(func(c *ipc.Chunk) { c.TotalBytes, c.RequestID = ipc.MaxTransfer, "b" }),
-				chunk(func(c *ipc.Chunk) { c.TotalBytes, c.RequestID = ipc.MaxTransfer, "c" }))),
+			bytes.Join([][]byte{
+				chunk(func(c *ipc.Chunk) { c.TotalBytes, c.RequestID = ipc.MaxTransfer, "b" }),
+				chunk(func(c *ipc.Chunk) { c.TotalBytes, c.RequestID = ipc.MaxTransfer, "c" }),
+				chunk(func(c *ipc.Chunk) { c.TotalBytes, c.RequestID = ipc.MaxTransfer, "d" }),
+				chunk(func(c *ipc.Chunk) { c.TotalBytes, c.RequestID = ipc.MaxTransfer, "e" }),
+			}, nil)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -383,12 +386,66 @@ func TestCallsAreBounded(t *testing.T) {
 	big := ipc.RunBatchRequest{ModelID: strings.Repeat("m", ipc.MaxFrame)}
 	var tooLarge *ipc.ErrFrame
 	if _, err := r.c.Go(ipc.MethodRunBatch, &big, nil, nil); !errors.As(err, &tooLarge) {
-		t.Errorf("a call of more than a frame: %v", err)
+		t.Errorf("a call of more than a frame to a server that takes no chunks: %v", err)
 	}
 	r.stop()
 	<-r.ended
 	for range n {
 		<-ended
+	}
+}
+
+// A request of more than a frame goes in chunks to a server that takes so many bytes.
+func TestRequestsInChunks(t *testing.T) {
+	parts := ipc.NewTransfers(ipc.MaxTransfer, ipc.MaxTransfer)
+	k := newConn(nil, ipc.MaxTransfer, slog.New(slog.DiscardHandler), nil)
+	run := &ipc.RunBatchRequest{ModelID: strings.Repeat("m", ipc.MaxFrame)}
+	size := uint64(ipc.MaxFrame + 1000)
+	for _, takes := range []uint64{0, ipc.MaxFrame, size, 1 << 60} {
+		k.serverTakes(takes)
+		err := k.start("1", ipc.MethodRunBatch, run, nil, nil)
+		var tooLarge *ipc.ErrFrame
+		if takes < size {
+			if !errors.As(err, &tooLarge) || k.unsent != 0 {
+				t.Errorf("a server that takes %d bytes: %v", takes, err)
+			}
+			continue
+		}
+		sent := bytes.NewReader(bytes.Join(k.frames, nil))
+		if err != nil || k.unsent != sent.Len() || k.unsent > int(size)+8*ipc.ChunkBytes {
+			t.Fatalf("%d bytes wait: %v", k.unsent, err)
+		}
+		var whole []byte
+		for whole == nil {
+			b, err := ipc.ReadFrame(sent, nil)
+			var c ipc.Chunk
+			if err == nil && !ipc.IsChunk(b, ipc.KindRequestChunk) {
+				t.Fatal("a frame that is no chunk")
+			}
+			if err == nil {
+				_, err = c.UnmarshalMsg(b)
+			}
+			if err == nil {
+				whole, err = parts.Add(&c)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		var q ipc.Request
+		var got ipc.RunBatchRequest
+		_, err = q.UnmarshalMsg(whole)
+		if err == nil {
+			_, err = got.UnmarshalMsg(q.Body)
+		}
+		if err != nil || q.Method != ipc.MethodRunBatch || got.ModelID != run.ModelID || sent.Len() > 0 {
+			t.Errorf("%s with %d bytes, %d follow: %v", q.Method, len(got.ModelID), sent.Len(), err)
+		}
+		k.frames, k.unsent = nil, 0
+	}
+	run.ModelID = strings.Repeat("m", ipc.MaxTransfer)
+	if err := k.start("2", ipc.MethodRunBatch, run, nil, nil); err == nil || k.unsent != 0 {
+		t.Errorf("more than %d bytes: %v", ipc.MaxTransfer, err)
 	}
 }
 
@@ -422,7 +479,7 @@ func FuzzFrame(f *testing.F) {
 		Digest: make([]byte, 32), Payload: []byte("x")}).MarshalMsg(nil)
 	f.Add(chunk)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		k := newConn(nil, slog.New(slog.DiscardHandler), nil)
+		k := newConn(nil, ipc.MaxTransfer, slog.New(slog.DiscardHandler), nil)
 		ended := 0
 		k.calls["1"] = &call{
 			method: "m", outcome: func(ipc.Outcome) {}, done: func(*ipc.Response, error) { ended++ },
@@ -431,11 +488,7 @@ func FuzzFrame(f *testing.F) {
 		if ended > 1 || ended == 1 && len(k.calls) != 0 {
 			t.Errorf("the call ended %d times, %d are left, %v", ended, len(k.calls), err)
 		}
-		held := uint64(0)
-		for _, x := range k.transfers {
-			held += uint64(len(x.data))
-		}
-		if held > uint64(len(b)) || binary.Size(b) > len(b) {
+		if held := k.transfers.Held(); held > len(b) {
 			t.Errorf("%d bytes are held of %d", held, len(b))
 		}
 	})

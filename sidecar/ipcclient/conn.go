@@ -2,15 +2,12 @@ package ipcclient
 
 import (
 	"bufio"
-	"bytes"
-	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"sync"
 	"time"
-
-	"github.com/tinylib/msgp/msgp"
 
 	"github.com/sie-engine/sie/internal/ipc"
 )
@@ -28,9 +25,10 @@ type conn struct {
 	calls  map[string]*call // at most maxCalls
 	frames [][]byte         // at most maxUnsent bytes
 	unsent int
+	most   uint64 // bytes of a request in chunks that the server takes; 0: none
 
-	transfers map[string]*transfer // of the reader alone; at most maxChunked bytes together
-	chunked   uint64
+	mostBack  int            // bytes of a response in chunks that are taken
+	transfers *ipc.Transfers // of the reader alone
 }
 
 // call is one that runs.
@@ -41,22 +39,15 @@ type call struct {
 	done    func(*ipc.Response, error)
 }
 
-// transfer is a response in chunks that is not complete.
-type transfer struct {
-	digest []byte
-	count  uint32
-	next   uint32
-	total  uint64
-	data   []byte
-}
-
-func newConn(socket net.Conn, log *slog.Logger, count func(string, string, time.Duration)) *conn {
+func newConn(
+	socket net.Conn, mostBack int, log *slog.Logger, count func(string, string, time.Duration),
+) *conn {
 	if count == nil {
 		count = func(string, string, time.Duration) {}
 	}
 	return &conn{
 		socket: socket, log: log, count: count, wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		calls: map[string]*call{}, transfers: map[string]*transfer{},
+		calls: map[string]*call{}, mostBack: mostBack, transfers: ipc.NewTransfers(mostBack, maxChunked),
 	}
 }
 
@@ -68,10 +59,11 @@ func (k *conn) start(
 	if err != nil {
 		return fmt.Errorf("ipc: %s: %w", method, err)
 	}
-	frame, err := ipc.AppendFrame(nil, &ipc.Request{
+	r := &ipc.Request{
 		Version: ipc.Version, Method: method, RequestID: id, Body: raw, AcceptsChunks: true,
-		AcceptsOutcomes: outcome != nil,
-	})
+		MostBytes: uint64(k.mostBack), AcceptsOutcomes: outcome != nil,
+	}
+	pieces, size, err := k.pieces(r)
 	if err != nil {
 		return err
 	}
@@ -80,16 +72,47 @@ func (k *conn) start(
 	switch {
 	case k.over:
 		return ErrAway
-	case len(k.calls) >= maxCalls || k.unsent+len(frame) > maxUnsent:
+	case len(k.calls) >= maxCalls || k.unsent+size > maxUnsent:
 		return ErrBusy
 	}
 	k.calls[id] = &call{method, time.Now(), outcome, done}
-	k.frames, k.unsent = append(k.frames, frame), k.unsent+len(frame)
+	k.frames, k.unsent = append(k.frames, pieces...), k.unsent+size
 	select {
 	case k.wake <- struct{}{}:
 	default:
 	}
 	return nil
+}
+
+// pieces returns a request as a frame, or as those of its chunks if the server takes them. An
+// *ipc.ErrFrame is that of a request for which neither will do.
+func (k *conn) pieces(r *ipc.Request) (pieces [][]byte, size int, err error) {
+	var tooLarge *ipc.ErrFrame
+	frame, err := ipc.AppendFrame(nil, r)
+	if !errors.As(err, &tooLarge) {
+		return [][]byte{frame}, len(frame), err
+	}
+	k.mu.Lock()
+	most := k.most
+	k.mu.Unlock()
+	if uint64(tooLarge.Bytes) > most {
+		return nil, 0, err
+	}
+	data, err := r.MarshalMsg(nil)
+	if err != nil {
+		return nil, 0, fmt.Errorf("ipc: %s: %w", r.Method, err)
+	}
+	for _, p := range ipc.Chunks(ipc.KindRequestChunk, r.RequestID, data) {
+		pieces, size = append(pieces, p), size+len(p)
+	}
+	return pieces, size, nil
+}
+
+// serverTakes notes the largest request in chunks that the server takes.
+func (k *conn) serverTakes(bytes uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.most = min(bytes, ipc.MaxTransfer)
 }
 
 // write sends frames until the connection ends.
@@ -136,23 +159,26 @@ func (k *conn) read() error {
 // frame handles one frame. Its error ends the connection: a server that breaks the protocol cannot
 // be trusted with the frames after it either.
 func (k *conn) frame(b []byte) error {
-	kind, _, _ := msgp.ReadStringZC(msgp.Locate("kind", b))
-	if string(kind) == ipc.KindChunk {
-		var c ipc.Chunk
-		if _, err := c.UnmarshalMsg(b); err != nil {
-			return fmt.Errorf("ipc: a chunk: %w", err)
+	if !ipc.IsChunk(b, ipc.KindChunk) {
+		var r ipc.Response
+		if _, err := r.UnmarshalMsg(b); err != nil {
+			return fmt.Errorf("ipc: a response: %w", err)
 		}
-		whole, err := k.chunk(&c)
-		if err != nil || whole == nil {
-			return err
-		}
-		b = whole
+		return k.response(&r)
 	}
-	var r ipc.Response
-	if _, err := r.UnmarshalMsg(b); err != nil {
-		return fmt.Errorf("ipc: a response: %w", err)
+	var c ipc.Chunk
+	if _, err := c.UnmarshalMsg(b); err != nil {
+		return fmt.Errorf("ipc: a chunk: %w", err)
 	}
-	return k.response(&r)
+	whole, err := k.transfers.Add(&c)
+	if err != nil || whole == nil {
+		return err
+	}
+	r, err := ipc.ReadResponse(whole)
+	if err != nil {
+		return err
+	}
+	return k.response(r)
 }
 
 func (k *conn) response(r *ipc.Response) error {
@@ -175,9 +201,9 @@ func (k *conn) response(r *ipc.Response) error {
 		if c.outcome == nil {
 			return fmt.Errorf("ipc: an outcome of %s, which asked for none", c.method)
 		}
-		var o ipc.Outcome
-		if _, err := o.UnmarshalMsg(r.Body); err != nil {
-			return fmt.Errorf("ipc: an outcome: %w", err)
+		o, err := ipc.ReadOutcome(r.Body) // which nobody else has
+		if err != nil {
+			return err
 		}
 		c.outcome(o)
 	case !r.OK:
@@ -188,34 +214,6 @@ func (k *conn) response(r *ipc.Response) error {
 		c.done(r, nil)
 	}
 	return nil
-}
-
-// chunk adds a chunk to its transfer and returns the whole response with the last.
-func (k *conn) chunk(c *ipc.Chunk) ([]byte, error) {
-	t := k.transfers[c.RequestID]
-	if t == nil {
-		if c.TotalBytes > ipc.MaxTransfer || k.chunked+c.TotalBytes > maxChunked || c.Count == 0 {
-			return nil, fmt.Errorf("ipc: a response of %d bytes in %d chunks; at most %d bytes are read",
-				c.TotalBytes, c.Count, ipc.MaxTransfer)
-		}
-		t = &transfer{digest: c.Digest, count: c.Count, total: c.TotalBytes}
-		k.transfers[c.RequestID] = t
-		k.chunked += t.total
-	}
-	if c.Index != t.next || c.Count != t.count || c.TotalBytes != t.total ||
-		!bytes.Equal(c.Digest, t.digest) || uint64(len(t.data)+len(c.Payload)) > t.total {
-		return nil, fmt.Errorf("ipc: chunk %d of %d does not belong to its response", c.Index, c.Count)
-	}
-	t.data = append(t.data, c.Payload...)
-	if t.next++; t.next < t.count {
-		return nil, nil
-	}
-	delete(k.transfers, c.RequestID)
-	k.chunked -= t.total
-	if sum := sha256.Sum256(t.data); uint64(len(t.data)) != t.total || !bytes.Equal(sum[:], t.digest) {
-		return nil, fmt.Errorf("ipc: a response in %d chunks has another digest than announced", t.count)
-	}
-	return t.data, nil
 }
 
 // close closes the socket, which ends read.

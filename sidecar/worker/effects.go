@@ -270,11 +270,13 @@ func (w *Worker) run(r *ipc.RunBatchRequest) (call string, err error) {
 	call, err = w.client.Go(ipc.MethodRunBatch, r,
 		func(o ipc.Outcome) { w.post(func() { w.core.outcome(call, &o) }) },
 		func(r *ipc.Response, err error) {
-			var rest ipc.BatchOutcome
+			rest := &ipc.BatchOutcome{}
 			if err == nil {
-				_, err = rest.UnmarshalMsg(r.Body)
+				if rest, err = ipc.ReadBatchOutcome(r.Body); err != nil {
+					rest = &ipc.BatchOutcome{}
+				}
 			}
-			w.post(func() { w.ranOut(call, &rest, err) })
+			w.post(func() { w.ranOut(call, rest, err) })
 		})
 	return call, err
 }
