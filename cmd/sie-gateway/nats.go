@@ -8,6 +8,7 @@ import (
 
 	"github.com/sie-engine/sie/gateway/broker"
 	"github.com/sie-engine/sie/internal/build"
+	"github.com/sie-engine/sie/internal/heap"
 	"github.com/sie-engine/sie/internal/obs"
 )
 
@@ -48,6 +49,7 @@ func (c *natsCmd) Run() error {
 		}
 		o.Users = users
 	}
+	heap.GiveRoom()
 	s, err := broker.New(o)
 	if err != nil {
 		return err

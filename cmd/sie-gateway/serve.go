@@ -28,6 +28,7 @@ import (
 	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/internal/bus"
 	sie "github.com/sie-engine/sie/internal/cli"
+	"github.com/sie-engine/sie/internal/heap"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/weights/payload"
 )
@@ -158,6 +159,7 @@ func (c *serveCmd) Run(k *kong.Context) error {
 	for _, name := range unread(os.Environ(), k.Flags()) {
 		log.Warn("a variable has no effect: sie-gateway does not know it", "variable", name)
 	}
+	heap.GiveRoom()
 	g, err := c.open(log)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/build"
 	sie "github.com/sie-engine/sie/internal/cli"
+	"github.com/sie-engine/sie/internal/heap"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/server"
@@ -69,6 +70,7 @@ func (c *serveCmd) Run() error {
 	if err != nil {
 		return err
 	}
+	heap.GiveRoom()
 	s, err := c.open(log, secure)
 	if err != nil {
 		return err

@@ -69,6 +69,7 @@ var rules = []rule{
 	{From: "internal/files", Forbid: []string{""}, Why: "whatever reads files may use it"},
 	{From: "internal/cgroup", Forbid: []string{""}, Allow: []string{"internal/files"},
 		Why: "it knows files of the kernel alone"},
+	{From: "internal/heap", Forbid: []string{""}, Why: "every process may use it"},
 	{From: "internal/half", Forbid: []string{""}, Why: "whatever has numbers may use it"},
 	{From: "internal/httpd", Forbid: []string{""}, Allow: []string{
 		"internal/admit", "internal/api", "internal/dialect", "internal/errs", "internal/files",
