@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/internal/bus"
 	sie "github.com/sie-engine/sie/internal/cli"
+	"github.com/sie-engine/sie/internal/heap"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/sidecar/health"
 	"github.com/sie-engine/sie/sidecar/worker"
@@ -60,6 +62,7 @@ func main() {
 	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 		defer stop()
+		oneLoop()
 		err = c.run(ctx)
 	}
 	if err != nil {
@@ -127,6 +130,16 @@ func (c *cli) run(ctx context.Context) error {
 	err = w.Run(ctx)
 	stop()
 	return errors.Join(err, <-ended)
+}
+
+// oneLoop fits the Go runtime to what a sidecar is: one event loop, and readers and writers that
+// hand it small pieces. A second processor would be woken for each piece and find nothing to do.
+// GOMAXPROCS and GOGC are the user's where they are set.
+func oneLoop() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(1)
+	}
+	heap.GiveRoom()
 }
 
 // telemetryTime bounds the sending of what waits for the collector.

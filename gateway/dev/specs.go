@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -43,6 +44,16 @@ func credentials(user, password string) []string {
 	return []string{"SIE_NATS_USER=" + user, "SIE_NATS_PASSWORD=" + password}
 }
 
+// processors returns the setting for a process that passes messages on: at most n of the CPUs, so
+// that what waits for a message does not wake a second thread for each, beside workers that need
+// the CPUs more. Whoever sets GOMAXPROCS has it in all processes.
+func processors(n int) []string {
+	if os.Getenv("GOMAXPROCS") != "" {
+		return nil
+	}
+	return []string{"GOMAXPROCS=" + strconv.Itoa(max(n, 1))}
+}
+
 func (o *Options) natsSpec(i int) spec {
 	pools := map[string]bool{}
 	for _, l := range o.Lanes {
@@ -52,7 +63,7 @@ func (o *Options) natsSpec(i int) spec {
 	s := spec{role: NATS, index: i, argv: []string{
 		o.program("sie-gateway"), "nats", "--host", local, "--port", strconv.Itoa(o.natsPort(i)),
 		"--store-dir", o.path("nats", strconv.Itoa(i)), "--max-memory", strconv.FormatInt(memory, 10),
-	}, probe: listens("tcp", net.JoinHostPort(local, strconv.Itoa(o.natsPort(i))))}
+	}, env: processors(1), probe: listens("tcp", net.JoinHostPort(local, strconv.Itoa(o.natsPort(i))))}
 	if o.Auth {
 		s.argv = append(s.argv, "--auth", o.usersFile())
 	}
@@ -107,7 +118,7 @@ func (o *Options) gatewaySpec(i int, u *broker.Users) (spec, error) {
 		argv: []string{
 			o.program("sie-gateway"), "serve", "--host", o.Host, "--port", strconv.Itoa(o.Port + i),
 		},
-		env: append(credentials(broker.GatewayUser, u.Gateway),
+		env: append(append(credentials(broker.GatewayUser, u.Gateway), processors(runtime.NumCPU()/2)...),
 			"SIE_NATS_URL="+o.natsURL(), "SIE_CONFIG_SERVICE_URL="+o.configURL(),
 			"SIE_GATEWAY_URL="+o.gatewayURL(i),
 			"SIE_GATEWAY_CONFIGURED_PHYSICAL_LANES="+string(lanes),

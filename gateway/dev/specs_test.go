@@ -3,7 +3,9 @@ package dev
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -52,5 +54,34 @@ func TestDocumentsOfTheServersModels(t *testing.T) {
 	t.Setenv("SIE_TEST_NO_MODEL", "1")
 	if err := o.documents(t.Context()); err == nil || !strings.Contains(err.Error(), "no such model") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Processes that pass messages on get few processors, unless whoever runs the cluster says how many
+// each gets.
+func TestProcessors(t *testing.T) {
+	o := options("/bin", "/state", 15000)
+	settings := func() (all []string) {
+		gateway, err := o.gatewaySpec(0, &broker.Users{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []spec{o.natsSpec(0), gateway, o.serverSpec(0, o.Lanes[0])} {
+			for _, v := range s.env {
+				if n, ok := strings.CutPrefix(v, "GOMAXPROCS="); ok {
+					all = append(all, s.role+" "+n)
+				}
+			}
+		}
+		return all
+	}
+	t.Setenv("GOMAXPROCS", "")
+	half := strconv.Itoa(max(runtime.NumCPU()/2, 1))
+	if got := settings(); !slices.Equal(got, []string{"nats 1", "gateway " + half}) {
+		t.Errorf("%q", got)
+	}
+	t.Setenv("GOMAXPROCS", "3")
+	if got := settings(); got != nil {
+		t.Errorf("with GOMAXPROCS set: %q", got)
 	}
 }
