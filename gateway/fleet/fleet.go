@@ -281,7 +281,7 @@ func (f *Fleet) publish() {
 	f.dirty = false
 	s := &Snapshot{
 		Connected: f.connected, Settled: f.age >= settleAfter,
-		Refused: f.refused.Load(), lanes: map[bus.Lane]*Lane{},
+		Refused: f.refused.Load(), lanes: map[bus.Lane]*Lane{}, lost: map[bus.Lane]time.Time{},
 		Workers: make([]*Worker, 0, len(f.workers)), changed: make(chan struct{}),
 	}
 	for _, e := range f.workers {
@@ -289,6 +289,9 @@ func (f *Fleet) publish() {
 	}
 	slices.SortFunc(s.Workers, func(a, b *Worker) int { return strings.Compare(a.ID, b.ID) })
 	for _, w := range s.Workers {
+		if until := w.lostUntil(); until.After(s.lost[w.Lane]) {
+			s.lost[w.Lane] = until
+		}
 		if !w.Live {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sie-engine/sie/internal/bus"
+	"github.com/sie-engine/sie/internal/work"
 )
 
 // Worker is what a worker's last heartbeat says. It never changes.
@@ -15,6 +16,7 @@ type Worker struct {
 	Live      bool // its heartbeat is fresh
 	Heartbeat bus.WorkerHeartbeat
 	Came      time.Time // when the heartbeat was taken
+	Began     time.Time // when the first of its process was, if it took another one's place; or zero
 
 	before string // the epoch of the process before this one
 	shared bool   // two processes have its id
@@ -46,9 +48,12 @@ func (w *Worker) Epoch() string {
 // follow notes which process was there before. An epoch that comes back is that of a process that
 // had not ended: until a third one comes, the id belongs to two of them.
 func (w *Worker) follow(old *Worker) {
-	w.before, w.shared = old.before, old.shared
+	w.before, w.shared, w.Began = old.before, old.shared, old.Began
 	if epoch := w.Heartbeat.Epoch; epoch != old.Heartbeat.Epoch {
 		w.before, w.shared = old.Heartbeat.Epoch, epoch == old.before && epoch != ""
+		if w.Began = w.Came; w.shared {
+			w.Began = time.Time{}
+		}
 	}
 }
 
@@ -168,11 +173,33 @@ type Snapshot struct {
 	Refused uint64    // heartbeats that were not accepted, since the start
 
 	lanes   map[bus.Lane]*Lane
+	lost    map[bus.Lane]time.Time // until when a lane counts as one that lost a worker
 	changed chan struct{}
 }
 
 // Lane returns a lane, or nil if it has no live worker.
 func (s *Snapshot) Lane(id bus.Lane) *Lane { return s.lanes[id] }
+
+// lostFor is how long a worker that stopped or was started again may have slices that it will never
+// mark: its open pulls last for 8 s (sidecar/pull), and the broker is asked about them twice.
+const lostFor = 12 * time.Second
+
+// Lost reports whether a worker of a lane was lost a moment before now: it is silent, or another
+// process took its place. One that said that it ends was not lost.
+func (s *Snapshot) Lost(id bus.Lane, now time.Time) bool {
+	return now.Before(s.lost[id])
+}
+
+// lostUntil returns until when a worker counts as lost, or zero.
+func (w *Worker) lostUntil() time.Time {
+	switch {
+	case !w.Live:
+		return w.Came.Add(work.WorkerStale + lostFor)
+	case !w.Began.IsZero():
+		return w.Began.Add(lostFor)
+	}
+	return time.Time{}
+}
 
 // Worker returns the worker of an id, or nil if it is unknown.
 func (s *Snapshot) Worker(id string) *Worker {

@@ -47,6 +47,8 @@ func NewBackend(q *Queue, r *models.Registry, w Workers) *Backend {
 		return presence{live: true, epoch: x.Epoch(), at: x.Came}
 	}
 	q.workers.Store(&known)
+	lost := func(l bus.Lane) bool { return w.Snapshot().Lost(l, time.Now()) }
+	q.losses.Store(&lost)
 	return b
 }
 

@@ -50,6 +50,6 @@ func (q *Queue) bury(r *request, i int) {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.failLocked(i, errs.DeadLetter(id, deaths), true, time.Now())
+		r.endSliceLocked(i, errs.DeadLetter(id, deaths), time.Now())
 	})
 }

@@ -71,8 +71,10 @@ func TestAWorkerWasStartedAgain(t *testing.T) {
 	}
 }
 
-// A death is counted once, whatever its attempt was: three servers are the end of a text, also when
-// the death of an older attempt is told late, by another process of the same worker, or again.
+// A death is counted once, whatever its attempt was: three servers are the end of a text, also
+// when the death of an older attempt is told late, by another process of the same worker, or
+// again. It is a dead letter when it was alone in two of them; else its caller is told to try
+// again.
 func TestDeathsOfOlderAttemptsCount(t *testing.T) {
 	type told struct {
 		worker, epoch string
@@ -81,17 +83,18 @@ func TestDeathsOfOlderAttemptsCount(t *testing.T) {
 	for name, c := range map[string]struct {
 		lost  int // attempts whose work a broker lost while a worker had it
 		marks []told
-		left  int // deaths that are missing until the dead letter, after all marks
+		left  int // deaths that are missing until the end, after all marks
+		want  string
 	}{
-		"one after another":   {0, []told{{"a", "", 0}, {"b", "", 1}, {"c", "", 2}}, 0},
-		"the older one late":  {1, []told{{"b", "", 1}, {"a", "", 0}, {"c", "", 2}}, 0},
-		"the older one first": {1, []told{{"a", "", 0}, {"b", "", 1}, {"c", "", 2}}, 0},
-		"two older ones last": {2, []told{{"c", "", 2}, {"b", "", 1}, {"a", "", 0}}, 0},
+		"one after another":   {0, []told{{"a", "", 0}, {"b", "", 1}, {"c", "", 2}}, 0, "dead letter"},
+		"the older one late":  {1, []told{{"b", "", 1}, {"a", "", 0}, {"c", "", 2}}, 0, "please retry"},
+		"the older one first": {1, []told{{"a", "", 0}, {"b", "", 1}, {"c", "", 2}}, 0, "please retry"},
+		"two older ones last": {2, []told{{"c", "", 2}, {"b", "", 1}, {"a", "", 0}}, 0, "please retry"},
 		"a mark again": {1, []told{{"a", "", 0}, {"b", "", 1}, {"a", "", 0},
-			{"b", "", 1}, {"b", "", 1}}, 1},
+			{"b", "", 1}, {"b", "", 1}}, 1, ""},
 		"another process of the worker": {1, []told{{"a", "1", 0}, {"a", "2", 0},
-			{"a", "2", 0}, {"b", "", 1}}, 0},
-		"an attempt that never was": {0, []told{{"a", "", 7}, {"a", "", 8}, {"a", "", 9}}, 3},
+			{"a", "2", 0}, {"b", "", 1}}, 0, "please retry"},
+		"an attempt that never was": {0, []told{{"a", "", 7}, {"a", "", 8}, {"a", "", 9}}, 3, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, 0, nil, func(t *testing.T, q *Queue, w *world) {
@@ -116,7 +119,7 @@ func TestDeathsOfOlderAttemptsCount(t *testing.T) {
 				synctest.Wait()
 				if c.left == 0 {
 					var e *errs.Error
-					if err := <-failed; !errors.As(err, &e) || !strings.Contains(e.Message, "dead letter") {
+					if err := <-failed; !errors.As(err, &e) || !strings.Contains(e.Message, c.want) {
 						t.Errorf("%v", err)
 					}
 					return

@@ -120,7 +120,7 @@ func (q *Queue) acknowledged(r *request, i int, attempt uint32, m *nats.Msg, now
 	default:
 		s.seq = a.seq
 		if s.state == sent {
-			s.storedAt, r.placed = now, now
+			s.storedAt, s.gaveAt, r.placed = now, time.Time{}, now
 			r.setLocked(s, stored, now)
 		}
 		if !r.line.open.Load() {
@@ -177,16 +177,20 @@ func (q *Queue) marked(r *request, mark *work.Mark, now time.Time) ([]byte, erro
 		}
 	case work.ServerDied:
 		q.diedLocked(r, i, mark, now)
+	case work.ServerSilent:
+		q.silentLocked(r, s, mark, now)
 	default:
 		return nil, fmt.Errorf("a mark of the unknown state %q", clip(mark.State))
 	}
 	return receipts[work.Stored], nil
 }
 
-// diedLocked counts a server that ended while it ran a slice, once for all its marks. Whatever the
-// attempt was, the last server that a slice may end makes it a dead letter, and what is published
-// after a death goes to another one, alone. An older attempt than the pending one is not published
-// again: nobody waits for it any more.
+// diedLocked counts a server that ended while it ran a slice, once for all its marks, whatever the
+// attempt was. What is published after a death goes to another server, alone. The second death
+// while alone is a dead letter. The third death is the last in any case: where copies of a slice
+// ran beside others in several servers that ended, nothing says that it was the slice, and its
+// caller is told to try again. An older attempt than the pending one is not published again:
+// nobody waits for it.
 func (q *Queue) diedLocked(r *request, i int, mark *work.Mark, now time.Time) {
 	s := &r.slices[i]
 	d := death{mark.WorkerID, mark.WorkerEpoch, mark.Attempt}
@@ -198,16 +202,35 @@ func (q *Queue) diedLocked(r *request, i int, mark *work.Mark, now time.Time) {
 		s.aloneDied++
 	}
 	s.alone = true
-	if len(s.died) >= maxDeaths {
+	switch {
+	case s.aloneDied >= aloneDeaths:
 		s.burying = true
 		r.takenLocked(s, mark.WorkerID, mark.WorkerEpoch, now)
 		q.bury(r, i)
+		return
+	case len(s.died) >= maxDeaths:
+		q.metrics.ended.Inc()
+		q.supersede(r.line, s)
+		r.endSliceLocked(i, errs.ServersEnded(len(s.died)), now)
 		return
 	}
 	if mark.Attempt < s.attempt {
 		return
 	}
 	q.metrics.republishes.WithLabelValues("server_died").Inc()
+	r.requeueLocked(s, true, 0, now)
+	q.wakeKeeper()
+}
+
+// silentLocked has a slice published again whose server answers nothing any more. That says nothing
+// about the slice, so its next attempt needs no server for itself. Should the server go on, the
+// first result counts.
+func (q *Queue) silentLocked(r *request, s *slice, mark *work.Mark, now time.Time) {
+	if mark.Attempt != s.attempt || !s.state.begun() || s.state == queued || s.burying || s.fetching {
+		return
+	}
+	q.metrics.republishes.WithLabelValues("server_silent").Inc()
+	q.supersede(r.line, s)
 	r.requeueLocked(s, true, 0, now)
 	q.wakeKeeper()
 }
@@ -253,6 +276,9 @@ func (q *Queue) putLocked(r *request, i int, res *work.Result, bytes int64, now 
 	if err := r.work.Hold(bytes, s.end-s.first); err != nil {
 		r.failLocked(i, err, true, now)
 		return
+	}
+	if res.Attempt < s.attempt && s.state == stored {
+		q.supersede(r.line, s) // its next attempt need not run
 	}
 	r.ranLocked(s, ms(res.ProcessingMS), now)
 	r.storeLocked(i, res, now)

@@ -35,6 +35,7 @@ type found struct {
 	unackedBytes int
 	untaken      bool // something is in the stream for longer than announceFrom
 	check        bool // and for longer than untakenAfter
+	hurry        bool // a worker of the lane was lost a moment ago
 }
 
 // keep looks at everything that is pending, at each tick and when something asks for it.
@@ -132,7 +133,7 @@ func (q *Queue) look(r *request, lines map[*line]*found, connected, all bool, no
 	}
 	f := lines[r.line]
 	if f == nil {
-		f = &found{line: r.line}
+		f = &found{line: r.line, hurry: q.lostWorker(r.line.lane)}
 		lines[r.line] = f
 	}
 	for i := range r.slices[:r.next] {
@@ -191,12 +192,11 @@ func (q *Queue) judgeLocked(
 			again("stream")
 		case s.storedAt.Add(untakenAfter).Before(checked.at) && (checked.empty || checked.floor >= s.seq):
 			again("consumer")
-		case s.storedAt.Add(work.WorkerStale).Before(checked.at) && checked.gave >= s.seq &&
-			waited > work.WorkerStale:
-			again("unmarked") // whoever got it is gone or stopped
+		case s.unmarkedLocked(checked, since, f.hurry, now):
+			again("unmarked")
 		default:
 			f.untaken = f.untaken || waited > announceFrom
-			f.check = f.check || waited > untakenAfter
+			f.check = f.check || waited > untakenAfter || f.hurry && waited > hurryEvery
 		}
 	case s.state == taken && age(s.markedAt) > work.MarkTimeout:
 		again("silent")
@@ -205,6 +205,25 @@ func (q *Queue) judgeLocked(
 	case s.state == taken && age(s.markedAt) > work.WorkerStale && q.gone(s.worker):
 		again("worker_gone")
 	}
+}
+
+// unmarkedLocked reports whether a slice in the stream was delivered to a worker that is gone or
+// stopped: it marks what it has within a moment. A slice that is older than the connection has
+// until the second mark of its worker, because nobody heard the first.
+func (s *slice) unmarkedLocked(c consumerCheck, since time.Time, hurry bool, now time.Time) bool {
+	if c.gave < s.seq || !s.storedAt.Before(c.at) {
+		return false
+	}
+	if s.gaveAt.IsZero() {
+		s.gaveAt = c.at
+	}
+	switch {
+	case s.storedAt.Before(since):
+		return now.Sub(since) > work.WorkerStale && now.Sub(s.gaveAt) > unmarkedAfter
+	case hurry:
+		return now.Sub(s.gaveAt) > hurryAfter
+	}
+	return now.Sub(s.gaveAt) > unmarkedAfter
 }
 
 // presence is what is known of a worker.
@@ -218,6 +237,13 @@ type presence struct {
 func (q *Queue) gone(worker string) bool {
 	known := q.workers.Load()
 	return known != nil && !(*known)(worker).live
+}
+
+// lostWorker reports whether a worker of a lane was lost a moment ago: slices that it has and has
+// not marked, or that its open pulls still get, are to be noticed sooner.
+func (q *Queue) lostWorker(l bus.Lane) bool {
+	lost := q.losses.Load()
+	return lost != nil && (*lost)(l)
 }
 
 // restarted reports whether the process that marked a slice has ended: a heartbeat that came after
@@ -242,6 +268,9 @@ func (q *Queue) tend(f *found, now time.Time) {
 	if prepare {
 		l.preparing = true
 		l.checkAt = now.Add(pollEvery)
+		if f.hurry {
+			l.checkAt = now.Add(hurryEvery)
+		}
 	}
 	l.mu.Unlock()
 	if prepare {

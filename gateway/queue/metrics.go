@@ -23,6 +23,7 @@ type metrics struct {
 
 	republishes *prometheus.CounterVec
 	deadLetters prometheus.Counter
+	ended       prometheus.Counter
 	unburied    prometheus.Counter
 	skips       prometheus.Counter
 	strange     prometheus.Counter
@@ -57,6 +58,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			[]float64{.01, .025, .05, .1, .2, .3, .5, .75, 1, 2, 5, 10, 30}),
 		republishes: vector("queue_republishes_total", "Slices published again, by cause.", "cause"),
 		deadLetters: counter("dead_letters_total", "Slices that ended each server that ran them."),
+		ended:       counter("queue_servers_ended_total", "Slices that get no more servers."),
 		unburied:    counter("dlq_store_failures_total", "Dead letters that could not be stored."),
 		skips:       counter("queue_inbox_skips_total", "Messages for no pending request."),
 		strange:     counter("queue_inbox_dropped_total", "Messages that no component of a cluster sends."),
@@ -70,7 +72,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	for _, cause := range []string{
 		"no_stream", "full", "server_died", "gap", "no_ack", "stream", "consumer", "silent", "not_sent",
-		"unmarked", "worker_gone", "worker_restarted",
+		"unmarked", "worker_gone", "worker_restarted", "server_silent",
 	} {
 		m.republishes.WithLabelValues(cause)
 	}
@@ -82,8 +84,8 @@ func (m *metrics) observe(q *Queue) {
 	if m.registry == nil {
 		return
 	}
-	m.registry.MustRegister(m.publish, m.published, m.wait, m.republishes, m.deadLetters, m.unburied, m.skips,
-		m.strange, m.failures, m.offloads, m.undeleted, m.again, m.late, m.refused,
+	m.registry.MustRegister(m.publish, m.published, m.wait, m.republishes, m.deadLetters, m.ended, m.unburied,
+		m.skips, m.strange, m.failures, m.offloads, m.undeleted, m.again, m.late, m.refused,
 		obs.Gauges(nil, func(set func(int, float64, ...string)) {
 			q.mu.Lock()
 			defer q.mu.Unlock()

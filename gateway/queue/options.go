@@ -65,6 +65,12 @@ const (
 	lastAck  = 8 * time.Second
 
 	untakenAfter = 2 * time.Second // in the stream: is the consumer there?
+	// of a slice that the broker has delivered and that nobody marks: whoever got it is gone or
+	// stopped. Marks come after 50 ms.
+	unmarkedAfter = 2 * time.Second
+	// untakenAfter, unmarkedAfter and pollEvery in a lane of which a worker was lost a moment ago
+	hurryAfter   = time.Second
+	hurryEvery   = 500 * time.Millisecond
 	announceFrom = time.Second     // in the stream: the heartbeat names the subject
 	pollEvery    = 2 * time.Second // of streams and consumers that hold pending work
 	apiTimeout   = 5 * time.Second // of a call of the broker's API
@@ -89,5 +95,9 @@ const (
 	maxHeadroom     = 8 << 10  // of a message beside its items
 )
 
-// maxDeaths is the number of servers that a slice may end, one of them while others were in it.
-const maxDeaths = 3
+// A slice that was alone in aloneDeaths servers when they ended is a dead letter: nothing else can
+// have ended both. It gets no server any more after maxDeaths, however they ended.
+const (
+	aloneDeaths = 2
+	maxDeaths   = 3
+)

@@ -32,6 +32,7 @@ type Queue struct {
 	draining    atomic.Bool
 
 	workers atomic.Pointer[func(worker string) presence] // nil: nobody knows
+	losses  atomic.Pointer[func(lane bus.Lane) bool]     // the same; whether it lost a worker lately
 
 	deletes chan string   // keys of payloads
 	removes chan place    // messages that another attempt has taken the place of

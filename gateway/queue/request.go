@@ -51,6 +51,7 @@ type slice struct {
 	began     time.Time
 	sentAt    time.Time
 	storedAt  time.Time
+	gaveAt    time.Time // when the broker was asked that first said it had delivered the slice
 	takenAt   time.Time
 	markedAt  time.Time
 	worker    string       // that marked it last
@@ -182,6 +183,16 @@ func (r *request) failLocked(i int, err error, answered bool, now time.Time) {
 	r.notify()
 }
 
+// endSliceLocked is failLocked for a slice of which copies may still be somewhere: they are
+// cancelled with the slices after it.
+func (r *request) endSliceLocked(i int, err error, now time.Time) {
+	if r.over || i >= r.stop || r.slices[i].state == done {
+		return
+	}
+	r.failLocked(i, err, true, now)
+	r.cancel = i
+}
+
 // endLocked gives up what is not done. It reports whether slices are on their way.
 func (r *request) endLocked(now time.Time) (running bool) {
 	r.over = true
@@ -203,7 +214,7 @@ func (r *request) requeueLocked(s *slice, again bool, pause time.Duration, now t
 		s.attempt++
 		s.tries = 0
 	}
-	s.seq, s.due = 0, now.Add(pause)
+	s.seq, s.due, s.gaveAt = 0, now.Add(pause), time.Time{}
 	r.setLocked(s, queued, now)
 }
 

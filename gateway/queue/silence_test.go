@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/work"
 )
 
@@ -44,24 +45,32 @@ func answerTime(t *testing.T, q *Queue, w *world, before func(m *stored1)) time.
 	return took
 }
 
-// Work that lies with a worker that was stopped is published again: unmarked after 6 s, marked by a
-// worker without heartbeats after 6 s, marked by a live one after 15 s, and not at all while marks
-// come. The message that was replaced is removed.
+// Work that lies with a worker that was stopped is published again: unmarked 2 s after the broker
+// said that it was delivered, and after 1 s in a lane that lost a worker a moment ago; marked by a
+// worker without heartbeats after 6 s, marked by a live one after 15 s, at once when its server is
+// silent, and not at all while marks come. The message that was replaced is removed.
 func TestSilence(t *testing.T) {
 	for name, c := range map[string]struct {
 		marks    time.Duration // for how long the worker marks the slice
 		live     bool
+		lost     bool // the lane lost a worker
+		silent   bool // the server, as the last mark says
 		min, max time.Duration
 	}{
-		"no mark":              {-1, true, 6 * time.Second, 11 * time.Second},
-		"a mark, no heartbeat": {0, false, 6 * time.Second, 9 * time.Second},
-		"a mark, a heartbeat":  {0, true, 15 * time.Second, 17 * time.Second},
-		"many marks":           {40 * time.Second, true, 55 * time.Second, 58 * time.Second},
+		"no mark":                {-1, true, false, false, 4 * time.Second, 7 * time.Second},
+		"no mark, a worker lost": {-1, true, true, false, 2 * time.Second, 3500 * time.Millisecond},
+		"a mark, a worker lost":  {0, true, true, false, 15 * time.Second, 17 * time.Second},
+		"a mark, no heartbeat":   {0, false, false, false, 6 * time.Second, 9 * time.Second},
+		"a mark, a heartbeat":    {0, true, false, false, 15 * time.Second, 17 * time.Second},
+		"many marks":             {40 * time.Second, true, false, false, 55 * time.Second, 58 * time.Second},
+		"a silent server":        {0, true, false, true, 6 * time.Second, 6500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, 0, nil, func(t *testing.T, q *Queue, w *world) {
 				known := func(worker string) presence { return presence{live: worker == "w9" || c.live} }
 				q.workers.Store(&known)
+				lost := func(bus.Lane) bool { return c.lost }
+				q.losses.Store(&lost)
 				took := answerTime(t, q, w, func(m *stored1) {
 					item := m.item
 					b, err := (&work.Mark{Kind: work.KindMark, WorkItemID: item.WorkItemID,
@@ -72,6 +81,12 @@ func TestSilence(t *testing.T) {
 					for since := time.Duration(0); since <= c.marks; since += work.MarkInterval {
 						w.send(item.ReplySubject, "", b)
 						time.Sleep(min(work.MarkInterval, c.marks))
+					}
+					if c.silent {
+						time.Sleep(5 * time.Second)
+						for range 2 { // it is said again; the second is of an attempt of before
+							w.send(item.ReplySubject, "", markOf(t, item, "stopped", "", work.ServerSilent))
+						}
 					}
 				})
 				if took < c.min || took > c.max {

@@ -55,6 +55,8 @@ func TestConstructors(t *testing.T) {
 			"Worker 'w-1' took the request and did not answer within 27s, please retry"},
 		{DeadLetter("0190.3", 3), "INFERENCE_ERROR", 500, 0,
 			"The request ended the server that ran it 3 times, also with nothing else in it, and is not tried again; it is kept as dead letter '0190.3'"},
+		{ServersEnded(3), "QUEUE_FULL", 503, 5 * time.Second,
+			"3 servers ended while they ran the request beside others, please retry"},
 		{NoPayloadStore("items", 2<<20, 1<<20), "INPUT_TOO_LONG", 413, 0,
 			"An item of 'items' takes 2097152 bytes in a message and 1048576 are the limit; send smaller items, or have the operator set a payload store"},
 		{Empty("inputs", "x"), "INVALID_INPUT", 400, 0, "x"},

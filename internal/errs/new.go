@@ -340,6 +340,13 @@ func DeadLetter(id string, servers int) *Error {
 		"also with nothing else in it, and is not tried again; it is kept as dead letter '%s'", servers, id))
 }
 
+// ServersEnded returns the retryable 503 for a request whose servers ended so often that it gets no
+// more of them, though nothing says that it was the request which ended them.
+func ServersEnded(servers int) *Error {
+	return NotStarted(fmt.Sprintf("%d servers ended while they ran the request beside others", servers),
+		5*time.Second)
+}
+
 // NoPayloadStore returns the 413 for items that are larger than a message of the broker where there
 // is no other way to send them.
 func NoPayloadStore(param string, bytes, limit int) *Error {

@@ -164,6 +164,8 @@ const (
 	Taken      = "taken"       // pulled by a sidecar
 	Running    = "running"     // sent to the server
 	ServerDied = "server_died" // the server ended while it ran; sent as a request
+	// the server that has it answers no Ping any more, and may never again
+	ServerSilent = "server_silent"
 )
 
 // Mark tells a gateway where a slice is. A sidecar sends it for a slice that is not answered at

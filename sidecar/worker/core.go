@@ -66,6 +66,7 @@ type server struct {
 	limbo   bool // the connection was lost, and whether the process died is not known
 	last    ipc.PingResponse
 	heard   time.Time
+	told    bool           // the gateways know that it is silent
 	missing map[string]int // pings in which a model that was loaded is absent
 }
 
@@ -177,6 +178,21 @@ func (c *core) passing() {
 		c.giveBackQueued()
 		c.dirty = true
 	}
+	switch silent := c.serverSilent(); {
+	case !silent:
+		c.server.told = false
+	case !c.server.told && c.connected:
+		c.server.told = true
+		for _, s := range c.sentSlices() {
+			c.sendMark(s, work.ServerSilent)
+		}
+	}
+}
+
+// serverSilent reports whether the server has not answered a Ping for long, and nothing says that
+// its process has ended. What is in it may run elsewhere.
+func (c *core) serverSilent() bool {
+	return !c.server.heard.IsZero() && c.now.Sub(c.server.heard) > serverSilence
 }
 
 // rested lets the ages of others begin again, because this process did not run: what they sent
@@ -188,6 +204,9 @@ func (c *core) rested() {
 		}
 	}
 	c.peers.Reconnected(c.now)
+	if c.server.up {
+		c.server.heard = c.now
+	}
 }
 
 // visit marks the slices whose time has come, and drops those that are of no use any more.
@@ -217,6 +236,9 @@ func (c *core) visit() {
 			continue
 		}
 		if !c.alive(s) {
+			if s.state == sent && c.serverSilent() {
+				c.sendMark(s, work.ServerSilent) // the first may have been lost
+			}
 			continue
 		}
 		for _, d := range s.deliveries {
@@ -234,7 +256,7 @@ func (c *core) visit() {
 }
 
 func (c *core) sendMark(s *slice, state string) {
-	if s.item.ReplySubject == "" {
+	if s.item.ReplySubject == "" || s.dropped {
 		return
 	}
 	c.do.publish(s.item.ReplySubject, c.markOf(s, state))
