@@ -2,7 +2,6 @@ package worker
 
 import (
 	"sort"
-	"strings"
 	"time"
 
 	"github.com/sie-engine/sie/internal/bus"
@@ -12,11 +11,15 @@ import (
 // beat is what the last heartbeat said.
 type beat struct {
 	at        time.Time
-	signature string
+	ready     bool
 	sequence  uint64
-	soon      bool
+	soon      bool // something that it says has changed
 	saturated bool
 }
+
+// minBeat is the least time between two heartbeats: when many models change at once, each of them
+// lists all.
+const minBeat = tickEvery
 
 // The marks of saturation in shares of a credit window that is used, or of the bounds in hand.
 const (
@@ -29,28 +32,13 @@ func (c *core) beats() {
 	if !c.connected {
 		return
 	}
-	signature := c.signature()
-	if c.now.Sub(c.beat.at) < work.WorkerHeartbeat && !c.beat.soon && signature == c.beat.signature {
+	ready, since := c.ready(), c.now.Sub(c.beat.at)
+	changed := c.beat.soon || ready != c.beat.ready
+	if since < minBeat || !changed && since < work.WorkerHeartbeat {
 		return
 	}
-	c.beat.at, c.beat.soon, c.beat.signature = c.now, false, signature
+	c.beat.at, c.beat.soon, c.beat.ready = c.now, false, ready
 	c.do.heartbeat(c.heartbeat(false))
-}
-
-// signature changes when a heartbeat must be sent at once.
-func (c *core) signature() string {
-	var b strings.Builder
-	if c.ready() {
-		b.WriteByte('1')
-	}
-	for _, of := range [][]string{c.inState(loaded), c.inState(loading), c.inState(failed)} {
-		b.WriteByte('|')
-		for _, id := range of {
-			b.WriteString(id)
-			b.WriteByte(' ')
-		}
-	}
-	return b.String()
 }
 
 // inState returns the ids of the models in a state, sorted.
@@ -95,7 +83,7 @@ func (c *core) heartbeat(terminated bool) *bus.WorkerHeartbeat {
 		}
 		used, window = used+cost, window+m.window
 		h.FreeCredit += max(m.window-cost, 0)
-		if len(h.Pending) < bus.MaxHeartbeatModels {
+		if len(h.Pending) < bus.MaxHeartbeatModels && (cost > 0 || c.queues[m.token] != nil) {
 			h.Pending[id] = bus.Pending{
 				Items: len(m.waiting) + m.running, Tokens: cost, Window: m.windowSlices(),
 			}

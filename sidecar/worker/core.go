@@ -146,7 +146,9 @@ func (c *core) tick() {
 	if c.scan {
 		c.ask()
 		for _, m := range c.models {
-			c.hot[m] = true
+			if m.busy() {
+				c.hot[m] = true
+			}
 		}
 	}
 	c.dispatch()

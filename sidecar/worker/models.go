@@ -19,7 +19,8 @@ type queue struct {
 	role           rank.Action
 	threshold      int
 	demanded       time.Time
-	absent         bool // reconcile runs, or waits for retryAt
+	used           time.Time // when a worker last had the model
+	absent         bool      // reconcile runs, or waits for retryAt
 	retryAt        time.Time
 	backoff        time.Duration
 }
@@ -195,12 +196,8 @@ func (c *core) idOf(q *queue) string {
 
 // decide settles what this worker does about each queue.
 func (c *core) decide() {
-	for _, id := range c.server.last.LoadedModels {
-		if len(c.queues) < maxQueues && c.server.up {
-			if q := c.follow(bus.Token(id)); q != nil && q.primary == "" {
-				q.primary = id
-			}
-		}
+	if c.responsive() {
+		c.present()
 	}
 	for _, q := range c.queues {
 		id := c.idOf(q)
@@ -209,7 +206,7 @@ func (c *core) decide() {
 			continue
 		}
 		if m.state == failed && !m.until.After(c.now) {
-			m.state = cold
+			c.become(m, cold)
 		}
 		own := rank.Own{Ready: c.ready(), Loaded: m.state == loaded, Loading: m.state == loading,
 			Failed: m.state == failed}
@@ -224,7 +221,10 @@ func (c *core) decide() {
 				role, threshold = rank.Watch, 1
 			}
 		}
-		if m.state != loaded && !m.busy() && c.now.Sub(q.demanded) > forgetAge && !c.peers.Other(id, nil) {
+		if m.state == loaded || m.busy() || c.peers.Other(id, nil) {
+			q.used = c.now
+		}
+		if c.now.Sub(q.demanded) > forgetAge && c.now.Sub(q.used) > forgetAge {
 			c.close(q)
 			delete(c.queues, q.token)
 			continue
@@ -252,8 +252,21 @@ func (m *model) busy() bool { return len(m.waiting) > 0 || m.running > 0 || m.so
 // want has a model loaded.
 func (c *core) want(m *model) {
 	if m.state == cold {
-		m.state, m.askAt, m.backoff = loading, c.now, askFirst
+		c.await(m)
 		c.do.count("model_loads", "")
+	}
+}
+
+// await has the server asked for a model until it is loaded.
+func (c *core) await(m *model) {
+	c.become(m, loading)
+	m.askAt, m.backoff = c.now, askFirst
+}
+
+// become notes the state of a model, which heartbeats tell.
+func (c *core) become(m *model, s modelState) {
+	if m.state != s {
+		m.state, c.beat.soon = s, true
 	}
 }
 
@@ -262,15 +275,21 @@ func (c *core) ask() {
 	if !c.responsive() {
 		return
 	}
-	for _, id := range c.server.last.LoadedModels { // by somebody else: its window is not known yet
-		if m := c.models[id]; m != nil && m.state == cold {
-			m.state, m.askAt, m.backoff = loading, c.now, askFirst
-		}
-	}
 	for _, m := range c.models {
 		if m.state == loading && !m.asking && !m.askAt.After(c.now) {
 			m.asking = true
 			c.do.ensure(m.id)
+		}
+	}
+}
+
+// present notes the models that the server has, whoever had them loaded. Such a model makes this
+// worker warm, and is pulled for once somebody wants it.
+func (c *core) present() {
+	has := c.server.last.LoadedModels
+	for _, id := range has[:min(len(has), bus.MaxHeartbeatModels)] {
+		if m := c.model(id); m != nil && m.state == cold { // its window is not known yet
+			c.await(m)
 		}
 	}
 }
@@ -297,7 +316,8 @@ func (c *core) ensured(id string, r *ipc.ReadyResponse, err error) {
 		}
 		c.fail(m, e)
 	case r.State == ipc.StateReady:
-		m.state, m.full = loaded, max(2*r.BatchTokens, 1)
+		c.become(m, loaded)
+		m.full = max(2*r.BatchTokens, 1)
 		m.window = m.full
 		delete(c.server.missing, id)
 	case r.State == ipc.StateFailed:
@@ -316,7 +336,8 @@ func (c *core) ensured(id string, r *ipc.ReadyResponse, err error) {
 // fail handles a load that failed. What waits goes to another worker that may run it, or is
 // answered with the error.
 func (c *core) fail(m *model, e *errs.Error) {
-	m.state, m.err, m.until = failed, e, c.now.Add(failedFor)
+	c.become(m, failed)
+	m.err, m.until = e, c.now.Add(failedFor)
 	if e.Load != nil && e.Load.Permanent || !e.Transient() && e.Load == nil {
 		m.until = c.now.Add(failedForEver)
 	}

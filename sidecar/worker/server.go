@@ -32,9 +32,7 @@ func (c *core) up(p *ipc.PingResponse, same bool) {
 	}
 	for _, m := range c.models {
 		m.asking = false
-		if m.state != cold {
-			m.state, m.askAt, m.backoff = cold, time.Time{}, 0
-		}
+		c.become(m, cold)
 	}
 	clear(c.server.missing)
 	c.pong(p)
@@ -60,7 +58,7 @@ func (c *core) pong(p *ipc.PingResponse) {
 	if p.BundleConfigHash != old.BundleConfigHash && old.Epoch == p.Epoch { // other models may load now
 		for _, m := range c.models {
 			if m.state == failed {
-				m.state = cold
+				c.become(m, cold)
 			}
 		}
 		c.do.capabilities()
@@ -72,7 +70,7 @@ func (c *core) pong(p *ipc.PingResponse) {
 		}
 		if c.server.missing[id]++; c.server.missing[id] >= 2 { // one Ping may be older than the load
 			delete(c.server.missing, id)
-			m.state = cold
+			c.become(m, cold)
 		}
 	}
 }
@@ -92,7 +90,8 @@ func (c *core) died() {
 	c.server.up, c.server.limbo, c.dirty = false, false, true
 	c.server.last = ipc.PingResponse{}
 	for _, m := range c.models {
-		m.state, m.asking = cold, false
+		m.asking = false
+		c.become(m, cold)
 	}
 	c.giveBackQueued()
 	with := c.sentSlices()

@@ -43,7 +43,7 @@ const (
 	nakFull       = time.Second            // a result that does not fit
 	demandAge     = 30 * time.Second
 	discoverFor   = 500 * time.Millisecond // after the first connect
-	forgetAge     = 10 * time.Minute       // of a queue without demand, whose model is not here
+	forgetAge     = 15 * time.Minute       // of a queue without demand, whose model no worker has
 	askFirst      = 50 * time.Millisecond
 	askLast       = time.Second
 	failedFor     = 30 * time.Second
