@@ -13,10 +13,14 @@ import (
 	"github.com/sie-engine/sie/internal/bus"
 )
 
-// broker is what the queue needs of NATS. Its methods are safe for concurrent use. Publish does not
-// wait for an answer; the others are calls of the broker's API.
+// broker is what the queue needs of NATS. Its methods are safe for concurrent use. Publish,
+// PublishSoon and Flush do not wait for an answer; the others are calls of the broker's API.
 type broker interface {
 	Publish(m *nats.Msg) error
+	// PublishSoon publishes what no answer waits for, a moment later. m is not changed any more.
+	PublishSoon(m *nats.Msg)
+	// Flush publishes what PublishSoon still has.
+	Flush()
 	// MaxPayload returns the bytes that a message may have, 0 while that is unknown.
 	MaxPayload() int64
 	// Prepare makes sure of the stream and the consumer of a line, and announces the line.
@@ -49,19 +53,22 @@ var errNoStream = errors.New("there is no such stream")
 // jetStream is the broker over a connection.
 type jetStream struct {
 	conn    *nats.Conn
+	out     *bus.Outbox
 	js      jetstream.JetStream
 	streams bus.Streams
 }
 
-func newJetStream(conn *nats.Conn, s bus.Streams) (*jetStream, error) {
+func newJetStream(conn *nats.Conn, s bus.Streams, lost func(error)) (*jetStream, error) {
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return nil, err
 	}
-	return &jetStream{conn, js, s}, nil
+	return &jetStream{conn, bus.NewOutbox(conn.PublishMsg, lost), js, s}, nil
 }
 
-func (b *jetStream) Publish(m *nats.Msg) error { return b.conn.PublishMsg(m) }
+func (b *jetStream) Publish(m *nats.Msg) error { return b.out.Publish(m) }
+func (b *jetStream) PublishSoon(m *nats.Msg)   { b.out.PublishSoon(m) }
+func (b *jetStream) Flush()                    { b.out.Flush() }
 func (b *jetStream) MaxPayload() int64         { return b.conn.MaxPayload() }
 
 func (b *jetStream) Prepare(ctx context.Context, l *line) (streamState, error) {

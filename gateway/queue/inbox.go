@@ -53,9 +53,19 @@ func (q *Queue) answer(m *nats.Msg, data []byte) {
 		q.metrics.strange.Inc()
 		return
 	}
-	if err := q.broker.Publish(&nats.Msg{Subject: m.Reply, Data: data}); err != nil {
-		q.opt.Log.Debug("a receipt was not sent; the worker asks again", "error", err)
+	answer := &nats.Msg{Subject: m.Reply, Data: data}
+	if !final(data) { // the rest of a result waits for it
+		if err := q.broker.Publish(answer); err != nil {
+			q.unsent(err)
+		}
+		return
 	}
+	q.broker.PublishSoon(answer)
+}
+
+// unsent notes that a receipt was not sent.
+func (q *Queue) unsent(err error) {
+	q.opt.Log.Debug("a receipt was not sent; the worker asks again", "error", err)
 }
 
 // take takes a sidecar's message and returns the answer to it. An error is that of a message that

@@ -175,6 +175,16 @@ var receipts = map[string][]byte{
 	work.Unknown: receipt(work.Unknown, nil),
 }
 
+// final reports whether a receipt is one of receipts: the worker has nothing more to send.
+func final(data []byte) bool {
+	for _, r := range receipts {
+		if string(r) == string(data) {
+			return true
+		}
+	}
+	return false
+}
+
 func receipt(state string, missing []uint32) []byte {
 	b, err := (&work.Receipt{State: state, Missing: missing}).MarshalMsg(nil)
 	if err != nil {

@@ -70,7 +70,7 @@ const inboxBytes = 256 << 20
 // Start subscribes the inbox and begins to publish. It is called once, before the first request;
 // the connection may be made later. The queue does not close the connection.
 func (q *Queue) Start(conn *nats.Conn) error {
-	b, err := newJetStream(conn, q.opt.Streams)
+	b, err := newJetStream(conn, q.opt.Streams, q.unsent)
 	if err != nil {
 		return fmt.Errorf("queue: %w", err)
 	}
@@ -119,6 +119,7 @@ func (q *Queue) Drain() {
 func (q *Queue) Close() {
 	q.stop()
 	q.all.Wait()
+	q.broker.Flush()
 }
 
 func (q *Queue) wakeKeeper() {
@@ -199,6 +200,8 @@ var errAway = errors.New("there is no connection to the broker yet")
 type away struct{}
 
 func (away) Publish(*nats.Msg) error { return errAway }
+func (away) PublishSoon(*nats.Msg)   {}
+func (away) Flush()                  {}
 func (away) MaxPayload() int64       { return 0 }
 func (away) Prepare(context.Context, *line) (streamState, error) {
 	return streamState{}, errAway

@@ -50,3 +50,15 @@ func TestReceiptsGoToSidecarsAlone(t *testing.T) {
 		t.Errorf("the gateway published a receipt to %s", m.Subject)
 	}
 }
+
+// A receipt that asks for chunks is on the way of an answer, and others are not.
+func TestFinalReceipts(t *testing.T) {
+	for state, data := range receipts {
+		if !final(data) {
+			t.Errorf("%s waits for something", state)
+		}
+	}
+	if final(receipt(work.Again, []uint32{1})) || final(nil) {
+		t.Error("a receipt that asks for chunks is final")
+	}
+}

@@ -77,6 +77,9 @@ func (w *world) deliver(ctx context.Context) {
 	}
 }
 
+func (w *world) PublishSoon(m *nats.Msg) { _ = w.Publish(m) }
+func (w *world) Flush()                  {}
+
 func (w *world) MaxPayload() int64 { return 1 << 20 }
 
 func (w *world) Publish(m *nats.Msg) error {

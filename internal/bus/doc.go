@@ -5,6 +5,6 @@
 // only definitions of both; WorkerHeartbeat and GatewayHeartbeat. Whoever first needs a stream or a
 // consumer makes it from these definitions.
 //
-// The package runs no goroutine of its own; those of a connection end with its Close. It logs no
-// text, key or credential.
+// The package runs no goroutine of its own but the timer of an Outbox, for 2 ms; those of a
+// connection end with its Close. It logs no text, key or credential.
 package bus

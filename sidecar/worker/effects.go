@@ -24,21 +24,29 @@ const natsTimeout = 5 * time.Second
 
 // publish sends a message and counts it when that failed.
 func (w *Worker) publish(subject string, data []byte) {
-	if err := w.nc.Publish(subject, data); err != nil {
-		w.c.Metrics.Count("publish_errors", "")
-	}
+	w.send(&nats.Msg{Subject: subject, Data: data})
 }
 
 func (w *Worker) request(subject, number string, data []byte) {
-	if err := w.nc.PublishRequest(subject, w.inbox+".r."+number, data); err != nil {
-		w.c.Metrics.Count("publish_errors", "")
+	w.send(&nats.Msg{Subject: subject, Reply: w.inbox + ".r." + number, Data: data})
+}
+
+func (w *Worker) send(m *nats.Msg) {
+	if err := w.out.Publish(m); err != nil {
+		w.unsent(err)
 	}
 }
 
+// unsent counts a message that was not sent.
+func (w *Worker) unsent(error) { w.c.Metrics.Count("publish_errors", "") }
+
+// ack acknowledges a message that nobody waits for any more: with the next result.
 func (w *Worker) ack(d delivery) {
 	w.c.Metrics.Count("acked", "")
-	w.publish(d.reply, []byte("+ACK"))
+	w.out.PublishSoon(&nats.Msg{Subject: d.reply, Data: ackBody})
 }
+
+var ackBody = []byte("+ACK")
 
 func (w *Worker) nak(d delivery, after time.Duration) {
 	w.c.Metrics.Count("naked", "")

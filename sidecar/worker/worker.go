@@ -56,6 +56,7 @@ type Worker struct {
 	c      Config
 	core   *core
 	nc     *nats.Conn
+	out    *bus.Outbox // over nc
 	js     jetstream.JetStream
 	client *ipcclient.Client
 	inbox  string // prefix of the subjects of replies to this worker
@@ -100,6 +101,7 @@ func New(c Config) (*Worker, error) {
 	if w.nc, err = bus.Connect(o); err != nil {
 		return nil, err
 	}
+	w.out = bus.NewOutbox(w.nc.PublishMsg, w.unsent)
 	if w.js, err = jetstream.New(w.nc); err != nil {
 		w.nc.Close()
 		return nil, fmt.Errorf("sidecar: %w", err)
