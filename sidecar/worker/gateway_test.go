@@ -215,18 +215,35 @@ func (g *fakeGateway) publish(model, request string, change func(*work.Item, *na
 // prepare makes stream and consumer and announces the demand.
 func (g *fakeGateway) prepare(models ...string) {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(g.t.Context(), patience)
-	defer cancel()
 	streams := bus.Streams{}
-	if _, err := g.js.CreateOrUpdateStream(ctx, streams.Work(lane.Pool)); err != nil {
-		g.t.Fatal(err)
-	}
+	g.ask(func(ctx context.Context) error {
+		_, err := g.js.CreateOrUpdateStream(ctx, streams.Work(lane.Pool))
+		return err
+	})
 	for _, m := range models {
 		c := streams.Consumer(lane.WorkSubject(m))
-		if _, err := g.js.CreateOrUpdateConsumer(ctx, bus.StreamName(lane.Pool), c); err != nil {
+		g.ask(func(ctx context.Context) error {
+			_, err := g.js.CreateOrUpdateConsumer(ctx, bus.StreamName(lane.Pool), c)
+			return err
+		})
+		if err := g.nc.Publish(lane.DemandSubject(m), nil); err != nil {
 			g.t.Fatal(err)
 		}
-		if err := g.nc.Publish(lane.DemandSubject(m), nil); err != nil {
+	}
+}
+
+// ask asks the broker's API, and again after 5 s without an answer, as components do: on a busy
+// machine a connection may be given up as dead, and the answer is lost with it.
+func (g *fakeGateway) ask(f func(ctx context.Context) error) {
+	g.t.Helper()
+	for end := time.Now().Add(patience); ; {
+		ctx, cancel := context.WithTimeout(g.t.Context(), 5*time.Second)
+		err := f(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || time.Now().After(end) {
 			g.t.Fatal(err)
 		}
 	}
