@@ -34,6 +34,7 @@ type fakeGateway struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
 	router string
+	inbox  *nats.Subscription
 
 	mu      sync.Mutex
 	results map[string][]work.Result // by work item id
@@ -59,13 +60,40 @@ func newGateway(t *testing.T, s *bustest.Server, router string) *fakeGateway {
 	if g.js, err = jetstream.New(g.nc); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.nc.Subscribe(bus.Inbox(router, "*"), g.heard); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	g.listen()
 	return g
+}
+
+// listen subscribes the inbox.
+func (g *fakeGateway) listen() {
+	g.t.Helper()
+	var err error
+	if g.inbox, err = g.nc.Subscribe(bus.Inbox(g.router, "*"), g.heard); err == nil {
+		err = g.nc.Flush()
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// beat publishes heartbeats until the test ends.
+func (g *fakeGateway) beat(t *testing.T) {
+	data, err := json.Marshal(bus.GatewayHeartbeat{RouterID: g.router})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		tick := time.NewTicker(work.GatewayHeartbeat)
+		defer tick.Stop()
+		for {
+			_ = g.nc.Publish(bus.GatewayPrefix+g.router, data) // the next one follows
+			select {
+			case <-t.Context().Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
 }
 
 func (g *fakeGateway) heard(m *nats.Msg) {
