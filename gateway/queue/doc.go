@@ -17,7 +17,8 @@
 //
 // Goroutines: the caller's of each request, which sends its first publishes and waits; the
 // subscription's, which takes everything that arrives and never waits; one keeper, which looks at
-// all pending slices four times a second and publishes again; and a bounded number for calls of the
+// all pending slices four times a second, and at once at those that wait to be published, and
+// publishes again; and a bounded number for calls of the
 // broker's API and of the payload store. Locks are held for a few assignments only, never over I/O;
 // a request's lock is taken before that of its line.
 package queue

@@ -19,6 +19,8 @@ type keeper struct {
 	forgotten time.Time // when idle lines were last looked for
 	lookAt    time.Time // after a gap of the own heartbeat: everything is published again then
 	pending   []*request
+	lines     []*line
+	looks     int // at requests, in all
 }
 
 // ref names a slice.
@@ -31,23 +33,24 @@ type ref struct {
 type found struct {
 	line         *line
 	again, fresh []ref // to be published: those that were published before come first
-	unacked      int
-	unackedBytes int
-	untaken      bool // something is in the stream for longer than announceFrom
-	check        bool // and for longer than untakenAfter
-	hurry        bool // a worker of the lane was lost a moment ago
+	untaken      bool  // something is in the stream for longer than announceFrom
+	check        bool  // and for longer than untakenAfter
+	hurry        bool  // a worker of the lane was lost a moment ago
 }
 
-// keep looks at everything that is pending, at each tick and when something asks for it.
+// keep looks at everything that is pending at each tick and after what may concern all of it, and
+// in between, as often as every minPass, at the requests of which slices wait to be published.
 func (q *Queue) keep() {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	last := time.Time{}
 	for {
+		all := false
 		select {
 		case <-q.ctx.Done():
 			return
 		case <-tick.C:
+			all = true
 		case <-q.kick:
 			if rest := minPass - time.Since(last); rest > 0 {
 				select {
@@ -58,28 +61,38 @@ func (q *Queue) keep() {
 			}
 		}
 		last = time.Now()
-		q.pass(last)
+		q.pass(last, q.look.Swap(false) || all)
 	}
 }
 
-// pass looks at everything once.
-func (q *Queue) pass(now time.Time) {
+// pass looks once, at everything or at what waits to be published.
+func (q *Queue) pass(now time.Time, everything bool) {
 	k := &q.keeper
 	connected := q.connected.Load()
-	all := connected && q.gap(now)
-	q.mu.Lock()
-	k.pending = k.pending[:0]
-	for _, r := range q.requests {
-		k.pending = append(k.pending, r)
+	if !everything && !connected {
+		return
 	}
-	q.mu.Unlock()
+	gap := everything && connected && q.gap(now)
+	k.pending = k.pending[:0]
+	if everything {
+		q.mu.Lock()
+		for _, r := range q.requests {
+			k.pending = append(k.pending, r)
+		}
+		q.mu.Unlock()
+	} else {
+		q.waiters()
+	}
+	k.looks += len(k.pending)
 	lines := map[*line]*found{}
 	for _, r := range k.pending {
-		q.look(r, lines, connected, all, now)
+		q.lookAt(r, lines, connected, gap, now)
 	}
 	clear(k.pending)
 	if connected {
-		q.beat(lines, now)
+		if everything {
+			q.beat(lines, now)
+		}
 		pools := map[*pool]bool{}
 		for l, f := range lines {
 			pools[l.pool] = true
@@ -93,6 +106,25 @@ func (q *Queue) pass(now time.Time) {
 		k.forgotten = now
 		q.forget(now)
 	}
+}
+
+// waiters puts the requests of which slices wait to be published into the keeper's list.
+func (q *Queue) waiters() {
+	k := &q.keeper
+	q.mu.Lock()
+	k.lines = k.lines[:0]
+	for _, l := range q.lines {
+		k.lines = append(k.lines, l)
+	}
+	q.mu.Unlock()
+	for _, l := range k.lines {
+		l.mu.Lock()
+		for r := range l.waiters {
+			k.pending = append(k.pending, r)
+		}
+		l.mu.Unlock()
+	}
+	clear(k.lines)
 }
 
 // gap reports whether everything is to be published again, because the own heartbeat had a gap: the
@@ -120,8 +152,8 @@ func (q *Queue) gap(now time.Time) bool {
 	return false
 }
 
-// look finds what is to be done for one request.
-func (q *Queue) look(r *request, lines map[*line]*found, connected, all bool, now time.Time) {
+// lookAt finds what is to be done for one request.
+func (q *Queue) lookAt(r *request, lines map[*line]*found, connected, all bool, now time.Time) {
 	pool, since := r.line.pool.state(), time.Unix(0, q.connectedAt.Load())
 	r.line.mu.Lock()
 	checked := r.line.checked
@@ -150,9 +182,6 @@ func (q *Queue) look(r *request, lines map[*line]*found, connected, all bool, no
 			f.again = append(f.again, ref{r, i})
 		case s.state == queued:
 			f.fresh = append(f.fresh, ref{r, i})
-		case s.state == sent:
-			f.unacked++
-			f.unackedBytes += s.bytes
 		}
 	}
 }
@@ -281,14 +310,19 @@ func (q *Queue) tend(f *found, now time.Time) {
 	}
 	for _, list := range [][]ref{f.again, f.fresh} {
 		for _, x := range list {
-			if f.unacked >= maxUnacked || f.unackedBytes >= maxUnackedBytes {
+			if !l.room() {
 				return // an answer to one of them wakes the keeper
 			}
-			f.unacked++
-			f.unackedBytes += x.r.slices[x.i].bytes
 			q.send(x.r, x.i, queued)
 		}
 	}
+}
+
+// room reports whether more may be published before the broker answers.
+func (l *line) room() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sent < maxUnacked && l.sentBytes < maxUnackedBytes
 }
 
 // prepare makes sure of a line's stream and consumer, and then asks what the consumer holds.
@@ -329,7 +363,11 @@ func (q *Queue) prepare(l *line, check bool) {
 	if changed {
 		q.lost(l.pool)
 	}
-	q.wakeKeeper()
+	if changed || check {
+		q.wakeForAll()
+	} else {
+		q.wakeKeeper()
+	}
 }
 
 // lost notes that a pool has a new stream: its consumers have to be made again.
@@ -373,7 +411,7 @@ func (q *Queue) poll(p *pool, now time.Time) {
 		if changed || errors.Is(err, errNoStream) {
 			q.lost(p)
 		}
-		q.wakeKeeper()
+		q.wakeForAll()
 	})
 }
 

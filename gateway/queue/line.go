@@ -31,12 +31,15 @@ type line struct {
 	retryAt    time.Time // of preparing
 	checkAt    time.Time // of the consumer
 	checked    consumerCheck
-	fullUntil  time.Time // the stream refused work a moment ago
-	requests   int       // that use the line
-	usedAt     time.Time // when the last of them ended
-	untaken    int       // items
-	unanswered int       // items, the untaken ones among them
-	waiting    int       // slices that wait to be published
+	fullUntil  time.Time        // the stream refused work a moment ago
+	requests   int              // that use the line
+	usedAt     time.Time        // when the last of them ended
+	untaken    int              // items
+	unanswered int              // items, the untaken ones among them
+	waiting    int              // slices that wait to be published
+	waiters    map[*request]int // those slices, by request
+	sent       int              // slices that are published and not acknowledged
+	sentBytes  int              // of them
 	meter      meter
 	refusals   map[time.Duration]*inference.Refusal // by Retry-After, a few seconds
 }
@@ -101,15 +104,20 @@ func (l *line) unprepare() {
 	l.recountLocked()
 }
 
-// move accounts for a slice of n items that goes from one state to another. answered says that it
+// move accounts for a slice of a request that goes from one state to another. answered says that it
 // has a result.
-func (l *line) move(n int, from, to state, answered bool, now time.Time) {
+func (l *line) move(r *request, s *slice, from, to state, answered bool, now time.Time) {
+	n := s.end - s.first
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.untaken
 	l.untaken += n * (b2i(to.untaken()) - b2i(from.untaken()))
 	l.unanswered += n * (b2i(to.begun()) - b2i(from.begun()))
-	l.waiting += b2i(to == queued) - b2i(from == queued)
+	if d := b2i(to == queued) - b2i(from == queued); d != 0 {
+		l.waitersLocked(r, d)
+	}
+	d := b2i(to == sent) - b2i(from == sent)
+	l.sent, l.sentBytes = l.sent+d, l.sentBytes+d*s.bytes
 	if answered {
 		l.meter.done(n, now)
 	}
@@ -117,6 +125,17 @@ func (l *line) move(n int, from, to state, answered bool, now time.Time) {
 		l.meter.empty(now)
 	}
 	l.recountLocked()
+}
+
+// waitersLocked counts slices of a request that wait to be published.
+func (l *line) waitersLocked(r *request, n int) {
+	if l.waiters == nil {
+		l.waiters = map[*request]int{}
+	}
+	l.waiting += n
+	if l.waiters[r] += n; l.waiters[r] == 0 {
+		delete(l.waiters, r)
+	}
 }
 
 // took notes that a worker took a slice that waited in the stream for a time.

@@ -25,6 +25,7 @@ type Queue struct {
 	stop context.CancelFunc
 	all  sync.WaitGroup
 	kick chan struct{} // has an element when the keeper shall look at once
+	look atomic.Bool   // and at everything, not only at what waits to be published
 
 	connected   atomic.Bool
 	connectedAt atomic.Int64 // nanoseconds since the epoch
@@ -102,7 +103,7 @@ func (q *Queue) Connected() {
 		q.connectedAt.Store(time.Now().UnixNano())
 		q.connected.Store(true)
 	}
-	q.wakeKeeper()
+	q.wakeForAll()
 }
 
 // Disconnected says that the connection to the broker is lost. Requests wait until it is there
@@ -112,7 +113,7 @@ func (q *Queue) Disconnected() { q.connected.Store(false) }
 // Drain makes heartbeats say that this gateway stops. Requests go on.
 func (q *Queue) Drain() {
 	q.draining.Store(true)
-	q.wakeKeeper()
+	q.wakeForAll()
 }
 
 // Close ends the goroutines. Call it when no request is pending.
@@ -122,6 +123,13 @@ func (q *Queue) Close() {
 	q.broker.Flush()
 }
 
+// wakeForAll has the keeper look at everything that is pending.
+func (q *Queue) wakeForAll() {
+	q.look.Store(true)
+	q.wakeKeeper()
+}
+
+// wakeKeeper has the keeper look at what waits to be published.
 func (q *Queue) wakeKeeper() {
 	select {
 	case q.kick <- struct{}{}:

@@ -129,7 +129,7 @@ func (r *request) moveLocked(s *slice, to state, answered bool, now time.Time) {
 	}
 	s.state = to
 	r.open += b2i(to.begun()) - b2i(from.begun())
-	r.line.move(s.end-s.first, from, to, answered, now)
+	r.line.move(r, s, from, to, answered, now)
 }
 
 // beginLocked takes the next idle slice that may be on its way, or -1.

@@ -45,6 +45,7 @@ type world struct {
 	replyID   int
 	pace      time.Duration // of a worker for a slice; 0: random
 	killed    map[string]int
+	mute      bool // the broker answers no publish
 }
 
 // stored1 is a message of the world's stream.
@@ -146,9 +147,16 @@ func (w *world) storeLocked(m *nats.Msg) {
 		w.stream = append(w.stream, &stored1{seq: w.last, id: id, item: item})
 		answer.Data = fmt.Appendf(nil, `{"stream":"S","seq":%d}`, w.last)
 	}
-	if !w.lostLocked() {
+	if !w.mute && !w.lostLocked() {
 		w.inbox <- answer
 	}
+}
+
+// set changes the world.
+func (w *world) set(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
 }
 
 func (w *world) Prepare(ctx context.Context, l *line) (streamState, error) {
