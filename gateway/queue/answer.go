@@ -23,7 +23,8 @@ var errNoOutput = errors.New("queue: a result of encode has no output")
 // Encode implements compat.Backend.
 func (s *session) Encode(w *admit.Work, m compat.Model, r *api.EncodeRequest) (*api.EncodeResponse, error) {
 	model := m.Handle.(models.Model)
-	if err := checkInputs(model, work.Encode, nil, r.Items, r.Field); err != nil {
+	class := model.Entry.Adapter.Class
+	if err := api.CheckItems(r.Items, r.Field, class, api.Reads{Tokens: true}); err != nil {
 		return nil, err
 	}
 	done, err := s.do(w, model, task{
@@ -61,7 +62,11 @@ func (s *session) Score(w *admit.Work, m compat.Model, r *api.ScoreRequest) (*ap
 	if !model.Entry.Has("score") {
 		return nil, errs.NoScoring(model.Name)
 	}
-	if err := checkInputs(model, work.Score, &r.Query, r.Items, r.Field); err != nil {
+	class := model.Entry.Adapter.Class
+	if err := api.CheckQuery(&r.Query, class); err != nil {
+		return nil, err
+	}
+	if err := api.CheckItems(r.Items, r.Field, class, api.Reads{}); err != nil {
 		return nil, err
 	}
 	done, err := s.do(w, model, task{
@@ -100,7 +105,8 @@ func (s *session) Classify(
 	w *admit.Work, m compat.Model, r *api.ClassifyRequest,
 ) (*api.ClassifyResponse, error) {
 	model := m.Handle.(models.Model)
-	if err := checkInputs(model, work.Classify, nil, r.Items, r.Field); err != nil {
+	class := model.Entry.Adapter.Class
+	if err := api.CheckItems(r.Items, r.Field, class, api.Reads{Second: true}); err != nil {
 		return nil, err
 	}
 	f := foreign(&r.ForeignOptions)

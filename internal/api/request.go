@@ -18,6 +18,22 @@ type Item struct {
 	Raw string
 }
 
+// Tokens returns the token ids that an item has instead of a text, or nil.
+func (it *Item) Tokens() []int32 {
+	if it.Extra == nil {
+		return nil
+	}
+	return it.Extra.Tokens
+}
+
+// Second returns the text that is read as a pair with the item's own text, or nil.
+func (it *Item) Second() *string {
+	if it.Extra == nil {
+		return nil
+	}
+	return it.Extra.Second
+}
+
 // ItemExtra holds the parts of an item other than its text. No native body sets Second or Tokens;
 // requests of other APIs do.
 type ItemExtra struct {

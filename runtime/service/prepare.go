@@ -5,7 +5,6 @@ import (
 
 	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
-	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/task"
 )
 
@@ -78,13 +77,8 @@ func (m Model) PrepareClassify(r *api.ClassifyRequest) (*Prepared[*api.ClassifyR
 
 // PrepareExtract checks a request for entities or classes without loading the model.
 func (m Model) PrepareExtract(r *api.ExtractRequest) (*Prepared[*api.ExtractResponse], error) {
-	if !r.OutputSchema.Empty() {
-		return nil, errs.Invalidf("params.output_schema",
-			"Field 'params.output_schema': model '%s' has no use for it; remove it", m.name)
-	}
-	if r.Instruction != nil && *r.Instruction != "" {
-		return nil, errs.Invalidf("params.instruction",
-			"Field 'params.instruction': model '%s' has no use for it; remove it", m.name)
+	if err := r.CheckUse(m.name); err != nil {
+		return nil, err
 	}
 	return prepare(m, &task.Request{Op: task.Extract, Inputs: r.Items, Labels: r.Labels, Options: r.Options},
 		func(res *task.Result) *api.ExtractResponse { return extracted(m.name, r, res) })

@@ -54,12 +54,12 @@ func (r *run) classify() error {
 	sizes := newSizes(v, forms{})
 	return r.job(v, n, false, func(first, end int) ([]batch.Item, error) {
 		inputs := r.req.Inputs[first:end]
-		if secondOf(&inputs[0]) == nil {
+		if inputs[0].Second() == nil {
 			return r.reader.textItems(inputs, first, &sizes)
 		}
 		second := make([]string, len(inputs))
 		for i := range inputs {
-			second[i] = *secondOf(&inputs[i])
+			second[i] = *inputs[i].Second()
 		}
 		return r.reader.pairItems(r.texts(first, end), second, first, &sizes)
 	}, func(i int, out *batch.Result) error {

@@ -127,10 +127,10 @@ func (e *encoding) answer() error {
 // ids returns the token ids of inputs [first, end).
 func (e *encoding) ids(first, end int) ([][]int32, error) {
 	out := make([][]int32, end-first)
-	if tokensOf(&e.req.Inputs[0]) != nil {
+	if e.req.Inputs[0].Tokens() != nil {
 		for i := range out {
 			var err error
-			if out[i], err = e.reader.check(tokensOf(&e.req.Inputs[first+i]), first+i); err != nil {
+			if out[i], err = e.reader.check(e.req.Inputs[first+i].Tokens(), first+i); err != nil {
 				return nil, err
 			}
 		}

@@ -69,7 +69,7 @@ type nullRequest struct {
 // text returns what stands for input i: its text, or its token ids as code points.
 func (d *nullRequest) text(i int) string {
 	in := &d.req.Inputs[i]
-	if ids := tokensOf(in); ids != nil {
+	if ids := in.Tokens(); ids != nil {
 		return decodeNull(ids, false)
 	}
 	return in.Text
@@ -86,10 +86,10 @@ func (d *nullRequest) items(first, end int) ([]batch.Item, error) {
 		in := &d.req.Inputs[first+i]
 		fault, n := nulldev.ParseFault(in.Text), nulldev.Tokens(in.Text)
 		switch {
-		case tokensOf(in) != nil:
-			n = len(tokensOf(in))
-		case secondOf(in) != nil:
-			n += nulldev.Tokens(*secondOf(in))
+		case in.Tokens() != nil:
+			n = len(in.Tokens())
+		case in.Second() != nil:
+			n += nulldev.Tokens(*in.Second())
 		case d.req.Op == Score:
 			if fault.Kind == nulldev.None {
 				fault = nulldev.ParseFault(d.req.Query.Text)
@@ -202,7 +202,7 @@ func (d *nullRequest) score(i int) error {
 
 func (d *nullRequest) classify(i int) error {
 	second := ""
-	if s := secondOf(&d.req.Inputs[i]); s != nil {
+	if s := d.req.Inputs[i].Second(); s != nil {
 		second = *s
 	}
 	d.result.Classes[i] = probabilities(

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/runtime/arch"
@@ -102,30 +103,13 @@ func Prepare(r *Request) (*Prepared, error) {
 // checkInputs refuses inputs that the operation does not read. No family reads anything but text
 // yet. Token ids are for Encode only, second texts for Classify only.
 func (r *Request) checkInputs() error {
-	if r.Op == Score && !r.Query.HasText {
-		return errs.Invalidf("query", "%s requires text input: Field 'query' has no text",
-			r.Model.Adapter.Class)
-	}
-	for i := range r.Inputs {
-		in := &r.Inputs[i]
-		switch {
-		case !in.HasText && tokensOf(in) == nil:
-			return errs.RequiresText(r.Model.Adapter.Class, i)
-		case tokensOf(in) != nil && r.Op != Encode:
-			return errs.Invalidf(r.field(),
-				"Field '%s[%d]' is a list of token ids; they are taken for vectors only", r.field(), i)
-		case (tokensOf(in) != nil) != (tokensOf(&r.Inputs[0]) != nil):
-			return errs.Invalidf(r.field(),
-				"Field '%s[%d]': a request has token ids in all of its inputs or in none", r.field(), i)
-		case secondOf(in) != nil && r.Op != Classify:
-			return errs.Invalidf(r.field(),
-				"Field '%s[%d]' has two texts; they are taken for classification only", r.field(), i)
-		case (secondOf(in) != nil) != (secondOf(&r.Inputs[0]) != nil):
-			return errs.Invalidf(r.field(),
-				"Field '%s[%d]': a request has a second text in all of its inputs or in none", r.field(), i)
+	if r.Op == Score {
+		if err := api.CheckQuery(r.Query, r.Model.Adapter.Class); err != nil {
+			return err
 		}
 	}
-	return nil
+	return api.CheckItems(r.Inputs, r.Field, r.Model.Adapter.Class,
+		api.Reads{Tokens: r.Op == Encode, Second: r.Op == Classify})
 }
 
 // prepareAny checks what all operations share: the model, then its profile and options.

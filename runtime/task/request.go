@@ -45,22 +45,6 @@ func TokenLists(lists [][]int32) []api.Item {
 	return out
 }
 
-// tokensOf returns the token ids that an input has instead of a text, or nil.
-func tokensOf(in *api.Item) []int32 {
-	if in.Extra == nil {
-		return nil
-	}
-	return in.Extra.Tokens
-}
-
-// secondOf returns the text that is read as a pair with the input's own text, or nil.
-func secondOf(in *api.Item) *string {
-	if in.Extra == nil {
-		return nil
-	}
-	return in.Extra.Second
-}
-
 // Request asks one model for one operation on some inputs. This package only reads it.
 type Request struct {
 	Op     Op

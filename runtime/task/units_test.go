@@ -108,7 +108,7 @@ func TestDeadlineSeenByTheQueueFirst(t *testing.T) {
 // A list without ids, even a nil one, is a token list and not an empty text.
 func TestListsWithoutIDs(t *testing.T) {
 	for i, in := range TokenLists([][]int32{nil, {}, {1}}) {
-		if ids := tokensOf(&in); ids == nil || len(ids) != i/2 || in.HasText {
+		if ids := in.Tokens(); ids == nil || len(ids) != i/2 || in.HasText {
 			t.Errorf("list %d: %v, text %v", i, ids, in.HasText)
 		}
 	}
