@@ -12,6 +12,7 @@ import (
 
 	"github.com/sie-engine/sie/gateway/dev"
 	"github.com/sie-engine/sie/internal/build"
+	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/obs"
 )
 
@@ -49,6 +50,9 @@ type devStartCmd struct {
 	NATSPort  int      `name:"nats-port" help:"Port of the first NATS server; 0: 10 above --port." range:"0|1..65530"`
 	NATSNodes int      `name:"nats-nodes" help:"NATS servers: 1, or 3 with replicated streams." default:"1" range:"1..3"`
 	NATSURL   string   `name:"nats-url" help:"Addresses of NATS servers that run already, separated by commas; --nats-nodes says how many they are; the cluster then runs none."`
+
+	bus.Access `embed:""` // with --nats-url
+
 	Storage   string   `help:"Storage of the streams: memory or file." default:"memory" enum:"memory,file" env:"SIE_STREAM_STORAGE"`
 	Replicas  int      `help:"Replicas of the work streams: 1 or 3; 0: as many as NATS servers." range:"0..3" env:"SIE_STREAM_REPLICAS"`
 	Auth      bool     `help:"Give NATS a user for each kind of component, with random passwords."`
@@ -64,7 +68,8 @@ type devStartCmd struct {
 func (c *devStartCmd) options() (dev.Options, error) {
 	o := dev.Options{
 		Host: c.Host, Port: c.Port, Gateways: c.Gateways, Workers: c.Workers, NATSPort: c.NATSPort,
-		NATSNodes: c.NATSNodes, NATSURL: c.NATSURL, Replicas: c.Replicas, Storage: c.Storage, Auth: c.Auth,
+		NATSNodes: c.NATSNodes, NATSURL: c.NATSURL, Access: c.Access,
+		Replicas: c.Replicas, Storage: c.Storage, Auth: c.Auth,
 		StateDir: c.dir(), BinDir: c.BinDir, Models: c.Models, ModelsDir: c.ModelsDir, Device: c.Device,
 		Restart: !c.NoRestart,
 		Log:     obs.NewLogger(os.Stderr, c.JSONLogs, false), Out: os.Stdout,

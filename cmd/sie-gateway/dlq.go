@@ -32,9 +32,9 @@ type dlqCmd struct {
 
 // brokerFlags say where the broker is.
 type brokerFlags struct {
-	NATS     string `name:"nats-url" help:"Addresses of NATS, separated by commas." env:"SIE_NATS_URL" default:"nats://127.0.0.1:4222"`
-	User     string `name:"nats-user" help:"User for NATS, the gateway's; with a password." env:"SIE_NATS_USER"`
-	Password string `name:"nats-password" help:"Its password. Anybody who may list processes can read it: prefer the variable." env:"SIE_NATS_PASSWORD"`
+	NATS string `name:"nats-url" help:"Addresses of NATS, separated by commas." env:"SIE_NATS_URL" default:"nats://127.0.0.1:4222"`
+
+	bus.Access `embed:""` // the gateway's
 }
 
 // letterTime bounds a command about letters, but for the time of a replay.
@@ -53,7 +53,7 @@ func (b *brokerFlags) with(
 	defer cancelTime()
 	connected := make(chan struct{}, 1)
 	conn, err := bus.Connect(bus.Options{
-		URL: b.NATS, Name: "sie-gateway dlq", User: b.User, Password: b.Password, Inboxes: bus.GatewayInboxes,
+		URL: b.NATS, Name: "sie-gateway dlq", Access: b.Access, Inboxes: bus.GatewayInboxes,
 		Log: obs.NewLogger(io.Discard, false, false),
 		Connected: func() {
 			select {
@@ -69,7 +69,7 @@ func (b *brokerFlags) with(
 	select {
 	case <-connected:
 	case <-time.After(connectTime):
-		return fmt.Errorf("--nats-url %s: no connection: %w", b.NATS, errNotConnected)
+		return fmt.Errorf("--nats-url %s: no connection: %w", bus.Redacted(b.NATS), errNotConnected)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -46,9 +46,9 @@ type serveCmd struct {
 
 	OpenStatus bool `help:"Serve /health and the status sockets also without a key." env:"SIE_AUTH_EXEMPT_OPERATIONAL"`
 
-	NATS         string `name:"nats-url" help:"Addresses of NATS, separated by commas." env:"SIE_NATS_URL" default:"nats://127.0.0.1:4222"`
-	NATSUser     string `name:"nats-user" help:"User for NATS; with a password." env:"SIE_NATS_USER"`
-	NATSPassword string `name:"nats-password" help:"Its password. Anybody who may list processes can read a flag: prefer the variable." env:"SIE_NATS_PASSWORD"`
+	NATS string `name:"nats-url" help:"Addresses of NATS, separated by commas." env:"SIE_NATS_URL" default:"nats://127.0.0.1:4222"`
+
+	bus.Access `embed:""`
 
 	Config      string `name:"config-url" help:"Address of sie-config, which has the models and bundles. Without it they come from the files below." env:"SIE_CONFIG_SERVICE_URL"`
 	ConfigToken string `name:"config-token" help:"Token for reading from sie-config." env:"SIE_CONFIG_SERVICE_TOKEN,SIE_ADMIN_TOKEN"`
@@ -70,10 +70,8 @@ type serveCmd struct {
 func (c *serveCmd) Check() error {
 	_, secure := c.secure(slog.New(slog.DiscardHandler))
 	_, lanes := c.lanes()
-	all := []error{secure, lanes}
-	if (c.NATSUser == "") != (c.NATSPassword == "") {
-		all = append(all, errors.New("give both --nats-user and SIE_NATS_PASSWORD, or neither"))
-	}
+	_, access := c.Access.ClientOptions()
+	all := []error{secure, lanes, access}
 	if c.Config != "" && c.ModelsDir+c.BundlesDir != "" {
 		all = append(all, errors.New("with --config-url the models and bundles are sie-config's: "+
 			"give neither --models-dir nor --bundles-dir"))
@@ -308,7 +306,7 @@ func (c *serveCmd) fill(ctx context.Context, registry *models.Registry, log *slo
 // connect connects to the broker in the background, and tells those who depend on it.
 func (c *serveCmd) connect(ctx context.Context, g *running, workers *fleet.Fleet, log *slog.Logger) error {
 	conn, err := bus.Connect(bus.Options{
-		URL: c.NATS, Name: "sie-gateway", User: c.NATSUser, Password: c.NATSPassword,
+		URL: c.NATS, Name: "sie-gateway", Access: c.Access,
 		Inboxes: bus.GatewayInboxes, Log: log,
 		Connected: func() {
 			workers.Connected()

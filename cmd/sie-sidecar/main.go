@@ -28,9 +28,9 @@ import (
 )
 
 type cli struct {
-	NATSURL      string `name:"nats-url" help:"NATS servers, separated by commas." env:"SIE_NATS_URL" required:""`
-	NATSUser     string `name:"nats-user" help:"User for NATS; with SIE_NATS_PASSWORD." env:"SIE_NATS_USER"`
-	NATSPassword string `name:"nats-password" help:"Its password. Anybody who may list processes can read a flag: prefer the variable." env:"SIE_NATS_PASSWORD"`
+	NATSURL string `name:"nats-url" help:"NATS servers, separated by commas." env:"SIE_NATS_URL" required:""`
+
+	bus.Access `embed:""`
 
 	Pool           string `help:"Pool of this worker's lane." env:"SIE_POOL" required:""`
 	Bundle         string `help:"Bundle of its lane." env:"SIE_BUNDLE" required:""`
@@ -92,7 +92,7 @@ func (c *cli) run(ctx context.Context) error {
 	registry := obs.NewRegistry()
 	config := worker.Config{
 		Lane: bus.Lane{Pool: c.Pool, Profile: c.MachineProfile, Bundle: c.Bundle}, ID: c.WorkerID,
-		NATS:    bus.Options{URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword},
+		NATS:    bus.Options{URL: c.NATSURL, Access: c.Access},
 		Streams: c.Streams,
 		Socket:  c.Socket, DrainTimeout: c.DrainTimeout, Stall: c.Stall, Log: log,
 		ClockOffset: c.ClockOffset,

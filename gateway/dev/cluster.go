@@ -223,11 +223,8 @@ func (c *Cluster) start(ctx context.Context) error {
 func (c *Cluster) leader(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime, fmt.Errorf("%v have passed", startTime))
 	defer cancel()
-	user, password := os.Getenv("SIE_NATS_USER"), os.Getenv("SIE_NATS_PASSWORD")
-	if c.o.Auth {
-		user, password = broker.GatewayUser, c.users.Gateway
-	}
-	return await(ctx, c.o.natsURL(), jetStream(c.o.natsURL(), user, password), c.nats...)
+	access := c.o.access(broker.GatewayUser, c.users.Gateway)
+	return await(ctx, bus.Redacted(c.o.natsURL()), jetStream(c.o.natsURL(), access), c.nats...)
 }
 
 // known waits until every gateway has heard of every worker.

@@ -20,6 +20,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
+	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/bus/bustest"
 )
 
@@ -338,7 +339,7 @@ func TestThreeNATSServers(t *testing.T) {
 	if err != nil || len(r.Processes) != 1 {
 		t.Fatalf("%+v %v", r, err)
 	}
-	if err := await(ctx, "two of three", jetStream(o.natsURL(), "", "")); err != nil {
+	if err := await(ctx, "two of three", jetStream(o.natsURL(), bus.Access{})); err != nil {
 		t.Errorf("two of three elect no leader: %v", err)
 	}
 	if err := stop(); err != nil {
@@ -366,7 +367,7 @@ func TestABrokerOfSomebodyElse(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if err := jetStream(broker.URL, "", "")(t.Context()); err != nil {
+	if err := jetStream(broker.URL, bus.Access{})(t.Context()); err != nil {
 		t.Errorf("the broker after the cluster's end: %v", err)
 	}
 }

@@ -17,14 +17,15 @@ import (
 
 // Options configures a cluster.
 type Options struct {
-	Host      string // that the gateways listen on; everything else listens on 127.0.0.1
-	Port      int    // of the first gateway; 0: New finds a range that is free
-	Gateways  int    // 1 to MaxGateways
-	Workers   int    // 0 to MaxWorkers
-	NATSPort  int    // of the first NATS server; 0: Port + 10
-	NATSNodes int    // 1 or 3
-	NATSURL   string // of NATS servers that run already; empty: the cluster runs its own
-	Replicas  int    // of work streams, 1 or 3; 0: NATSNodes
+	Host      string     // that the gateways listen on; everything else listens on 127.0.0.1
+	Port      int        // of the first gateway; 0: New finds a range that is free
+	Gateways  int        // 1 to MaxGateways
+	Workers   int        // 0 to MaxWorkers
+	NATSPort  int        // of the first NATS server; 0: Port + 10
+	NATSNodes int        // 1 or 3
+	NATSURL   string     // of NATS servers that run already; empty: the cluster runs its own
+	Access    bus.Access // to the servers of NATSURL
+	Replicas  int        // of work streams, 1 or 3; 0: NATSNodes
 	Lanes     []bus.Lane
 	Storage   string // of work streams: memory or file
 	Auth      bool   // NATS has users

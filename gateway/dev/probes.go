@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sie-engine/sie/internal/bus"
 )
 
 // probeTime bounds one look at whether a process is ready.
@@ -101,15 +103,15 @@ func listens(network, address string) func(context.Context) error {
 
 // jetStream returns a probe that is content when JetStream answers, which in a cluster of servers
 // needs a leader.
-func jetStream(url, user, password string) func(context.Context) error {
+func jetStream(url string, a bus.Access) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, probeTime)
 		defer cancel()
-		opts := []nats.Option{nats.NoReconnect(), nats.Timeout(probeTime)}
-		if user != "" {
-			opts = append(opts, nats.UserInfo(user, password))
+		opts, err := a.ClientOptions()
+		if err != nil {
+			return err
 		}
-		c, err := nats.Connect(url, opts...)
+		c, err := nats.Connect(url, append(opts, nats.NoReconnect(), nats.Timeout(probeTime))...)
 		if err != nil {
 			return err
 		}

@@ -36,12 +36,16 @@ func (o *Options) natsURL() string {
 	return strings.Join(all, ",")
 }
 
-// credentials returns the environment of a client of NATS.
-func credentials(user, password string) []string {
-	if password == "" {
-		return nil
+// access returns how a component shows NATS who it is. user and password are those of the cluster's
+// own NATS, "" without --auth.
+func (o *Options) access(user, password string) bus.Access {
+	switch {
+	case o.NATSURL != "":
+		return o.Access
+	case password == "":
+		return bus.Access{}
 	}
-	return []string{"SIE_NATS_USER=" + user, "SIE_NATS_PASSWORD=" + password}
+	return bus.Access{User: user, Password: password}
 }
 
 // processors returns the setting for a process that passes messages on: at most n of the CPUs, so
@@ -113,12 +117,13 @@ func (o *Options) gatewaySpec(i int, u *broker.Users) (spec, error) {
 	if err != nil {
 		return spec{}, err
 	}
+	access := o.access(broker.GatewayUser, u.Gateway)
 	s := spec{
 		role: Gateway, index: i,
 		argv: []string{
 			o.program("sie-gateway"), "serve", "--host", o.Host, "--port", strconv.Itoa(o.Port + i),
 		},
-		env: append(append(credentials(broker.GatewayUser, u.Gateway), processors(runtime.NumCPU()/2)...),
+		env: append(append(access.Environ(), processors(runtime.NumCPU()/2)...),
 			"SIE_NATS_URL="+o.natsURL(), "SIE_CONFIG_SERVICE_URL="+o.configURL(),
 			"SIE_GATEWAY_URL="+o.gatewayURL(i),
 			"SIE_GATEWAY_CONFIGURED_PHYSICAL_LANES="+string(lanes),
@@ -165,9 +170,10 @@ func (o *Options) sidecarURL(i int, page string) string {
 }
 
 func (o *Options) sidecarSpec(i int, lane bus.Lane, u *broker.Users) spec {
+	access := o.access(broker.WorkerUser, u.Worker)
 	return spec{
 		role: Sidecar, index: i, argv: []string{o.program("sie-sidecar")},
-		env: append(credentials(broker.WorkerUser, u.Worker),
+		env: append(access.Environ(),
 			"SIE_NATS_URL="+o.natsURL(), "SIE_POOL="+lane.Pool, "SIE_BUNDLE="+lane.Bundle,
 			"SIE_MACHINE_PROFILE="+lane.Profile, "SIE_WORKER_ID="+workerID(i),
 			"SIE_IPC_SOCKET_PATH="+o.socket(i), "SIE_CONFIG_SERVICE_URL="+o.configURL(),

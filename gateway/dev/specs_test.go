@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/sie-engine/sie/gateway/broker"
+	"github.com/sie-engine/sie/internal/bus"
 )
 
 // A directory of models is that of sie-config and of the servers; a gateway gets its models from
@@ -28,6 +29,32 @@ func TestTheDirectoryOfModels(t *testing.T) {
 			t.Errorf("sie-config: %q", config.env)
 		}
 	}
+}
+
+// The components get the access to NATS that dev was given for servers of --nats-url, and for the
+// cluster's own NATS only what that has, whatever the environment says.
+func TestAccessToNATS(t *testing.T) {
+	t.Setenv("SIE_NATS_CA", "/inherited.pem")
+	o := options("/bin", "/state", 15000)
+	o.Access = bus.Access{CA: "/ca.pem", Token: "t"}
+	check := func(u broker.Users, want ...string) {
+		t.Helper()
+		gateway, err := o.gatewaySpec(0, &u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []spec{gateway, o.sidecarSpec(0, o.Lanes[0], &u)} {
+			for _, w := range want {
+				if !slices.Contains(s.env, w) {
+					t.Errorf("%s: %q lacks %s", s.role, s.env, w)
+				}
+			}
+		}
+	}
+	check(broker.Users{}, "SIE_NATS_CA=", "SIE_NATS_TOKEN=")
+	check(broker.Users{Gateway: "p", Worker: "p"}, "SIE_NATS_CA=", "SIE_NATS_TOKEN=", "SIE_NATS_PASSWORD=p")
+	o.NATSURL = "tls://nats:4222"
+	check(broker.Users{}, "SIE_NATS_URL=tls://nats:4222", "SIE_NATS_CA=/ca.pem", "SIE_NATS_TOKEN=t")
 }
 
 // If the servers serve some models, sie-config has the files of those that a sie-server wrote, and

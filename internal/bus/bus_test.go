@@ -155,8 +155,9 @@ func TestARefusedUserConnectsLater(t *testing.T) {
 	log := &testrig.Log{}
 	connected := make(chan struct{}, 1)
 	c, err := bus.Connect(bus.Options{
-		URL: broker.URL, Name: "t", User: "u", Password: "new", Inboxes: bus.GatewayInboxes,
-		Log: slog.New(slog.NewTextHandler(log, nil)), Connected: func() { connected <- struct{}{} },
+		URL: broker.URL, Name: "t", Access: bus.Access{User: "u", Password: "new"},
+		Inboxes: bus.GatewayInboxes,
+		Log:     slog.New(slog.NewTextHandler(log, nil)), Connected: func() { connected <- struct{}{} },
 	})
 	if err != nil {
 		t.Fatal(err)

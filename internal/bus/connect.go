@@ -1,7 +1,7 @@
 package bus
 
 import (
-	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,12 +14,11 @@ import (
 
 // Options configures a connection.
 type Options struct {
-	URL            string // of one or more servers, separated by commas
-	Name           string // of the component, shown by the broker
-	User, Password string // both or neither
-	TLS            *tls.Config
-	Inboxes        string // prefix of the subjects for replies: GatewayInboxes or SidecarInboxes
-	Log            *slog.Logger
+	URL  string // of one or more servers, separated by commas
+	Name string // of the component, shown by the broker
+	Access
+	Inboxes string // prefix of the subjects for replies: GatewayInboxes or SidecarInboxes
+	Log     *slog.Logger
 
 	// Connected and Disconnected are called on each change, one at a time, nil for none. They must
 	// return at once.
@@ -42,8 +41,9 @@ const (
 // open. A publish while there is no connection fails at once: nothing that was reported as failed
 // is sent later (the reconnect buffer is off).
 func Connect(o Options) (*nats.Conn, error) {
-	if (o.User == "") != (o.Password == "") {
-		return nil, errors.New("bus: give both a user and a password for NATS, or neither")
+	access, err := o.Access.ClientOptions()
+	if err = errors.Join(checkURLs(o.URL), err); err != nil {
+		return nil, fmt.Errorf("bus: %w", err)
 	}
 	call := func(f func()) {
 		if f != nil {
@@ -80,12 +80,7 @@ func Connect(o Options) (*nats.Conn, error) {
 			o.Log.Warn("NATS", "error", err, "subject", subject)
 		}),
 	}
-	if o.User != "" {
-		opts = append(opts, nats.UserInfo(o.User, o.Password))
-	}
-	if o.TLS != nil {
-		opts = append(opts, nats.Secure(o.TLS))
-	}
+	opts = append(opts, access...)
 	go probe(o, opts)
 	c, err := nats.Connect(o.URL, opts...)
 	if err != nil {
@@ -101,11 +96,18 @@ func probe(o Options, opts []nats.Option) {
 		nats.ConnectHandler(nil), nats.ReconnectHandler(nil), nats.DisconnectErrHandler(nil),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	c, err := nats.Connect(o.URL, once...)
+	var unknown x509.UnknownAuthorityError
 	switch {
 	case err == nil:
 		c.Close()
 	case errors.Is(err, nats.ErrAuthorization):
 		o.Log.Error("NATS refuses the user or the password; trying again", "user", o.User)
+	case errors.As(err, &unknown):
+		o.Log.Error("the certificate of NATS is of an authority that is not trusted: "+
+			"give its file as SIE_NATS_CA; trying again", "error", err)
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		o.Log.Error("NATS does not encrypt: leave out tls://, SIE_NATS_CA and SIE_NATS_CERT, " +
+			"or switch TLS on there; trying again")
 	default:
 		o.Log.Warn("NATS cannot be reached yet; trying again", "error", err)
 	}
