@@ -95,6 +95,9 @@ func (c *dlqListCmd) Run() error {
 		if err != nil {
 			return err
 		}
+		if len(all) == 0 {
+			fmt.Fprintln(os.Stderr, "There are no dead letters.")
+		}
 		return printLetters(os.Stdout, all, c.JSON)
 	})
 }
@@ -129,7 +132,7 @@ func (c *dlqShowCmd) Run() error {
 	return c.with(letterTime, func(ctx context.Context, _ *nats.Conn, js jetstream.JetStream) error {
 		l, err := dlq.Get(ctx, js, c.ID)
 		if err != nil {
-			return err
+			return named(err)
 		}
 		return showLetter(os.Stdout, l, c.Work)
 	})
@@ -168,7 +171,7 @@ func (c *dlqReplayCmd) Run() error {
 	return c.with(c.Timeout, func(ctx context.Context, conn *nats.Conn, js jetstream.JetStream) error {
 		l, err := dlq.Get(ctx, js, c.ID)
 		if err != nil {
-			return err
+			return named(err)
 		}
 		o, err := dlq.Replay(ctx, conn, bus.Streams{Storage: c.Storage, Replicas: c.Replicas}, l)
 		switch {
@@ -193,8 +196,20 @@ func (c *dlqDropCmd) Run() error {
 	return c.with(letterTime, func(ctx context.Context, _ *nats.Conn, js jetstream.JetStream) error {
 		var all []error
 		for _, id := range c.IDs {
-			all = append(all, dlq.Drop(ctx, js, id))
+			err := dlq.Drop(ctx, js, id)
+			if err == nil {
+				fmt.Println(id, "is dropped")
+			}
+			all = append(all, named(err))
 		}
 		return errors.Join(all...)
 	})
+}
+
+// named adds to the error for an id without a letter where ids are found.
+func named(err error) error {
+	if errors.Is(err, dlq.ErrNotFound) {
+		return fmt.Errorf("%w; `sie-gateway dlq list` names those that are kept", err)
+	}
+	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -9,11 +10,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/tinylib/msgp/msgp"
 
 	"github.com/sie-engine/sie/gateway/dlq"
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/bus/bustest"
 	sie "github.com/sie-engine/sie/internal/cli"
+	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/work"
 )
 
@@ -84,9 +87,18 @@ func TestDeadLettersOnTheCommandLine(t *testing.T) {
 		!strings.Contains(got, "secret words") {
 		t.Errorf("%s%v", got, err)
 	}
-	_, err = output(t, "dlq", "drop", "dl-1", "dl-9", "--nats-url", s.URL)
-	if !errors.Is(err, dlq.ErrNotFound) {
-		t.Errorf("dropping one that is not there: %v", err)
+	for _, command := range []string{"show", "replay"} {
+		for _, id := range []string{"dl-9", "", "dl *", "sie.dlq.>", strings.Repeat("x", 5000)} {
+			_, err = output(t, "dlq", command, "--nats-url", s.URL, "--", id)
+			if !errors.Is(err, dlq.ErrNotFound) || !strings.Contains(err.Error(), "`sie-gateway dlq list`") {
+				t.Errorf("%s of %.20q: %v", command, id, err)
+			}
+		}
+	}
+	got, err = output(t, "dlq", "drop", "dl-9", "dl-1", "--nats-url", s.URL)
+	if !errors.Is(err, dlq.ErrNotFound) || !strings.Contains(err.Error(), `"dl-9"`) ||
+		got != "dl-1 is dropped\n" {
+		t.Errorf("dropping one that is not there and one that is: %q %v", got, err)
 	}
 	got, err = output(t, "dlq", "list", "--nats-url", s.URL)
 	if err != nil || strings.Contains(got, "dl-1") {
@@ -97,9 +109,83 @@ func TestDeadLettersOnTheCommandLine(t *testing.T) {
 		!strings.Contains(err.Error(), "no worker answered") {
 		t.Errorf("a replay without workers: %v", err)
 	}
+	for want, reply := range map[string]func(*work.Item) msgp.Marshaler{
+		"dl-2 ran on w3: 1 results": func(i *work.Item) msgp.Marshaler {
+			return &work.Result{WorkItemID: i.WorkItemID, Success: true, WorkerID: "w3",
+				Results: []msgp.Raw{msgp.AppendNil(nil)}}
+		},
+		"dl-2 failed on w3: too long (INPUT_TOO_LONG)": func(i *work.Item) msgp.Marshaler {
+			return &work.Result{WorkItemID: i.WorkItemID, WorkerID: "w3",
+				Err: errs.TooLong("items", "too long").AppendMsgpack(nil)}
+		},
+		"dl-2 ended the server of w3 again": func(i *work.Item) msgp.Marshaler {
+			return &work.Mark{Kind: work.KindMark, WorkItemID: i.WorkItemID, WorkerID: "w3",
+				State: work.ServerDied, Alone: true}
+		},
+	} {
+		done := answerOne(t, s, lane, reply)
+		got, err := output(t, "dlq", "replay", "dl-2", "--timeout", "20s", "--nats-url", s.URL)
+		if said := strings.TrimSpace(got + fmt.Sprint(err)); !strings.HasPrefix(said, want) {
+			t.Errorf("a replay: %q, want %q", said, want)
+		}
+		<-done
+	}
+	if _, err := output(t, "dlq", "drop", "dl-2", "--nats-url", s.URL); err != nil {
+		t.Error(err)
+	}
+	if got, err = output(t, "dlq", "list", "--nats-url", s.URL); err != nil || strings.Count(got, "\n") != 1 {
+		t.Errorf("a list of none: %q %v", got, err)
+	}
 	s.Stop()
 	if _, err = output(t, "dlq", "list", "--nats-url", s.URL); err == nil ||
 		!strings.Contains(err.Error(), "no connection: is it running") {
 		t.Errorf("without a broker: %v", err)
 	}
+}
+
+// answerOne answers the next slice of a lane's model org/m in the place of a worker.
+func answerOne(
+	t *testing.T, s *bustest.Server, lane bus.Lane, reply func(*work.Item) msgp.Marshaler,
+) <-chan struct{} {
+	t.Helper()
+	conn := s.Connect(bus.SidecarInboxes)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for t.Context().Err() == nil {
+			c, err := js.Consumer(t.Context(), bus.StreamName(lane.Pool),
+				bus.ConsumerName(lane.WorkSubject("org/m")))
+			if err != nil {
+				continue
+			}
+			m, err := c.Next(jetstream.FetchMaxWait(time.Second),
+				jetstream.FetchPriorityGroup(bus.PriorityGroup))
+			if err != nil {
+				continue
+			}
+			var item work.Item
+			if _, err := item.UnmarshalMsg(m.Data()); err != nil {
+				t.Error(err)
+			}
+			if time.Until(time.UnixMicro(int64(item.Deadline*1e6))) < 2*time.Second {
+				continue // of the replay whose time was up
+			}
+			data, err := reply(&item).MarshalMsg(nil)
+			if err != nil {
+				t.Error(err)
+			}
+			if _, err := conn.Request(item.ReplySubject, data, 5*time.Second); err != nil {
+				t.Errorf("no receipt: %v", err)
+			}
+			if err := m.DoubleAck(t.Context()); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+	}()
+	return done
 }
