@@ -193,3 +193,28 @@ func TestStrangeEpochsAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// When a slice gets no more servers its copies are cancelled, also that of a request of one slice.
+func TestTheLastDeathCancelsCopies(t *testing.T) {
+	bubble(t, 1, 0, nil, func(t *testing.T, q *Queue, w *world) {
+		failed := make(chan error, 1)
+		go func() {
+			_, err := ask(t.Context(), q, "r", []string{"text"}, 1)
+			failed <- err
+		}()
+		time.Sleep(time.Second)
+		item := work.Item{WorkItemID: "r.0", RequestID: "r", ReplySubject: "_INBOX.gw.r"}
+		for _, worker := range []string{"a", "b", "c"} {
+			w.request(t.Context(), item.ReplySubject,
+				markOf(t, &item, worker, "", work.ServerDied), time.Second)
+		}
+		if err := <-failed; err == nil || !strings.Contains(err.Error(), "3 servers ended") {
+			t.Errorf("%v", err)
+		}
+		w.set(func() {
+			if from, ok := w.cancelled["r"]; !ok || from != 0 {
+				t.Errorf("cancelled: %v", w.cancelled)
+			}
+		})
+	})
+}

@@ -186,3 +186,36 @@ func TestHeartbeats(t *testing.T) {
 		}
 	})
 }
+
+// A server's silence is told of one attempt; told again later, or of an older one, it changes
+// nothing.
+func TestSilenceOfAnOlderAttempt(t *testing.T) {
+	bubble(t, 1, 0, nil, func(t *testing.T, q *Queue, w *world) {
+		answered := make(chan error, 1)
+		go func() {
+			_, err := ask(t.Context(), q, "r", []string{"text"}, 1)
+			answered <- err
+		}()
+		time.Sleep(time.Second)
+		first := w.pull()
+		silent := func() {
+			w.send(first.item.ReplySubject, "", markOf(t, first.item, "stopped", "", work.ServerSilent))
+			time.Sleep(time.Second)
+		}
+		silent()
+		published := w.publishes()
+		silent()
+		silent()
+		if published != 2 || w.publishes() != published {
+			t.Errorf("%d publishes after one report, %d after three", published, w.publishes())
+		}
+		m := w.pull()
+		if m == nil || m.item.Attempt != 1 || m.item.Alone || len(m.item.DiedOn) != 0 {
+			t.Fatalf("published: %+v", m)
+		}
+		w.run(t.Context(), "b", m)
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+	})
+}

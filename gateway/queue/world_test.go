@@ -45,7 +45,8 @@ type world struct {
 	replyID   int
 	pace      time.Duration // of a worker for a slice; 0: random
 	killed    map[string]int
-	mute      bool // the broker answers no publish
+	alone     map[string]int // of killed, while alone
+	mute      bool           // the broker answers no publish
 }
 
 // stored1 is a message of the world's stream.
@@ -59,7 +60,8 @@ type stored1 struct {
 func newWorld(seed uint64, workers int) *world {
 	return &world{rand: rand.New(rand.NewPCG(seed, 1)), up: true, limit: 10_000, dedup: map[string]uint64{},
 		workers: workers, cancelled: map[string]uint32{}, ran: map[string]int{},
-		inbox: make(chan *nats.Msg, 100_000), replies: map[string]chan string{}, killed: map[string]int{}}
+		inbox: make(chan *nats.Msg, 100_000), replies: map[string]chan string{}, killed: map[string]int{},
+		alone: map[string]int{}}
 }
 
 var errDown = errors.New("no connection")
@@ -246,6 +248,13 @@ func (w *world) deaths(id string) int {
 	return w.killed[id]
 }
 
+// deathsAlone returns how many of them had nothing else in them.
+func (w *world) deathsAlone(id string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.alone[id]
+}
+
 // left returns how many messages are in the stream.
 func (w *world) left() int {
 	w.mu.Lock()
@@ -386,6 +395,7 @@ func (w *world) run(ctx context.Context, id string, m *stored1) {
 		if strings.HasPrefix(text, "!poison") {
 			w.mu.Lock()
 			w.killed[item.WorkItemID]++
+			w.alone[item.WorkItemID] += b2i(item.Alone)
 			w.mu.Unlock()
 			w.request(ctx, item.ReplySubject, mark(work.ServerDied), time.Minute)
 			_ = w.Remove(ctx, "", m.seq)

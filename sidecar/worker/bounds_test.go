@@ -1,0 +1,58 @@
+package worker
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sie-engine/sie/internal/ipc"
+	"github.com/sie-engine/sie/internal/work"
+)
+
+// Tombstones are bounded: the oldest are forgotten, and none that is newer.
+func TestTombstonesAreBounded(t *testing.T) {
+	var all tombs
+	now := time.Unix(1_700_000_000, 0)
+	for i := range maxTombs + 10 {
+		all.add(now, fmt.Sprint("r", i), 0)
+	}
+	if len(all.at) != maxTombs || len(all.order) != maxTombs {
+		t.Errorf("%d tombstones in an order of %d", len(all.at), len(all.order))
+	}
+	if all.has(now, "r9", 0) || !all.has(now, "r10", 0) || !all.has(now, fmt.Sprint("r", maxTombs+9), 0) {
+		t.Error("others than the oldest are forgotten")
+	}
+}
+
+// Acknowledgements that wait until the stream is known are bounded; the broker gives the messages
+// of those that are dropped to a worker again.
+func TestLateAcknowledgementsAreBounded(t *testing.T) {
+	c := newCore(lane, "w", time.Minute, newSim(t, 1))
+	for range maxLate + 10 {
+		c.settleOne(delivery{"0.1", 0}, c.do.ack)
+	}
+	if len(c.late) != maxLate {
+		t.Errorf("%d acknowledgements wait", len(c.late))
+	}
+}
+
+// A slice that was cancelled while the server had it is not run again when the connection to the
+// server comes back.
+func TestWhatWasCancelledIsNotRunAfterAReconnect(t *testing.T) {
+	s := newSim(t, 1)
+	s.connectServer()
+	for _, id := range []string{"kept", "cancelled"} {
+		x := &slice{item: work.Item{WorkItemID: id, ReplySubject: "_INBOX.g." + id}, state: sent,
+			model: s.c.model("org/a"), until: s.now.Add(time.Hour), call: "1"}
+		x.model.running++
+		s.c.inServer++
+		s.c.slices[id] = x
+	}
+	s.c.drop(s.c.slices["cancelled"], "cancelled")
+	s.c.lost()
+	s.c.up(&ipc.PingResponse{Ready: true}, true)
+	if s.c.slices["cancelled"] != nil || s.c.slices["kept"] == nil || s.c.slices["kept"].state != queued ||
+		len(s.c.models["org/a"].waiting) != 1 || s.c.inServer != 0 {
+		t.Errorf("after the reconnect: %+v", s.c.slices)
+	}
+}
