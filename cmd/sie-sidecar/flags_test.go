@@ -1,10 +1,27 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/sie-engine/sie/internal/bus"
 	sie "github.com/sie-engine/sie/internal/cli"
 )
+
+// A variable of NATS that is empty gives nothing: it names no file, and not the working directory.
+func TestEmptyVariablesOfNATS(t *testing.T) {
+	for _, v := range (&bus.Access{}).Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		t.Setenv(name, "")
+	}
+	c := cli{}
+	_, err := newParser(&c).Parse([]string{
+		"--nats-url=nats://127.0.0.1:1", "--pool=p", "--bundle=b", "--machine-profile=c",
+	})
+	if err != nil || c.Access != (bus.Access{}) {
+		t.Errorf("%v %+v", err, c.Access)
+	}
+}
 
 // Every number of the command line has a range that can be read.
 func TestEveryNumberHasARange(t *testing.T) {

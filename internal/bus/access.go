@@ -22,10 +22,10 @@ type Access struct {
 	User     string `name:"nats-user" help:"User for NATS; with SIE_NATS_PASSWORD." env:"SIE_NATS_USER"`
 	Password string `name:"nats-password" help:"Its password. Anybody who may list processes can read a flag: prefer the variable." env:"SIE_NATS_PASSWORD"`
 	Token    string `name:"nats-token" help:"Token for NATS, in place of a user. Prefer the variable." env:"SIE_NATS_TOKEN"`
-	Creds    string `name:"nats-creds" help:"File of a user's JWT and seed (.creds, as nsc writes it), in place of a user." env:"SIE_NATS_CREDS" type:"path"`
-	CA       string `name:"nats-ca" help:"File of the authorities (PEM) that sign NATS's certificates, in place of the system's." env:"SIE_NATS_CA" type:"path"`
-	Cert     string `name:"nats-cert" help:"File of this client's certificate (PEM) for NATS; with SIE_NATS_KEY." env:"SIE_NATS_CERT" type:"path"`
-	Key      string `name:"nats-key" help:"File of its private key (PEM)." env:"SIE_NATS_KEY" type:"path"`
+	Creds    string `name:"nats-creds" help:"File of a user's JWT and seed (.creds, as nsc writes it), in place of a user." env:"SIE_NATS_CREDS"`
+	CA       string `name:"nats-ca" help:"File of the authorities (PEM) that sign NATS's certificates, in place of the system's." env:"SIE_NATS_CA"`
+	Cert     string `name:"nats-cert" help:"File of this client's certificate (PEM) for NATS; with SIE_NATS_KEY." env:"SIE_NATS_CERT"`
+	Key      string `name:"nats-key" help:"File of its private key (PEM)." env:"SIE_NATS_KEY"`
 }
 
 // Environ returns the variables that give a process this access, and no other.
