@@ -152,7 +152,8 @@ func (c *conn) run(r *wire.Request, model string, items []wire.RunItem, held int
 		if i == len(items)-1 { // most calls have one slice: it needs no goroutine of its own
 			run()
 		} else {
-			all.Go(run)
+			all.Add(1)
+			s.crew.run(func() { defer all.Done(); run() })
 		}
 	}
 	all.Wait()

@@ -207,7 +207,9 @@ func (c *conn) begin(r *wire.Request) {
 		m.full(c, r, errs.As(err)) // by the reader: one body at a time is not counted
 		return
 	}
-	c.work.Go(func() {
+	c.work.Add(1)
+	c.server.crew.run(func() {
+		defer c.work.Done()
 		defer func() { <-c.calls }()
 		m.do(c, r, held)
 	})

@@ -22,6 +22,7 @@ type Server struct {
 	epoch   string // random, so that a sidecar can tell that the process is another one
 	beat    atomic.Int64
 	slots   chan struct{} // one for each slice that runs
+	crew    *crew
 
 	ctx  context.Context // of all connections
 	stop context.CancelFunc
@@ -45,6 +46,7 @@ func New(o Options) (*Server, error) {
 		batches: make(map[*batch]struct{}), slices: make(map[string][]*slice),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.crew = newCrew(s.ctx, &s.done)
 	return s, nil
 }
 
