@@ -210,6 +210,9 @@ func (s *session) prepare(w *admit.Work, m models.Model, t task) (*request, erro
 		if cuts[i].offload && q.opt.Store == nil {
 			return nil, errs.NoPayloadStore(cmp.Or(t.field, "items"), cuts[i].bytes, limit)
 		}
+		if cuts[i].bytes > work.MaxWholeBytes {
+			return nil, errs.WorkTooLarge(cmp.Or(t.field, "items"), cuts[i].bytes, work.MaxWholeBytes)
+		}
 	}
 	l := q.line(route.Lane, route.ModelID)
 	if e := l.refuse(q.opt.MaxWait, now); e != nil {
@@ -224,6 +227,7 @@ func (s *session) prepare(w *admit.Work, m models.Model, t task) (*request, erro
 		route.ModelConfigHash
 	item.RouterID, item.ReplySubject = q.opt.Router, bus.Inbox(q.opt.Router, item.RequestID)
 	item.AcceptsChunks, item.CallerID = true, s.head.RequestID
+	item.AcceptsRef = q.opt.Store != nil
 	item.TraceParent, item.TraceState = s.head.TraceParent, s.head.TraceState
 	r := newRequest(item.RequestID, l, w, item, items, cuts)
 	r.began, r.limit = now, limitFor(q.opt.Timeout, s.head.Caller)

@@ -19,7 +19,7 @@ func (q *Queue) bury(r *request, i int) {
 	item.WorkItemID, item.Index, item.FirstIndex = id, uint32(i), uint32(s.first)
 	item.Attempt, item.DiedOn, item.Alone = s.attempt, s.diedOn(), s.alone
 	if s.offload {
-		item.Query, item.PayloadRef, item.PayloadSHA256 = nil, id, r.sums[i]
+		r.detach(&item, i)
 		r.keys = slices.DeleteFunc(r.keys, func(k string) bool { return k == id }) // the letter refers to it
 	} else {
 		item.Items = r.items[s.first:s.end]

@@ -38,7 +38,7 @@ func (q *Queue) chunk(r *request, c *work.Chunk, asked bool, now time.Time) ([]b
 	if err != nil {
 		return nil, fmt.Errorf("a result in chunks: %w", err)
 	}
-	return q.result(r, res, 0, now) // its bytes were held as they came
+	return q.result(r, res, 0, nil, now) // its bytes were held as they came
 }
 
 // checkChunk returns what is wrong with a chunk by itself.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -325,8 +326,9 @@ func TestLargeItems(t *testing.T) {
 			if err == nil {
 				_, err = p.UnmarshalMsg(data)
 			}
-			if err != nil || len(item.Items) != 0 {
-				t.Errorf("%v; %d items in the message", err, len(item.Items))
+			if err != nil || len(item.Items) != 0 || item.PayloadBytes != uint64(len(data)) {
+				t.Errorf("%v; %d items in the message, %d bytes of %d", err, len(item.Items),
+					item.PayloadBytes, len(data))
 			}
 			item.Items = p.Items
 			for i, raw := range p.Items {
@@ -351,6 +353,55 @@ func TestLargeItems(t *testing.T) {
 			_, err := store.Get(t.Context(), key, 16<<20)
 			return errors.Is(err, payload.ErrNotFound)
 		})
+	}
+}
+
+// What a request asks for beside its items goes with them when it is too large for a message; a
+// worker puts it back.
+func TestLargeOptions(t *testing.T) {
+	store, err := payload.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newRig(t, func(o *Options) { o.Store = store })
+	types := make([]string, 40_000)
+	for i := range types {
+		types[i] = fmt.Sprint("an output that is not too short ", i)
+	}
+	seen := make(chan *work.Item, 1)
+	g.sidecar("w1", func(s *sidecar, m jetstream.Msg, item *work.Item, _ []string) bool {
+		size := len(m.Data())
+		data, err := store.Get(context.Background(), item.PayloadRef, 16<<20)
+		var p work.Payload
+		if err == nil {
+			_, err = p.UnmarshalMsg(data)
+		}
+		if err != nil || len(item.OutputTypes) > 0 || size > 10_000 {
+			t.Errorf("%d outputs in a message of %d bytes, %v", len(item.OutputTypes), size, err)
+		}
+		item.Attach(&p)
+		seen <- item
+		s.finish(m, item, s.answer(item, []string{"a"}))
+		return true
+	})
+	session := g.backend.Begin(inference.Head{})
+	m, err := session.Model(modelID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := g.gate.Enter(admit.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.End()
+	_, err = session.Encode(w, m,
+		&api.EncodeRequest{Items: []api.Item{{Text: "a", HasText: true}}, OutputTypes: types})
+	if err != nil {
+		t.Fatal(err)
+	}
+	item := <-seen
+	if !slices.Equal(item.OutputTypes, types) || len(item.Items) != 1 || item.PayloadRef != "" {
+		t.Errorf("%d outputs, %d items, %q", len(item.OutputTypes), len(item.Items), item.PayloadRef)
 	}
 }
 

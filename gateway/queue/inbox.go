@@ -77,7 +77,7 @@ func (q *Queue) take(r *request, m *nats.Msg, now time.Time) (reply []byte, err 
 		if err != nil {
 			return nil, fmt.Errorf("a result: %w", err)
 		}
-		return q.result(r, res, int64(len(m.Data)), now)
+		return q.result(r, res, int64(len(m.Data)), m, now)
 	case work.KindMark:
 		var mark work.Mark
 		if _, err := mark.UnmarshalMsg(m.Data); err != nil {
@@ -245,8 +245,10 @@ func (q *Queue) silentLocked(r *request, s *slice, mark *work.Mark, now time.Tim
 	q.wakeKeeper()
 }
 
-// result puts a result in its place. bytes more are held for it.
-func (q *Queue) result(r *request, res *work.Result, bytes int64, now time.Time) ([]byte, error) {
+// result puts a result in its place. bytes more are held for it. m brought it.
+func (q *Queue) result(
+	r *request, res *work.Result, bytes int64, m *nats.Msg, now time.Time,
+) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i, err := r.indexOf(res.WorkItemID, res.Index)
@@ -262,7 +264,7 @@ func (q *Queue) result(r *request, res *work.Result, bytes int64, now time.Time)
 	case s.fetching:
 		return nil, nil // the worker asks again
 	case res.ResultRef != "" && res.Success:
-		return nil, q.fetchLocked(r, i, res) // the receipt follows when the worker asks again
+		return nil, q.fetchLocked(r, i, res, m, now)
 	}
 	q.putLocked(r, i, res, bytes, now)
 	return receipts[work.Stored], nil

@@ -29,6 +29,7 @@ type metrics struct {
 	strange     prometheus.Counter
 	failures    prometheus.Counter
 	offloads    prometheus.Counter
+	unfetched   prometheus.Counter
 	undeleted   prometheus.Counter
 	again       prometheus.Counter
 	late        prometheus.Counter
@@ -64,6 +65,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		strange:     counter("queue_inbox_dropped_total", "Messages that no component of a cluster sends."),
 		failures:    counter("queue_ack_failures_total", "Refusals and failures of the broker's API."),
 		offloads:    counter("queue_payload_offloads_total", "Slices whose items went to the payload store."),
+		unfetched:   counter("queue_payload_errors_total", "Results that the payload store did not give."),
 		undeleted:   counter("queue_payload_leftovers_total", "Payloads that were not deleted."),
 		again:       counter("queue_results_incomplete_total", "Results of which chunks were missing."),
 		late:        counter("queue_late_total", "Requests whose time was up."),
@@ -85,7 +87,7 @@ func (m *metrics) observe(q *Queue) {
 		return
 	}
 	m.registry.MustRegister(m.publish, m.published, m.wait, m.republishes, m.deadLetters, m.ended, m.unburied,
-		m.skips, m.strange, m.failures, m.offloads, m.undeleted, m.again, m.late, m.refused,
+		m.skips, m.strange, m.failures, m.offloads, m.unfetched, m.undeleted, m.again, m.late, m.refused,
 		obs.Gauges(nil, func(set func(int, float64, ...string)) {
 			q.mu.Lock()
 			defer q.mu.Unlock()

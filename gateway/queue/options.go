@@ -77,8 +77,14 @@ const (
 	heartbeatGap = 5 * time.Second // of one's own: results may have been dropped
 	settle       = time.Second     // after such a gap: what waits in the socket is read first
 
-	lineIdle    = 10 * time.Minute // without work: the line is forgotten
-	storeTime   = 30 * time.Second // of a call of the payload store
+	lineIdle  = 10 * time.Minute // without work: the line is forgotten
+	storeTime = 30 * time.Second // of a call of the payload store
+	fetchWait = 200 * time.Millisecond
+	closeTime = 5 * time.Second // to delete payloads when the queue is closed
+
+	expireFirst = time.Minute // from the start until the store is searched for what others left
+	expireEvery = time.Hour
+	expireTime  = 10 * time.Minute
 	buryTimeout = 10 * time.Second // to store a dead letter
 	// an SDK waits this much longer than we work for it
 	patienceRoom = 3 * time.Second
@@ -90,6 +96,7 @@ const (
 	maxUnackedBytes = 16 << 20 // of them
 	maxTransfers    = 2        // of one slice at once
 	maxFetches      = 8        // of results from the payload store at once
+	fetchTries      = 3        // of one of them
 	maxDeletes      = 4096     // of payloads that wait to be deleted
 	maxRemoves      = 1024     // of messages that wait to be removed
 	maxHeadroom     = 8 << 10  // of a message beside its items

@@ -11,6 +11,7 @@ import (
 	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/work"
+	"github.com/sie-engine/sie/weights/payload"
 )
 
 // state tells where a slice is; see the package's comment.
@@ -85,8 +86,9 @@ type request struct {
 	began time.Time  // in the queue
 	late  time.Time  // its deadline
 	limit time.Duration
-	wake  chan struct{}  // has an element when there may be something for run to do
-	sums  map[int][]byte // of the stored payloads of slices
+	wake  chan struct{} // has an element when there may be something for run to do
+	// payloads of slices; written before anything is published
+	stored map[int]storedItems
 
 	mu     sync.Mutex
 	slices []slice
@@ -111,6 +113,16 @@ func newRequest(id string, l *line, w *admit.Work, item work.Item, items []msgp.
 
 // workItemID returns the id of slice i.
 func (r *request) workItemID(i int) string { return r.id + "." + strconv.Itoa(i) }
+
+// index returns the number of a slice.
+func (r *request) index(s *slice) int {
+	for i := range r.slices {
+		if &r.slices[i] == s {
+			return i
+		}
+	}
+	panic("queue: internal error: a slice of another request")
+}
 
 func (r *request) notify() {
 	select {
@@ -211,6 +223,9 @@ func (r *request) endLocked(now time.Time) (running bool) {
 // whose outcome is not known.
 func (r *request) requeueLocked(s *slice, again bool, pause time.Duration, now time.Time) {
 	if again {
+		if s.process != "" { // which may have stored its result and ended before it told
+			r.keys = append(r.keys, payload.ResultKey(r.workItemID(r.index(s)), s.attempt, s.process))
+		}
 		s.attempt++
 		s.tries = 0
 	}

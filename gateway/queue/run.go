@@ -15,7 +15,7 @@ import (
 // run publishes a request's slices and waits for their results, its own end, or an error.
 // Afterwards nothing refers to the request any more, and its results belong to the caller.
 func (q *Queue) run(r *request) error {
-	defer func() { q.discard(r.keys) }()
+	defer func() { q.discard(r.keys...) }()
 	if err := q.offload(r); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -42,8 +41,7 @@ func (q *Queue) send(r *request, i int, from state) {
 	item.WorkItemID, item.Index = r.workItemID(i), uint32(i)
 	item.FirstIndex = uint32(first)
 	if offload {
-		item.Query, item.PayloadRef = nil, item.WorkItemID
-		item.PayloadSHA256 = r.sums[i]
+		r.detach(&item, i)
 	} else {
 		item.Items = r.items[first:end]
 	}
@@ -92,7 +90,11 @@ func (q *Queue) offload(r *request) error {
 		if !s.offload {
 			continue
 		}
-		p := work.Payload{Items: r.items[s.first:s.end], Query: r.item.Query}
+		item := r.item
+		p := item.Detach(r.items[s.first:s.end])
+		if err := r.work.Hold(int64(s.bytes), s.end-s.first); err != nil { // of the copy
+			return err
+		}
 		data, err := p.MarshalMsg(nil)
 		if err != nil {
 			return errs.Internal(err)
@@ -100,10 +102,11 @@ func (q *Queue) offload(r *request) error {
 		ctx, cancel := context.WithTimeout(r.work.Context(), storeTime)
 		err = q.opt.Store.Put(ctx, r.workItemID(i), data)
 		cancel()
-		if r.sums == nil {
-			r.sums = map[int][]byte{}
+		r.work.Give(int64(s.bytes))
+		if r.stored == nil {
+			r.stored = map[int]storedItems{}
 		}
-		r.sums[i] = payload.Sum(data)
+		r.stored[i] = storedItems{payload.Sum(data), uint64(len(data))}
 		r.keys = append(r.keys, r.workItemID(i)) // also of one that perhaps was stored
 		if err != nil {
 			if cause := context.Cause(r.work.Context()); cause != nil {
@@ -118,8 +121,25 @@ func (q *Queue) offload(r *request) error {
 	return nil
 }
 
+// storedItems describes the payload of a slice.
+type storedItems struct {
+	sum   []byte
+	bytes uint64
+}
+
+// detach makes item, a copy of what all slices have in common, name the payload of slice i in place
+// of what is in it.
+func (r *request) detach(item *work.Item, i int) {
+	item.Detach(nil)
+	item.PayloadRef = r.workItemID(i)
+	item.PayloadSHA256, item.PayloadBytes = r.stored[i].sum, r.stored[i].bytes
+}
+
 // discard has payloads deleted in the background.
-func (q *Queue) discard(keys []string) {
+func (q *Queue) discard(keys ...string) {
+	if q.opt.Store == nil {
+		return
+	}
 	for _, key := range keys {
 		select {
 		case q.deletes <- key:
@@ -129,24 +149,44 @@ func (q *Queue) discard(keys []string) {
 	}
 }
 
-// delete deletes payloads, one after another.
+// delete deletes payloads, one after another, and what others have left in the store. When the
+// queue is closed it deletes what waits.
 func (q *Queue) delete() {
+	if q.opt.Store == nil {
+		return
+	}
+	expire := time.NewTimer(expireFirst)
+	defer expire.Stop()
+	one := func(ctx context.Context, key string) {
+		ctx, cancel := context.WithTimeout(ctx, storeTime)
+		defer cancel()
+		if err := q.opt.Store.Delete(ctx, key); err != nil {
+			q.metrics.undeleted.Inc()
+			q.opt.Log.Warn("a payload was not deleted", "key", key, "error", err)
+		}
+	}
 	for {
 		select {
-		case <-q.ctx.Done():
-			return
 		case key := <-q.deletes:
-			ctx, cancel := context.WithTimeout(q.ctx, storeTime)
-			if err := q.opt.Store.Delete(ctx, key); err != nil {
-				q.metrics.undeleted.Inc()
-				q.opt.Log.Warn("a payload was not deleted", "key", key, "error", err)
-			}
+			one(q.ctx, key)
+		case <-expire.C:
+			expire.Reset(expireEvery)
+			ctx, cancel := context.WithTimeout(q.ctx, expireTime)
+			n, err := q.opt.Store.Expire(ctx, time.Now().Add(-payload.Lifetime))
 			cancel()
+			if n > 0 || err != nil {
+				q.opt.Log.Warn("payloads that nobody deleted were removed", "count", n, "error", err)
+			}
+		case <-q.ctx.Done():
+			ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+			defer cancel()
+			for len(q.deletes) > 0 && ctx.Err() == nil {
+				one(ctx, <-q.deletes)
+			}
+			return
 		}
 	}
 }
-
-var errNoStore = errors.New("queue: a worker left a result in a payload store, and this gateway has none")
 
 // place is a message of a stream.
 type place struct {
@@ -181,49 +221,4 @@ func (q *Queue) remove() {
 			cancel()
 		}
 	}
-}
-
-// fetchLocked reads the result of slice i from the payload store, if not too many are being read.
-func (q *Queue) fetchLocked(r *request, i int, res *work.Result) error {
-	if q.opt.Store == nil {
-		r.failLocked(i, errs.Internal(errNoStore), true, time.Now())
-		return errNoStore
-	}
-	if err := payload.CheckKey(res.ResultRef); err != nil {
-		return err
-	}
-	select {
-	case q.fetches <- struct{}{}:
-	default:
-		return nil // the worker asks again
-	}
-	s := &r.slices[i]
-	s.fetching = true
-	r.keys = append(r.keys, res.ResultRef)
-	q.all.Go(func() {
-		defer func() { <-q.fetches }()
-		ctx, cancel := context.WithTimeout(r.work.Context(), storeTime)
-		defer cancel()
-		data, err := q.opt.Store.Get(ctx, res.ResultRef, payload.MaxBytes)
-		if err == nil {
-			err = payload.Verify(data, res.ResultSHA256)
-		}
-		var whole *work.Result
-		if err == nil {
-			whole, err = parseResult(data)
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		s.fetching = false
-		if r.over || s.state == done {
-			return
-		}
-		if err != nil {
-			r.failLocked(i, errs.Internal(err), true, time.Now())
-			return
-		}
-		res.Results = whole.Results
-		q.putLocked(r, i, res, int64(len(data)), time.Now())
-	})
-	return nil
 }

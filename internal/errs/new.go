@@ -356,5 +356,14 @@ func NoPayloadStore(param string, bytes, limit int) *Error {
 	return e
 }
 
+// WorkTooLarge returns the 413 for an item that takes more bytes, with what its request asks for,
+// than a worker of a cluster takes.
+func WorkTooLarge(param string, bytes, limit int) *Error {
+	e := newError(InputTooLong, fmt.Sprintf("An item of '%s' with the request's options takes %d bytes and %d "+
+		"are the most that a worker of a cluster takes; send a smaller one", param, bytes, limit))
+	e.Param, e.Status = param, 413
+	return e
+}
+
 // NoSuch returns the 404 for a thing other than a model. text is a sentence that names it.
 func NoSuch(text string) *Error { return newError(NotFound, text) }

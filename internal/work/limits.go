@@ -9,6 +9,8 @@ const (
 
 	ChunkBytes       = 768 << 10 // payload of a Chunk
 	MaxTransferBytes = 128 << 20 // of a chunked Result; above it the result goes to the payload store
+	// of a slice with its payload: it crosses to the server as one request in chunks of 128 MiB
+	MaxWholeBytes = 120 << 20
 
 	MarkInterval = 5 * time.Second // between two marks of a slice
 	// without a mark after taken: the slice is published again

@@ -19,7 +19,7 @@ const (
 )
 
 // Item is a work item: a slice of one request, up to MaxItems of its items. It travels in one
-// message, or without Items and Query in a message that names its payload (PayloadRef).
+// message, or without what Payload holds in a message that names its payload (PayloadRef).
 //
 // The reference's form holds exactly one item (Single); it is accepted, and answered in its form.
 type Item struct {
@@ -45,6 +45,7 @@ type Item struct {
 
 	PayloadRef    string `msg:"payload_ref,omitempty"`             // key of a Payload in the store
 	PayloadSHA256 []byte `msg:"payload_sha256,omitempty,zerocopy"` // of the stored bytes
+	PayloadBytes  uint64 `msg:"payload_bytes,omitempty"`           // how many they are
 
 	OutputTypes  []string `msg:"output_types,omitempty"`
 	OutputDType  string   `msg:"output_dtype,omitempty"`
@@ -68,7 +69,8 @@ type Item struct {
 	DiedOn  []string `msg:"died_on,omitempty"` // workers whose server died with it
 
 	AcceptsChunks bool   `msg:"accepts_result_chunks,omitempty"`
-	CallerID      string `msg:"caller_request_id,omitempty"` // the HTTP request's id, for logs
+	AcceptsRef    bool   `msg:"accepts_result_ref,omitempty"` // results in the payload store
+	CallerID      string `msg:"caller_request_id,omitempty"`  // the HTTP request's id, for logs
 	TraceParent   string `msg:"traceparent,omitempty"`
 	TraceState    string `msg:"tracestate,omitempty"`
 }
@@ -86,8 +88,13 @@ type Foreign struct {
 
 // Payload is what a work item above the broker's message limit leaves in the payload store.
 type Payload struct {
-	Items []msgp.Raw `msg:"items"`
-	Query msgp.Raw   `msg:"query_item,omitempty"`
+	Items        []msgp.Raw `msg:"items"`
+	Query        msgp.Raw   `msg:"query_item,omitempty"`
+	OutputTypes  []string   `msg:"output_types,omitempty"`
+	Instruction  *string    `msg:"instruction,omitempty"`
+	Options      msgp.Raw   `msg:"options,omitempty"`
+	Labels       []string   `msg:"labels,omitempty"`
+	OutputSchema msgp.Raw   `msg:"output_schema,omitempty"`
 }
 
 // Units counts what a slice took.
@@ -124,6 +131,7 @@ type Result struct {
 
 	ResultRef    string `msg:"result_ref,omitempty"` // key of a stored Result that holds Results
 	ResultSHA256 []byte `msg:"result_sha256,omitempty,zerocopy"`
+	ResultBytes  uint64 `msg:"result_bytes,omitempty"` // of the stored Result
 
 	WorkerID string   `msg:"worker_id"`
 	ModelID  string   `msg:"model_id,omitempty"` // in the catalog

@@ -368,8 +368,8 @@ func (z *Foreign) Msgsize() (s int) {
 func (z *Item) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(38)
-	var zb0001Mask uint64 /* 38 bits */
+	zb0001Len := uint32(40)
+	var zb0001Mask uint64 /* 40 bits */
 	_ = zb0001Mask
 	if z.Engine == "" {
 		zb0001Len--
@@ -395,65 +395,73 @@ func (z *Item) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x10000
 	}
-	if z.OutputTypes == nil {
+	if z.PayloadBytes == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x20000
 	}
-	if z.OutputDType == "" {
+	if z.OutputTypes == nil {
 		zb0001Len--
 		zb0001Mask |= 0x40000
 	}
-	if z.Instruction == nil {
+	if z.OutputDType == "" {
 		zb0001Len--
 		zb0001Mask |= 0x80000
 	}
-	if z.IsQuery == nil {
+	if z.Instruction == nil {
 		zb0001Len--
 		zb0001Mask |= 0x100000
 	}
+	if z.IsQuery == nil {
+		zb0001Len--
+		zb0001Mask |= 0x200000
+	}
 	if z.Labels == nil {
 		zb0001Len--
-		zb0001Mask |= 0x400000
+		zb0001Mask |= 0x800000
 	}
 	if z.Foreign == nil {
 		zb0001Len--
-		zb0001Mask |= 0x1000000
+		zb0001Mask |= 0x2000000
 	}
 	if z.BundleConfigHash == "" {
 		zb0001Len--
-		zb0001Mask |= 0x2000000
+		zb0001Mask |= 0x4000000
 	}
 	if z.ModelConfigHash == "" {
 		zb0001Len--
-		zb0001Mask |= 0x4000000
+		zb0001Mask |= 0x8000000
 	}
 	if z.Attempt == 0 {
 		zb0001Len--
-		zb0001Mask |= 0x80000000
+		zb0001Mask |= 0x100000000
 	}
 	if z.Alone == false {
 		zb0001Len--
-		zb0001Mask |= 0x100000000
+		zb0001Mask |= 0x200000000
 	}
 	if z.DiedOn == nil {
 		zb0001Len--
-		zb0001Mask |= 0x200000000
+		zb0001Mask |= 0x400000000
 	}
 	if z.AcceptsChunks == false {
 		zb0001Len--
-		zb0001Mask |= 0x400000000
-	}
-	if z.CallerID == "" {
-		zb0001Len--
 		zb0001Mask |= 0x800000000
 	}
-	if z.TraceParent == "" {
+	if z.AcceptsRef == false {
 		zb0001Len--
 		zb0001Mask |= 0x1000000000
 	}
-	if z.TraceState == "" {
+	if z.CallerID == "" {
 		zb0001Len--
 		zb0001Mask |= 0x2000000000
+	}
+	if z.TraceParent == "" {
+		zb0001Len--
+		zb0001Mask |= 0x4000000000
+	}
+	if z.TraceState == "" {
+		zb0001Len--
+		zb0001Mask |= 0x8000000000
 	}
 	// variable map header, size zb0001Len
 	o = msgp.AppendMapHeader(o, zb0001Len)
@@ -546,6 +554,11 @@ func (z *Item) MarshalMsg(b []byte) (o []byte, err error) {
 			o = msgp.AppendBytes(o, z.PayloadSHA256)
 		}
 		if (zb0001Mask & 0x20000) == 0 { // if not omitted
+			// string "payload_bytes"
+			o = append(o, 0xad, 0x70, 0x61, 0x79, 0x6c, 0x6f, 0x61, 0x64, 0x5f, 0x62, 0x79, 0x74, 0x65, 0x73)
+			o = msgp.AppendUint64(o, z.PayloadBytes)
+		}
+		if (zb0001Mask & 0x40000) == 0 { // if not omitted
 			// string "output_types"
 			o = append(o, 0xac, 0x6f, 0x75, 0x74, 0x70, 0x75, 0x74, 0x5f, 0x74, 0x79, 0x70, 0x65, 0x73)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.OutputTypes)))
@@ -553,12 +566,12 @@ func (z *Item) MarshalMsg(b []byte) (o []byte, err error) {
 				o = msgp.AppendString(o, z.OutputTypes[za0003])
 			}
 		}
-		if (zb0001Mask & 0x40000) == 0 { // if not omitted
+		if (zb0001Mask & 0x80000) == 0 { // if not omitted
 			// string "output_dtype"
 			o = append(o, 0xac, 0x6f, 0x75, 0x74, 0x70, 0x75, 0x74, 0x5f, 0x64, 0x74, 0x79, 0x70, 0x65)
 			o = msgp.AppendString(o, z.OutputDType)
 		}
-		if (zb0001Mask & 0x80000) == 0 { // if not omitted
+		if (zb0001Mask & 0x100000) == 0 { // if not omitted
 			// string "instruction"
 			o = append(o, 0xab, 0x69, 0x6e, 0x73, 0x74, 0x72, 0x75, 0x63, 0x74, 0x69, 0x6f, 0x6e)
 			if z.Instruction == nil {
@@ -567,7 +580,7 @@ func (z *Item) MarshalMsg(b []byte) (o []byte, err error) {
 				o = msgp.AppendString(o, *z.Instruction)
 			}
 		}
-		if (zb0001Mask & 0x100000) == 0 { // if not omitted
+		if (zb0001Mask & 0x200000) == 0 { // if not omitted
 			// string "is_query"
 			o = append(o, 0xa8, 0x69, 0x73, 0x5f, 0x71, 0x75, 0x65, 0x72, 0x79)
 			if z.IsQuery == nil {
@@ -583,7 +596,7 @@ func (z *Item) MarshalMsg(b []byte) (o []byte, err error) {
 			err = msgp.WrapError(err, "Options")
 			return
 		}
-		if (zb0001Mask & 0x400000) == 0 { // if not omitted
+		if (zb0001Mask & 0x800000) == 0 { // if not omitted
 			// string "labels"
 			o = append(o, 0xa6, 0x6c, 0x61, 0x62, 0x65, 0x6c, 0x73)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Labels)))
@@ -598,7 +611,7 @@ func (z *Item) MarshalMsg(b []byte) (o []byte, err error) {
 			err = msgp.WrapError(err, "OutputSchema")
 			return
 		}
-		if (zb0001Mask & 0x1000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x2000000) == 0 { // if not omitted
 			// string "foreign"
 			o = append(o, 0xa7, 0x66, 0x6f, 0x72, 0x65, 0x69, 0x67, 0x6e)
 			if z.Foreign == nil {
@@ -611,12 +624,12 @@ func (z *Item) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x2000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x4000000) == 0 { // if not omitted
 			// string "bundle_config_hash"
 			o = append(o, 0xb2, 0x62, 0x75, 0x6e, 0x64, 0x6c, 0x65, 0x5f, 0x63, 0x6f, 0x6e, 0x66, 0x69, 0x67, 0x5f, 0x68, 0x61, 0x73, 0x68)
 			o = msgp.AppendString(o, z.BundleConfigHash)
 		}
-		if (zb0001Mask & 0x4000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x8000000) == 0 { // if not omitted
 			// string "model_config_hash"
 			o = append(o, 0xb1, 0x6d, 0x6f, 0x64, 0x65, 0x6c, 0x5f, 0x63, 0x6f, 0x6e, 0x66, 0x69, 0x67, 0x5f, 0x68, 0x61, 0x73, 0x68)
 			o = msgp.AppendString(o, z.ModelConfigHash)
@@ -633,17 +646,17 @@ func (z *Item) MarshalMsg(b []byte) (o []byte, err error) {
 		// string "deadline"
 		o = append(o, 0xa8, 0x64, 0x65, 0x61, 0x64, 0x6c, 0x69, 0x6e, 0x65)
 		o = msgp.AppendFloat64(o, z.Deadline)
-		if (zb0001Mask & 0x80000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x100000000) == 0 { // if not omitted
 			// string "attempt"
 			o = append(o, 0xa7, 0x61, 0x74, 0x74, 0x65, 0x6d, 0x70, 0x74)
 			o = msgp.AppendUint32(o, z.Attempt)
 		}
-		if (zb0001Mask & 0x100000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x200000000) == 0 { // if not omitted
 			// string "alone"
 			o = append(o, 0xa5, 0x61, 0x6c, 0x6f, 0x6e, 0x65)
 			o = msgp.AppendBool(o, z.Alone)
 		}
-		if (zb0001Mask & 0x200000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x400000000) == 0 { // if not omitted
 			// string "died_on"
 			o = append(o, 0xa7, 0x64, 0x69, 0x65, 0x64, 0x5f, 0x6f, 0x6e)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.DiedOn)))
@@ -651,22 +664,27 @@ func (z *Item) MarshalMsg(b []byte) (o []byte, err error) {
 				o = msgp.AppendString(o, z.DiedOn[za0005])
 			}
 		}
-		if (zb0001Mask & 0x400000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x800000000) == 0 { // if not omitted
 			// string "accepts_result_chunks"
 			o = append(o, 0xb5, 0x61, 0x63, 0x63, 0x65, 0x70, 0x74, 0x73, 0x5f, 0x72, 0x65, 0x73, 0x75, 0x6c, 0x74, 0x5f, 0x63, 0x68, 0x75, 0x6e, 0x6b, 0x73)
 			o = msgp.AppendBool(o, z.AcceptsChunks)
 		}
-		if (zb0001Mask & 0x800000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x1000000000) == 0 { // if not omitted
+			// string "accepts_result_ref"
+			o = append(o, 0xb2, 0x61, 0x63, 0x63, 0x65, 0x70, 0x74, 0x73, 0x5f, 0x72, 0x65, 0x73, 0x75, 0x6c, 0x74, 0x5f, 0x72, 0x65, 0x66)
+			o = msgp.AppendBool(o, z.AcceptsRef)
+		}
+		if (zb0001Mask & 0x2000000000) == 0 { // if not omitted
 			// string "caller_request_id"
 			o = append(o, 0xb1, 0x63, 0x61, 0x6c, 0x6c, 0x65, 0x72, 0x5f, 0x72, 0x65, 0x71, 0x75, 0x65, 0x73, 0x74, 0x5f, 0x69, 0x64)
 			o = msgp.AppendString(o, z.CallerID)
 		}
-		if (zb0001Mask & 0x1000000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x4000000000) == 0 { // if not omitted
 			// string "traceparent"
 			o = append(o, 0xab, 0x74, 0x72, 0x61, 0x63, 0x65, 0x70, 0x61, 0x72, 0x65, 0x6e, 0x74)
 			o = msgp.AppendString(o, z.TraceParent)
 		}
-		if (zb0001Mask & 0x2000000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x8000000000) == 0 { // if not omitted
 			// string "tracestate"
 			o = append(o, 0xaa, 0x74, 0x72, 0x61, 0x63, 0x65, 0x73, 0x74, 0x61, 0x74, 0x65)
 			o = msgp.AppendString(o, z.TraceState)
@@ -844,6 +862,12 @@ func (z *Item) UnmarshalMsg(bts []byte) (o []byte, err error) {
 			}
 			z.PayloadSHA256 = bts[:zb0004]
 			bts = bts[zb0004:]
+		case "payload_bytes":
+			z.PayloadBytes, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "PayloadBytes")
+				return
+			}
 		case "output_types":
 			var zb0005 uint32
 			zb0005, bts, err = msgp.ReadArrayHeaderBytes(bts)
@@ -1036,6 +1060,12 @@ func (z *Item) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "AcceptsChunks")
 				return
 			}
+		case "accepts_result_ref":
+			z.AcceptsRef, bts, err = msgp.ReadBoolBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "AcceptsRef")
+				return
+			}
 		case "caller_request_id":
 			z.CallerID, bts, err = msgp.ReadStringBytes(bts)
 			if err != nil {
@@ -1076,7 +1106,7 @@ func (z *Item) Msgsize() (s int) {
 	for za0002 := range z.ScoreItems {
 		s += z.ScoreItems[za0002].Msgsize()
 	}
-	s += 12 + msgp.StringPrefixSize + len(z.PayloadRef) + 15 + msgp.BytesPrefixSize + len(z.PayloadSHA256) + 13 + msgp.ArrayHeaderSize
+	s += 12 + msgp.StringPrefixSize + len(z.PayloadRef) + 15 + msgp.BytesPrefixSize + len(z.PayloadSHA256) + 14 + msgp.Uint64Size + 13 + msgp.ArrayHeaderSize
 	for za0003 := range z.OutputTypes {
 		s += msgp.StringPrefixSize + len(z.OutputTypes[za0003])
 	}
@@ -1106,7 +1136,7 @@ func (z *Item) Msgsize() (s int) {
 	for za0005 := range z.DiedOn {
 		s += msgp.StringPrefixSize + len(z.DiedOn[za0005])
 	}
-	s += 22 + msgp.BoolSize + 18 + msgp.StringPrefixSize + len(z.CallerID) + 12 + msgp.StringPrefixSize + len(z.TraceParent) + 11 + msgp.StringPrefixSize + len(z.TraceState)
+	s += 22 + msgp.BoolSize + 19 + msgp.BoolSize + 18 + msgp.StringPrefixSize + len(z.CallerID) + 12 + msgp.StringPrefixSize + len(z.TraceParent) + 11 + msgp.StringPrefixSize + len(z.TraceState)
 	return
 }
 
@@ -1260,9 +1290,21 @@ func (z *Mark) Msgsize() (s int) {
 func (z *Payload) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(2)
-	var zb0001Mask uint8 /* 2 bits */
+	zb0001Len := uint32(7)
+	var zb0001Mask uint8 /* 7 bits */
 	_ = zb0001Mask
+	if z.OutputTypes == nil {
+		zb0001Len--
+		zb0001Mask |= 0x4
+	}
+	if z.Instruction == nil {
+		zb0001Len--
+		zb0001Mask |= 0x8
+	}
+	if z.Labels == nil {
+		zb0001Len--
+		zb0001Mask |= 0x20
+	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
 
@@ -1283,6 +1325,45 @@ func (z *Payload) MarshalMsg(b []byte) (o []byte, err error) {
 		o, err = z.Query.MarshalMsg(o)
 		if err != nil {
 			err = msgp.WrapError(err, "Query")
+			return
+		}
+		if (zb0001Mask & 0x4) == 0 { // if not omitted
+			// string "output_types"
+			o = append(o, 0xac, 0x6f, 0x75, 0x74, 0x70, 0x75, 0x74, 0x5f, 0x74, 0x79, 0x70, 0x65, 0x73)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.OutputTypes)))
+			for za0002 := range z.OutputTypes {
+				o = msgp.AppendString(o, z.OutputTypes[za0002])
+			}
+		}
+		if (zb0001Mask & 0x8) == 0 { // if not omitted
+			// string "instruction"
+			o = append(o, 0xab, 0x69, 0x6e, 0x73, 0x74, 0x72, 0x75, 0x63, 0x74, 0x69, 0x6f, 0x6e)
+			if z.Instruction == nil {
+				o = msgp.AppendNil(o)
+			} else {
+				o = msgp.AppendString(o, *z.Instruction)
+			}
+		}
+		// string "options"
+		o = append(o, 0xa7, 0x6f, 0x70, 0x74, 0x69, 0x6f, 0x6e, 0x73)
+		o, err = z.Options.MarshalMsg(o)
+		if err != nil {
+			err = msgp.WrapError(err, "Options")
+			return
+		}
+		if (zb0001Mask & 0x20) == 0 { // if not omitted
+			// string "labels"
+			o = append(o, 0xa6, 0x6c, 0x61, 0x62, 0x65, 0x6c, 0x73)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.Labels)))
+			for za0003 := range z.Labels {
+				o = msgp.AppendString(o, z.Labels[za0003])
+			}
+		}
+		// string "output_schema"
+		o = append(o, 0xad, 0x6f, 0x75, 0x74, 0x70, 0x75, 0x74, 0x5f, 0x73, 0x63, 0x68, 0x65, 0x6d, 0x61)
+		o, err = z.OutputSchema.MarshalMsg(o)
+		if err != nil {
+			err = msgp.WrapError(err, "OutputSchema")
 			return
 		}
 	}
@@ -1340,6 +1421,81 @@ func (z *Payload) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Query")
 				return
 			}
+		case "output_types":
+			var zb0003 uint32
+			zb0003, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "OutputTypes")
+				return
+			}
+			if zb0003 > z94b1f360limitArrays {
+				err = msgp.ErrLimitExceeded
+				return
+			}
+			if cap(z.OutputTypes) >= int(zb0003) {
+				z.OutputTypes = (z.OutputTypes)[:zb0003]
+			} else {
+				z.OutputTypes = make([]string, zb0003)
+			}
+			for za0002 := range z.OutputTypes {
+				z.OutputTypes[za0002], bts, err = msgp.ReadStringBytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "OutputTypes", za0002)
+					return
+				}
+			}
+		case "instruction":
+			if msgp.IsNil(bts) {
+				bts, err = msgp.ReadNilBytes(bts)
+				if err != nil {
+					return
+				}
+				z.Instruction = nil
+			} else {
+				if z.Instruction == nil {
+					z.Instruction = new(string)
+				}
+				*z.Instruction, bts, err = msgp.ReadStringBytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Instruction")
+					return
+				}
+			}
+		case "options":
+			bts, err = z.Options.UnmarshalMsg(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Options")
+				return
+			}
+		case "labels":
+			var zb0004 uint32
+			zb0004, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Labels")
+				return
+			}
+			if zb0004 > z94b1f360limitArrays {
+				err = msgp.ErrLimitExceeded
+				return
+			}
+			if cap(z.Labels) >= int(zb0004) {
+				z.Labels = (z.Labels)[:zb0004]
+			} else {
+				z.Labels = make([]string, zb0004)
+			}
+			for za0003 := range z.Labels {
+				z.Labels[za0003], bts, err = msgp.ReadStringBytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Labels", za0003)
+					return
+				}
+			}
+		case "output_schema":
+			bts, err = z.OutputSchema.UnmarshalMsg(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "OutputSchema")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -1358,7 +1514,21 @@ func (z *Payload) Msgsize() (s int) {
 	for za0001 := range z.Items {
 		s += z.Items[za0001].Msgsize()
 	}
-	s += 11 + z.Query.Msgsize()
+	s += 11 + z.Query.Msgsize() + 13 + msgp.ArrayHeaderSize
+	for za0002 := range z.OutputTypes {
+		s += msgp.StringPrefixSize + len(z.OutputTypes[za0002])
+	}
+	s += 12
+	if z.Instruction == nil {
+		s += msgp.NilSize
+	} else {
+		s += msgp.StringPrefixSize + len(*z.Instruction)
+	}
+	s += 8 + z.Options.Msgsize() + 7 + msgp.ArrayHeaderSize
+	for za0003 := range z.Labels {
+		s += msgp.StringPrefixSize + len(z.Labels[za0003])
+	}
+	s += 14 + z.OutputSchema.Msgsize()
 	return
 }
 
@@ -1466,8 +1636,8 @@ func (z *Receipt) Msgsize() (s int) {
 func (z *Result) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(28)
-	var zb0001Mask uint32 /* 28 bits */
+	zb0001Len := uint32(29)
+	var zb0001Mask uint32 /* 29 bits */
 	_ = zb0001Mask
 	if z.Attempt == 0 {
 		zb0001Len--
@@ -1501,53 +1671,57 @@ func (z *Result) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x800
 	}
-	if z.ModelID == "" {
+	if z.ResultBytes == 0 {
 		zb0001Len--
-		zb0001Mask |= 0x2000
+		zb0001Mask |= 0x1000
 	}
-	if z.Revision == "" {
+	if z.ModelID == "" {
 		zb0001Len--
 		zb0001Mask |= 0x4000
 	}
-	if z.Ignored == nil {
+	if z.Revision == "" {
 		zb0001Len--
 		zb0001Mask |= 0x8000
 	}
-	if z.Labels == nil {
+	if z.Ignored == nil {
 		zb0001Len--
 		zb0001Mask |= 0x10000
 	}
-	if z.TokenizationMS == 0 {
+	if z.Labels == nil {
 		zb0001Len--
-		zb0001Mask |= 0x100000
+		zb0001Mask |= 0x20000
 	}
-	if z.PostprocessingMS == 0 {
+	if z.TokenizationMS == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x200000
 	}
-	if z.PreprocessMS == 0 {
+	if z.PostprocessingMS == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x400000
 	}
-	if z.BatchWaitMS == 0 {
+	if z.PreprocessMS == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x800000
 	}
-	if z.PayloadFetchMS == 0 {
+	if z.BatchWaitMS == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x1000000
 	}
-	if z.Units == nil {
+	if z.PayloadFetchMS == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x2000000
 	}
-	if z.ExecutedBundleConfigHash == "" {
+	if z.Units == nil {
 		zb0001Len--
 		zb0001Mask |= 0x4000000
 	}
-	if z.RetryAfterS == 0 {
+	if z.ExecutedBundleConfigHash == "" {
 		zb0001Len--
 		zb0001Mask |= 0x8000000
+	}
+	if z.RetryAfterS == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x10000000
 	}
 	// variable map header, size zb0001Len
 	o = msgp.AppendMapHeader(o, zb0001Len)
@@ -1613,20 +1787,25 @@ func (z *Result) MarshalMsg(b []byte) (o []byte, err error) {
 			o = append(o, 0xad, 0x72, 0x65, 0x73, 0x75, 0x6c, 0x74, 0x5f, 0x73, 0x68, 0x61, 0x32, 0x35, 0x36)
 			o = msgp.AppendBytes(o, z.ResultSHA256)
 		}
+		if (zb0001Mask & 0x1000) == 0 { // if not omitted
+			// string "result_bytes"
+			o = append(o, 0xac, 0x72, 0x65, 0x73, 0x75, 0x6c, 0x74, 0x5f, 0x62, 0x79, 0x74, 0x65, 0x73)
+			o = msgp.AppendUint64(o, z.ResultBytes)
+		}
 		// string "worker_id"
 		o = append(o, 0xa9, 0x77, 0x6f, 0x72, 0x6b, 0x65, 0x72, 0x5f, 0x69, 0x64)
 		o = msgp.AppendString(o, z.WorkerID)
-		if (zb0001Mask & 0x2000) == 0 { // if not omitted
+		if (zb0001Mask & 0x4000) == 0 { // if not omitted
 			// string "model_id"
 			o = append(o, 0xa8, 0x6d, 0x6f, 0x64, 0x65, 0x6c, 0x5f, 0x69, 0x64)
 			o = msgp.AppendString(o, z.ModelID)
 		}
-		if (zb0001Mask & 0x4000) == 0 { // if not omitted
+		if (zb0001Mask & 0x8000) == 0 { // if not omitted
 			// string "revision"
 			o = append(o, 0xa8, 0x72, 0x65, 0x76, 0x69, 0x73, 0x69, 0x6f, 0x6e)
 			o = msgp.AppendString(o, z.Revision)
 		}
-		if (zb0001Mask & 0x8000) == 0 { // if not omitted
+		if (zb0001Mask & 0x10000) == 0 { // if not omitted
 			// string "ignored"
 			o = append(o, 0xa7, 0x69, 0x67, 0x6e, 0x6f, 0x72, 0x65, 0x64)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Ignored)))
@@ -1634,7 +1813,7 @@ func (z *Result) MarshalMsg(b []byte) (o []byte, err error) {
 				o = msgp.AppendString(o, z.Ignored[za0002])
 			}
 		}
-		if (zb0001Mask & 0x10000) == 0 { // if not omitted
+		if (zb0001Mask & 0x20000) == 0 { // if not omitted
 			// string "labels"
 			o = append(o, 0xa6, 0x6c, 0x61, 0x62, 0x65, 0x6c, 0x73)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Labels)))
@@ -1651,32 +1830,32 @@ func (z *Result) MarshalMsg(b []byte) (o []byte, err error) {
 		// string "inference_ms"
 		o = append(o, 0xac, 0x69, 0x6e, 0x66, 0x65, 0x72, 0x65, 0x6e, 0x63, 0x65, 0x5f, 0x6d, 0x73)
 		o = msgp.AppendFloat64(o, z.InferenceMS)
-		if (zb0001Mask & 0x100000) == 0 { // if not omitted
+		if (zb0001Mask & 0x200000) == 0 { // if not omitted
 			// string "tokenization_ms"
 			o = append(o, 0xaf, 0x74, 0x6f, 0x6b, 0x65, 0x6e, 0x69, 0x7a, 0x61, 0x74, 0x69, 0x6f, 0x6e, 0x5f, 0x6d, 0x73)
 			o = msgp.AppendFloat64(o, z.TokenizationMS)
 		}
-		if (zb0001Mask & 0x200000) == 0 { // if not omitted
+		if (zb0001Mask & 0x400000) == 0 { // if not omitted
 			// string "postprocessing_ms"
 			o = append(o, 0xb1, 0x70, 0x6f, 0x73, 0x74, 0x70, 0x72, 0x6f, 0x63, 0x65, 0x73, 0x73, 0x69, 0x6e, 0x67, 0x5f, 0x6d, 0x73)
 			o = msgp.AppendFloat64(o, z.PostprocessingMS)
 		}
-		if (zb0001Mask & 0x400000) == 0 { // if not omitted
+		if (zb0001Mask & 0x800000) == 0 { // if not omitted
 			// string "preprocess_ms"
 			o = append(o, 0xad, 0x70, 0x72, 0x65, 0x70, 0x72, 0x6f, 0x63, 0x65, 0x73, 0x73, 0x5f, 0x6d, 0x73)
 			o = msgp.AppendFloat64(o, z.PreprocessMS)
 		}
-		if (zb0001Mask & 0x800000) == 0 { // if not omitted
+		if (zb0001Mask & 0x1000000) == 0 { // if not omitted
 			// string "batch_wait_ms"
 			o = append(o, 0xad, 0x62, 0x61, 0x74, 0x63, 0x68, 0x5f, 0x77, 0x61, 0x69, 0x74, 0x5f, 0x6d, 0x73)
 			o = msgp.AppendFloat64(o, z.BatchWaitMS)
 		}
-		if (zb0001Mask & 0x1000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x2000000) == 0 { // if not omitted
 			// string "payload_fetch_ms"
 			o = append(o, 0xb0, 0x70, 0x61, 0x79, 0x6c, 0x6f, 0x61, 0x64, 0x5f, 0x66, 0x65, 0x74, 0x63, 0x68, 0x5f, 0x6d, 0x73)
 			o = msgp.AppendFloat64(o, z.PayloadFetchMS)
 		}
-		if (zb0001Mask & 0x2000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x4000000) == 0 { // if not omitted
 			// string "units"
 			o = append(o, 0xa5, 0x75, 0x6e, 0x69, 0x74, 0x73)
 			if z.Units == nil {
@@ -1689,12 +1868,12 @@ func (z *Result) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x4000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x8000000) == 0 { // if not omitted
 			// string "executed_bundle_config_hash"
 			o = append(o, 0xbb, 0x65, 0x78, 0x65, 0x63, 0x75, 0x74, 0x65, 0x64, 0x5f, 0x62, 0x75, 0x6e, 0x64, 0x6c, 0x65, 0x5f, 0x63, 0x6f, 0x6e, 0x66, 0x69, 0x67, 0x5f, 0x68, 0x61, 0x73, 0x68)
 			o = msgp.AppendString(o, z.ExecutedBundleConfigHash)
 		}
-		if (zb0001Mask & 0x8000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x10000000) == 0 { // if not omitted
 			// string "retry_after_s"
 			o = append(o, 0xad, 0x72, 0x65, 0x74, 0x72, 0x79, 0x5f, 0x61, 0x66, 0x74, 0x65, 0x72, 0x5f, 0x73)
 			o = msgp.AppendFloat64(o, z.RetryAfterS)
@@ -1847,6 +2026,12 @@ func (z *Result) UnmarshalMsg(bts []byte) (o []byte, err error) {
 			}
 			z.ResultSHA256 = bts[:zb0005]
 			bts = bts[zb0005:]
+		case "result_bytes":
+			z.ResultBytes, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "ResultBytes")
+				return
+			}
 		case "worker_id":
 			z.WorkerID, bts, err = msgp.ReadStringBytes(bts)
 			if err != nil {
@@ -2006,7 +2191,7 @@ func (z *Result) Msgsize() (s int) {
 	for za0001 := range z.Results {
 		s += z.Results[za0001].Msgsize()
 	}
-	s += 15 + msgp.BytesPrefixSize + len(z.ResultMsgpack) + 6 + msgp.StringPrefixSize + len(z.Error) + 11 + msgp.StringPrefixSize + len(z.ErrorCode) + 4 + msgp.BytesPrefixSize + len(z.Err) + 11 + msgp.StringPrefixSize + len(z.ResultRef) + 14 + msgp.BytesPrefixSize + len(z.ResultSHA256) + 10 + msgp.StringPrefixSize + len(z.WorkerID) + 9 + msgp.StringPrefixSize + len(z.ModelID) + 9 + msgp.StringPrefixSize + len(z.Revision) + 8 + msgp.ArrayHeaderSize
+	s += 15 + msgp.BytesPrefixSize + len(z.ResultMsgpack) + 6 + msgp.StringPrefixSize + len(z.Error) + 11 + msgp.StringPrefixSize + len(z.ErrorCode) + 4 + msgp.BytesPrefixSize + len(z.Err) + 11 + msgp.StringPrefixSize + len(z.ResultRef) + 14 + msgp.BytesPrefixSize + len(z.ResultSHA256) + 13 + msgp.Uint64Size + 10 + msgp.StringPrefixSize + len(z.WorkerID) + 9 + msgp.StringPrefixSize + len(z.ModelID) + 9 + msgp.StringPrefixSize + len(z.Revision) + 8 + msgp.ArrayHeaderSize
 	for za0002 := range z.Ignored {
 		s += msgp.StringPrefixSize + len(z.Ignored[za0002])
 	}

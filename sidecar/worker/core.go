@@ -27,6 +27,10 @@ type core struct {
 	slices     map[string]*slice
 	requests   map[string]map[*slice]bool // slices by router and request
 	bytes      int64                      // of slices' messages
+	payloads   int64                      // bytes of payloads in hand, from before they are fetched
+	toFetch    []*slice                   // whose payloads wait for room; at most maxInHand
+	storing    int64                      // bytes of results that are being stored
+	hasStore   bool                       // of payloads
 	fresh      []*slice                   // without a mark, by the time of their first
 	marks      []*slice                   // by mark
 	queues     map[string]*queue          // by token
@@ -110,7 +114,7 @@ func (c *core) stalled() bool {
 // alive reports whether a slice shows life, so that it is marked and not redelivered.
 func (c *core) alive(s *slice) bool {
 	switch s.state {
-	case keeping, fetching:
+	case keeping, fetching, storing:
 		return true
 	case sent:
 		if !c.responsive() {
@@ -128,8 +132,12 @@ func (c *core) alive(s *slice) bool {
 
 // full reports whether nothing more may be pulled.
 func (c *core) full() bool {
-	return len(c.slices) >= maxInHand || c.bytes >= maxInHandBytes || c.kept.Bytes() >= maxKeptBytes
+	return len(c.slices) >= maxInHand || max(c.bytes, c.payloads) >= maxInHandBytes || len(c.toFetch) > 0 ||
+		c.resultBytes() >= maxKeptBytes
 }
+
+// resultBytes returns the bytes of results that are held here.
+func (c *core) resultBytes() int64 { return c.kept.Bytes() + c.storing }
 
 // tick does what time and the events before it ask for. It is called after events, and every
 // tickEvery with scan.
@@ -151,6 +159,7 @@ func (c *core) tick() {
 			}
 		}
 	}
+	c.fetchNext()
 	c.dispatch()
 	c.fill()
 	c.beats()
@@ -343,6 +352,10 @@ func (c *core) forget(s *slice) {
 	c.endSpan(s)
 	delete(c.slices, id)
 	c.bytes -= int64(len(s.data))
+	c.fetchedNoMore(s)
+	if s.key != "" && s.state != storing { // else when it is stored
+		c.do.discard(s.key)
+	}
 	if of := c.requests[s.request]; of != nil {
 		delete(of, s)
 		if len(of) == 0 {

@@ -17,7 +17,7 @@ func (c *core) dispatch() {
 			c.answerFailed(m)
 		}
 	}
-	if !c.responsive() || c.kept.Bytes() >= maxKeptBytes || c.solo != nil {
+	if !c.responsive() || c.resultBytes() >= maxKeptBytes || c.solo != nil {
 		return
 	}
 	if len(c.alone) > 0 {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bufio"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -101,14 +102,18 @@ func (f *fakeServer) serve(c net.Conn) {
 			return
 		}
 		r := ipc.Response{Kind: kind, Version: 1, RequestID: id, OK: true, Body: body}
-		frame, err := ipc.AppendFrame(nil, &r)
+		data, err := r.MarshalMsg(nil)
 		if err != nil {
 			f.t.Error(err)
 			return
 		}
+		pieces := net.Buffers{binary.BigEndian.AppendUint32(nil, uint32(len(data))), data}
+		if len(data) > ipc.MaxFrame {
+			pieces = ipc.Chunks(ipc.KindChunk, id, data)
+		}
 		write.Lock()
 		defer write.Unlock()
-		_, _ = c.Write(frame)
+		_, _ = pieces.WriteTo(c)
 	}
 	r := bufio.NewReader(c)
 	for {
@@ -190,6 +195,8 @@ func (f *fakeServer) run(i *ipc.RunItem, outcome func(*ipc.Outcome)) {
 			f.crashes.Add(1)
 			f.kill()
 			return
+		case strings.HasPrefix(text, "!huge"):
+			text = strings.Repeat("X", work.MaxTransferBytes+1)
 		case strings.HasPrefix(text, "!big"):
 			text = strings.Repeat("x", 3<<20)
 		}

@@ -39,7 +39,8 @@ type fakeGateway struct {
 	mu      sync.Mutex
 	results map[string][]work.Result // by work item id
 	marks   map[string][]work.Mark
-	mute    bool // answers nothing
+	mute    bool   // answers nothing
+	state   string // of the receipt of every result; "": as it should be
 	chunks  map[string]map[uint32]work.Chunk
 	forget  int                  // chunks that are lost
 	deaths  map[string]int       // while alone, by work item id
@@ -166,6 +167,9 @@ func (g *fakeGateway) heard(m *nats.Msg) {
 	state := work.Stored
 	if len(g.results[r.WorkItemID]) > 1 {
 		state = work.Duplicate
+	}
+	if g.state != "" {
+		state = g.state
 	}
 	receipt(work.Receipt{State: state})
 }

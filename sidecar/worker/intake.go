@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -180,10 +181,34 @@ func (c *core) take(s *slice) {
 	s.group = group{it.ModelID, it.Operation, lora(it.Options)}
 	if it.PayloadRef != "" {
 		s.state = fetching
-		c.do.fetch(s)
+		c.toFetch = append(c.toFetch, s)
 		return
 	}
 	c.enqueue(s)
+}
+
+// fetchNext fetches the payloads for which there is room.
+func (c *core) fetchNext() {
+	for len(c.toFetch) > 0 {
+		s := c.toFetch[0]
+		// without a size it is that of what a message holds
+		n := int64(max(s.item.PayloadBytes, uint64(c.maxPayload)))
+		if c.slices[s.item.WorkItemID] == s {
+			if c.payloads > 0 && c.payloads+n > maxPayloadBytes {
+				return
+			}
+			s.payload = int(n)
+			c.payloads += n
+			c.do.fetch(s)
+		}
+		c.toFetch = c.toFetch[1:]
+	}
+}
+
+// fetchedNoMore frees the room for the payload of a slice.
+func (c *core) fetchedNoMore(s *slice) {
+	c.payloads -= int64(s.payload)
+	s.payload = 0
 }
 
 // check returns why a slice cannot run, nil for nothing, and finds its model.
@@ -255,7 +280,11 @@ func (c *core) fetched(s *slice, data []byte, ms float64, err error) {
 	if err != nil {
 		c.do.count("payload_errors", "")
 		c.do.log("warn", "a payload could not be read", s, err)
-		c.keep(s, s.refusal(c.self, errs.Internal(fmt.Errorf("payload: %w", err))))
+		e := errs.NotStarted("The payload store did not give the request's items", storeRetry)
+		if errors.Is(err, errPayload) {
+			e = errs.Internal(err)
+		}
+		c.keep(s, s.refusal(c.self, e))
 		return
 	}
 	var it work.Item
@@ -270,5 +299,6 @@ func (c *core) fetched(s *slice, data []byte, ms float64, err error) {
 	it.Attempt = max(it.Attempt, s.item.Attempt)
 	c.bytes += int64(len(data)) - int64(len(s.data))
 	s.data, s.item = data, it
+	s.group = group{it.ModelID, it.Operation, lora(it.Options)}
 	c.enqueue(s)
 }

@@ -1,7 +1,10 @@
 package worker
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +15,8 @@ import (
 
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/bus/bustest"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/internal/work"
 	"github.com/sie-engine/sie/weights/payload"
 )
@@ -48,6 +53,84 @@ func TestPayloads(t *testing.T) {
 		}
 	}
 	g.settled(empty0)
+}
+
+// full is a store that takes nothing.
+type full struct{ payload.Store }
+
+func (full) Put(context.Context, string, []byte) error { return errors.New("no space left on device") }
+
+// A result above what is sent in chunks is stored, and what is sent names it. It stays for the
+// gateway that says that it took it, and is deleted when nobody wants it. When the store fails, or
+// the gateway has none, the error says so.
+func TestHugeResults(t *testing.T) {
+	dir := t.TempDir()
+	store, err := payload.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := func() int {
+		list, err := os.ReadDir(dir)
+		if err != nil {
+			t.Error(err)
+		}
+		return len(list)
+	}
+	for name, c := range map[string]struct {
+		store  Store
+		state  string // of the receipt
+		refuse bool   // the gateway takes no stored results
+		says   string
+	}{
+		"stored":     {store: store, state: work.Stored},
+		"duplicate":  {store: store, state: work.Duplicate},
+		"unknown":    {store: store, state: work.Unknown},
+		"no gateway": {store: store, refuse: true, state: work.Stored, says: "SIE_PAYLOAD_STORE_URL"},
+		"full":       {store: full{store}, state: work.Stored, says: "did not take"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, f := bustest.Start(t, nil), startFake(t)
+			g := newGateway(t, s, "gw")
+			startSidecar(t, s, f, "w1", func(o *Config) { o.Store = c.store })
+			g.prepare("org/m")
+			g.lock(func() { g.state = c.state })
+			g.publish("org/m", "r1", func(it *work.Item, _ *nats.Msg) { it.AcceptsRef = !c.refuse }, "!huge")
+			r := g.result("r1")
+			g.settled(empty0)
+			if c.says != "" {
+				e, err := errs.FromMsgpack(r.Err)
+				if r.Success || err != nil || !strings.Contains(e.Message, c.says) {
+					t.Errorf("%v, %v", e, err)
+				}
+				return
+			}
+			if !r.Success || len(r.Results) > 0 || r.WorkItemID != "r1.0" || r.WorkerID != "w1" {
+				t.Errorf("%+v", r)
+			}
+			if c.state != work.Stored {
+				testrig.Until(t, "the result is still stored", func() bool { return left() == 0 })
+				return
+			}
+			data, err := store.Get(t.Context(), r.ResultRef, int64(r.ResultBytes))
+			if err == nil {
+				err = payload.Verify(data, r.ResultSHA256)
+			}
+			var whole work.Result
+			if err == nil {
+				_, err = whole.UnmarshalMsg(data)
+			}
+			if err != nil || len(texts(whole)) != work.MaxTransferBytes+1 ||
+				r.ResultBytes != uint64(len(data)) {
+				t.Errorf("%d bytes, %v", len(data), err)
+			}
+			if err := store.Delete(t.Context(), r.ResultRef); err != nil {
+				t.Error(err)
+			}
+		})
+		if left() != 0 {
+			t.Errorf("%s: %d files are left", name, left())
+		}
+	}
 }
 
 // Work that no gateway of ours sends is dropped, given back or answered with an error, and the work

@@ -8,6 +8,7 @@ import (
 	"github.com/sie-engine/sie/internal/ipc"
 	"github.com/sie-engine/sie/internal/work"
 	"github.com/sie-engine/sie/sidecar/results"
+	"github.com/sie-engine/sie/weights/payload"
 )
 
 // outcome handles the outcome of a slice of a call.
@@ -40,22 +41,85 @@ func (c *core) outcome(call string, o *ipc.Outcome) {
 		c.keep(s, s.refusal(c.self, errs.Internal(err)))
 		return
 	}
-	data, err := results.Stamp(o.Result, &work.Result{
-		WorkItemID: s.item.WorkItemID, RequestID: s.item.RequestID, Index: s.item.Index,
-		Attempt: s.item.Attempt, WorkerID: c.self, QueueMS: s.queueMS, PayloadFetchMS: s.fetchMS,
-	})
+	if n := len(o.Result); n > work.MaxTransferBytes-stampRoom {
+		c.storeResult(s, o.Result)
+		return
+	}
+	data, err := results.Stamp(o.Result, c.stamp(s))
 	switch {
 	case err != nil:
 		c.do.log("error", "an outcome of the server cannot be read", s, err)
 		data = s.refusal(c.self, errs.Internal(err))
-	case len(data) > work.MaxTransferBytes,
-		!c.kept.OneMessage(len(data)) && !s.item.AcceptsChunks:
-		data = s.refusal(c.self, errs.TooLong("items", fmt.Sprintf(
-			"the result has %d bytes, more than the %d that this cluster carries; ask for fewer items at once",
-			len(data), c.transferLimit(s))))
+	case !c.kept.OneMessage(len(data)) && !s.item.AcceptsChunks:
+		data = s.refusal(c.self,
+			errs.TransferTooLarge("items", int64(len(data)), int64(c.maxPayload), 0, false))
 	case c.kept.Bytes()+int64(len(data)) > hardKeptBytes && c.kept.Len() > 0:
 		s.state = fetching // it is in no queue
 		c.giveBack(s, nakFull, "results_full")
+		return
+	}
+	c.keep(s, data)
+}
+
+// stampRoom is what results.Stamp adds to a result.
+const stampRoom = 64 << 10
+
+// stamp returns what the sidecar knows of a slice's result.
+func (c *core) stamp(s *slice) *work.Result {
+	return &work.Result{
+		WorkItemID: s.item.WorkItemID, RequestID: s.item.RequestID, Index: s.item.Index,
+		Attempt: s.item.Attempt, WorkerID: c.self, QueueMS: s.queueMS, PayloadFetchMS: s.fetchMS,
+	}
+}
+
+// storeResult stores a result that is too large to be sent, as the server gave it. What is sent
+// names it.
+func (c *core) storeResult(s *slice, result []byte) {
+	n := int64(len(result))
+	switch {
+	case !c.hasStore || !s.item.AcceptsRef:
+		c.keep(s, s.refusal(c.self, errs.TransferTooLarge("items", n, work.MaxTransferBytes, 0, true)))
+		return
+	case n > payload.MaxBytes:
+		c.keep(s, s.refusal(c.self, errs.TransferTooLarge("items", n, payload.MaxBytes, 0, false)))
+		return
+	case c.storing > 0 && c.storing+n > maxStoringBytes:
+		s.state = fetching // it is in no queue
+		c.giveBack(s, nakFull, "results_full")
+		return
+	}
+	s.state, s.storing = storing, len(result)
+	s.key = payload.ResultKey(s.item.WorkItemID, s.item.Attempt, c.epoch)
+	c.storing += n
+	c.bytes -= int64(len(s.data))
+	c.fetchedNoMore(s)
+	s.data = nil
+	c.do.store(s, s.key, result)
+}
+
+// stored handles the end of the storing of a result. reference names it; err says why it is not
+// stored.
+func (c *core) stored(s *slice, reference *work.Result, result []byte, err error) {
+	c.storing -= int64(s.storing)
+	s.storing = 0
+	c.scan = true
+	if c.slices[s.item.WorkItemID] != s { // nobody wants it any more
+		c.do.discard(s.key)
+		return
+	}
+	var data []byte
+	if err == nil {
+		stamp := c.stamp(s)
+		stamp.ResultRef, stamp.ResultSHA256 = reference.ResultRef, reference.ResultSHA256
+		stamp.ResultBytes = reference.ResultBytes
+		data, err = results.Stamp(result, stamp)
+	}
+	s.state = fetching // it is in no queue
+	if err != nil {
+		c.do.count("payload_errors", "")
+		c.do.log("warn", "a result could not be stored", s, err)
+		e := errs.NotStarted("The payload store did not take the request's results", storeRetry)
+		c.keep(s, s.refusal(c.self, e))
 		return
 	}
 	c.keep(s, data)
@@ -67,13 +131,6 @@ func disposition(o *ipc.Outcome) string {
 		return o.Disposition
 	}
 	return "other"
-}
-
-func (c *core) transferLimit(s *slice) int {
-	if s.item.AcceptsChunks {
-		return work.MaxTransferBytes
-	}
-	return c.maxPayload
 }
 
 // left takes a slice out of the server's credit.
@@ -131,6 +188,7 @@ func (c *core) keepEntry(s *slice, e *results.Entry) {
 	}
 	s.state = keeping
 	c.bytes -= int64(len(s.data))
+	c.fetchedNoMore(s)
 	s.data = nil
 	e.ID, e.Subject = s.item.WorkItemID, s.item.ReplySubject
 	e.Index, e.Request = s.item.Index, s.item.RequestID
@@ -221,6 +279,9 @@ func (c *core) receipt(number string, data []byte) {
 	s := c.slices[e.ID]
 	if !settled || s == nil || s.entry != e {
 		return
+	}
+	if r.State == work.Stored {
+		s.key = "" // the gateway deletes it
 	}
 	c.done.Add(e.ID, s.item.Attempt, e.Died)
 	if e.Died {

@@ -164,6 +164,9 @@ func (c *core) abandon() {
 			ids = append(ids, s.item.WorkItemID)
 		}
 		c.settle(s, func(d delivery) { c.do.nak(d, nakServer) })
+		if s.key != "" { // the result that is stored, or perhaps will be
+			c.do.discard(s.key)
+		}
 	}
 	if len(ids) > 0 {
 		c.do.cancel(ids)

@@ -314,13 +314,15 @@ func (s *sim) run(r *ipc.RunBatchRequest) (string, error) {
 	return call, nil
 }
 
-func (s *sim) cancel(ids []string)                   {}
-func (s *sim) capabilities()                         {}
-func (s *sim) fetch(x *slice)                        { s.failf("nothing has a payload") }
-func (s *sim) heartbeat(h *bus.WorkerHeartbeat)      { s.stats["heartbeat"]++ }
-func (s *sim) drained()                              { s.drained_ = true }
-func (s *sim) log(_, text string, _ *slice, _ error) {}
-func (s *sim) count(what, label string)              { s.stats[what+" "+label]++ }
+func (s *sim) cancel(ids []string)                     {}
+func (s *sim) capabilities()                           {}
+func (s *sim) fetch(x *slice)                          { s.failf("nothing has a payload") }
+func (s *sim) store(x *slice, key string, data []byte) { s.failf("nothing is stored") }
+func (s *sim) discard(key string)                      { s.failf("nothing is stored") }
+func (s *sim) heartbeat(h *bus.WorkerHeartbeat)        { s.stats["heartbeat"]++ }
+func (s *sim) drained()                                { s.drained_ = true }
+func (s *sim) log(_, text string, _ *slice, _ error)   {}
+func (s *sim) count(what, label string)                { s.stats[what+" "+label]++ }
 
 // publish takes marks and chunks.
 func (s *sim) publish(subject string, data []byte) {

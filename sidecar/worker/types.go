@@ -13,17 +13,19 @@ import (
 
 // The bounds of what a sidecar holds.
 const (
-	maxInHand       = 4096      // slices, from the pull to the receipt; then no pulls
-	maxInHandBytes  = 64 << 20  // of their messages; then no pulls
-	maxKeptBytes    = 64 << 20  // of results without a receipt; then no pulls, and nothing is sent
-	hardKeptBytes   = 256 << 20 // of results; one that goes above is given back to the queue
-	maxQueues       = 1024      // models that are followed; demand for more is ignored
-	maxModels       = 2048      // states of models by id; work for more is refused
-	maxBatchSlices  = 64        // of one RunBatch
-	maxBatchBytes   = 8 << 20   // of one RunBatch, unless its only slice has more
-	maxDeliveries   = 8         // of one slice that are held; older ones are acknowledged
-	maxIDBytes      = 256       // of a work item's and a request's id
-	maxGiveBacks    = 8         // of one slice, to workers that have not died with it
+	maxInHand       = 4096               // slices, from the pull to the receipt; then no pulls
+	maxInHandBytes  = 64 << 20           // of their messages; then no pulls
+	maxKeptBytes    = 64 << 20           // of results without a receipt; then no pulls, and nothing is sent
+	hardKeptBytes   = 256 << 20          // of results; one that goes above is given back to the queue
+	maxStoringBytes = 512 << 20          // of results on their way to the store; the same, unless alone
+	maxPayloadBytes = work.MaxWholeBytes // of payloads in hand; the next one waits, unless it is alone
+	maxQueues       = 1024               // models that are followed; demand for more is ignored
+	maxModels       = 2048               // states of models by id; work for more is refused
+	maxBatchSlices  = 64                 // of one RunBatch
+	maxBatchBytes   = 8 << 20            // of one RunBatch, unless its only slice has more
+	maxDeliveries   = 8                  // of one slice that are held; older ones are acknowledged
+	maxIDBytes      = 256                // of a work item's and a request's id
+	maxGiveBacks    = 8                  // of one slice, to workers that have not died with it
 	maxLate         = 2 * maxInHand
 	sliceBatchFirst = 8    // slices of the first pull of a model, whose size is not known
 	bytesPerToken   = 4.0  // until counts came back
@@ -66,6 +68,7 @@ const (
 	fetching state = iota // its payload
 	queued                // waits for its model or for credit
 	sent                  // to the server
+	storing               // its result goes to the payload store
 	keeping               // its result or server_died mark waits for a receipt
 )
 
@@ -90,6 +93,9 @@ type slice struct {
 	call       string    // of the RunBatch that holds it
 	dropped    bool      // while sent: its outcome is of no use
 	entry      *results.Entry
+	storing    int       // bytes of its result, while it is storing
+	key        string    // of its stored result, unless the gateway took it; "": none
+	payload    int       // bytes of its payload that are counted
 	span       *obs.Span // from taken until it is forgotten; nil: not traced
 	callSpan   *obs.Span // while sent
 }
@@ -133,6 +139,8 @@ type effects interface {
 	cancel(ids []string)
 	capabilities()
 	fetch(s *slice)
+	store(s *slice, key string, data []byte) // its end comes to stored
+	discard(key string)                      // deletes a stored result
 	heartbeat(h *bus.WorkerHeartbeat)
 	drained()
 	log(level, text string, s *slice, err error)

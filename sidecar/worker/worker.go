@@ -42,10 +42,14 @@ type Config struct {
 	ClockOffset time.Duration
 }
 
-// Store reads payloads that did not fit into a message.
+// Store keeps what does not fit into messages: a payload.Store.
 type Store interface {
 	// Get returns an object of at most limit bytes.
 	Get(ctx context.Context, key string, limit int64) ([]byte, error)
+	// Put stores an object, whole or not at all.
+	Put(ctx context.Context, key string, data []byte) error
+	// Delete removes an object. A missing one is no error.
+	Delete(ctx context.Context, key string) error
 }
 
 // maxEvents bounds the events that wait; whoever posts one more waits.
@@ -71,6 +75,7 @@ type Worker struct {
 	closing []*pull.Queue
 
 	background sync.WaitGroup
+	discards   sync.WaitGroup // of stored results: at most as many as slices in hand
 	ctx        context.Context
 }
 
@@ -89,6 +94,7 @@ func New(c Config) (*Worker, error) {
 	}
 	w.core = newCore(c.Lane, c.ID, c.Stall, w)
 	w.core.epoch = nuid.Next()
+	w.core.hasStore = c.Store != nil
 	w.core.tracer, w.core.access = c.Tracer, c.AccessLog
 	o := c.NATS
 	o.Name, o.Inboxes, o.Log = "sie-sidecar "+c.ID, bus.SidecarInboxes, c.Log
@@ -106,8 +112,12 @@ func New(c Config) (*Worker, error) {
 		w.nc.Close()
 		return nil, fmt.Errorf("sidecar: %w", err)
 	}
+	most := 0 // what can be sent
+	if c.Store != nil {
+		most = ipc.MaxResponse
+	}
 	w.client = ipcclient.New(ipcclient.Options{
-		Path: c.Socket, WorkerID: c.ID, Log: c.Log, Count: c.Metrics.Call,
+		MaxResponse: most, Path: c.Socket, WorkerID: c.ID, Log: c.Log, Count: c.Metrics.Call,
 		Events: ipcclient.Events{
 			Up: func(p ipc.PingResponse, same bool) {
 				c.Metrics.Count("server_connected", "")
@@ -138,6 +148,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		stop()
 		w.nc.Close()
 		w.background.Wait()
+		w.endDiscards()
 	}()
 	w.ctx = background
 	if err := w.subscribe(); err != nil {

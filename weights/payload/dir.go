@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/sie-engine/sie/internal/files"
 )
@@ -30,6 +33,9 @@ func openDir(path string) (Store, error) {
 
 func (d dir) String() string { return string(d) + string(filepath.Separator) }
 
+// putPrefix begins the names of files that are being written. No key begins with a dot.
+const putPrefix = ".put-"
+
 func (d dir) path(key string) string { return filepath.Join(string(d), key) }
 
 func (d dir) Put(ctx context.Context, key string, data []byte) error {
@@ -39,8 +45,7 @@ func (d dir) Put(ctx context.Context, key string, data []byte) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("store payload %s: %w", key, err)
 	}
-	// begins with a dot, so no key names it
-	f, err := os.CreateTemp(string(d), ".put-*")
+	f, err := os.CreateTemp(string(d), putPrefix+"*")
 	if err != nil {
 		return fmt.Errorf("store payload: %w", err)
 	}
@@ -61,7 +66,7 @@ func (d dir) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("fetch payload %s: %w", key, err)
 	}
-	data, err := files.Read(d.path(key), limit)
+	data, err := read(d.path(key), limit)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: %w", ErrNotFound, err)
 	}
@@ -69,6 +74,21 @@ func (d dir) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("fetch payload: %w", err)
 	}
 	return data, nil
+}
+
+// read returns the content of a file of at most limit bytes, in memory of its size.
+func read(path string, limit int64) ([]byte, error) {
+	f, info, err := files.OpenRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info.Size() > limit {
+		return nil, fmt.Errorf("%s has %d bytes; at most %d are read", path, info.Size(), limit)
+	}
+	data := make([]byte, info.Size()) // a payload appears whole and does not grow
+	_, err = io.ReadFull(f, data)
+	return data, err
 }
 
 func (d dir) Delete(ctx context.Context, key string) error {
@@ -82,4 +102,41 @@ func (d dir) Delete(ctx context.Context, key string) error {
 		return fmt.Errorf("delete payload: %w", err)
 	}
 	return nil
+}
+
+// abandoned is the age of a file that a Put began and will not end.
+const abandoned = time.Hour
+
+func (d dir) Expire(ctx context.Context, before time.Time) (int, error) {
+	f, err := os.Open(string(d))
+	if err != nil {
+		return 0, fmt.Errorf("list the payloads: %w", err)
+	}
+	defer f.Close()
+	n := 0
+	for n < MaxExpired {
+		list, err := f.ReadDir(1000)
+		for _, e := range list {
+			if ctx.Err() != nil {
+				return n, fmt.Errorf("list the payloads: %w", ctx.Err())
+			}
+			half := strings.HasPrefix(e.Name(), putPrefix)
+			if !half && !isKey(e.Name()) {
+				continue
+			}
+			info, err := e.Info()
+			old := err == nil && info.Mode().IsRegular() &&
+				(info.ModTime().Before(before) || half && time.Since(info.ModTime()) > abandoned)
+			if old && os.Remove(d.path(e.Name())) == nil {
+				n++
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, fmt.Errorf("list the payloads: %w", err)
+		}
+	}
+	return n, nil
 }

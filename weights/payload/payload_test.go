@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sie-engine/sie/weights/bucket/buckettest"
 )
@@ -59,6 +60,34 @@ func contract(t *testing.T, s Store) {
 			t.Errorf("key %q was accepted", bad)
 		}
 	}
+	key := ResultKey("0190-a.3", 1, "epoch")
+	item := "01234567-89ab-7def-8123-456789abcdef.12"
+	if key == ResultKey("0190-a.3", 1, "other") || key == ResultKey("0190-a.3", 2, "epoch") ||
+		key == ResultKey("0190-a.31", 1, "epoch") || !isKey(key) || !isKey(item) {
+		t.Errorf("keys %s and %s", key, item)
+	}
+	others := []string{
+		"notes.txt", "result-", "result-xyz", "01234567-89ab-7def-8123-456789abcdef", "a.1", key + "0",
+	}
+	for _, k := range append(others, key, item) {
+		if err := s.Put(ctx, k, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := s.Expire(ctx, time.Now().Add(-time.Hour)); n != 0 || err != nil {
+		t.Errorf("%d young payloads were removed, %v", n, err)
+	}
+	if n, err := s.Expire(ctx, time.Now().Add(time.Hour)); n != 2 || err != nil {
+		t.Errorf("%d payloads of two were removed, %v", n, err)
+	}
+	for _, k := range others { // which are not ours to remove
+		if _, err := s.Get(ctx, k, 10_000); err != nil {
+			t.Errorf("%s: %v", k, err)
+		}
+		if err := s.Delete(ctx, k); err != nil {
+			t.Error(err)
+		}
+	}
 	over, cancel := context.WithCancel(ctx)
 	cancel()
 	_, get := s.Get(over, "k", 10)
@@ -75,6 +104,20 @@ func TestDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	contract(t, s)
+	for name, age := range map[string]time.Duration{".put-old": 2 * abandoned, ".put-new": 0} {
+		if err := os.WriteFile(path+"/"+name, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path+"/"+name, time.Time{}, time.Now().Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := s.Expire(t.Context(), time.Now().Add(-Lifetime)); n != 1 || err != nil {
+		t.Errorf("%d files that a killed process left were removed, %v", n, err)
+	}
+	if err := os.Remove(path + "/.put-new"); err != nil {
+		t.Error(err)
+	}
 	left, err := os.ReadDir(path)
 	if err != nil || len(left) != 0 {
 		t.Errorf("%v are left, %v", left, err)

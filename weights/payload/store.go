@@ -5,8 +5,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/weights/bucket"
@@ -31,6 +37,40 @@ type Store interface {
 	Get(ctx context.Context, key string, limit int64) ([]byte, error)
 	// Delete removes a payload. A missing one is no error.
 	Delete(ctx context.Context, key string) error
+	// Expire removes payloads that were stored before a time, at most MaxExpired of them, and
+	// returns how many. It touches nothing whose name is not that of a payload.
+	Expire(ctx context.Context, before time.Time) (int, error)
+}
+
+// MaxExpired bounds what one Expire removes.
+const MaxExpired = 10_000
+
+// Lifetime is how long a payload is certainly kept, longer than a dead letter that may name it.
+// What is older is of a process that ended before it could delete it.
+const Lifetime = 48 * time.Hour
+
+// ResultKey returns the key for a result that a process of a worker, named by its epoch, made of an
+// attempt of a slice. Both sides compute it: a gateway deletes what a worker that ended has left.
+func ResultKey(workItemID string, attempt uint32, epoch string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%s", workItemID, attempt, epoch))
+	return resultPrefix + hex.EncodeToString(sum[:16])
+}
+
+const resultPrefix = "result-"
+
+// isKey reports whether a name is that of a stored payload: a result's, or a work item's id, which
+// begins with a UUID.
+func isKey(name string) bool {
+	if rest, ok := strings.CutPrefix(name, resultPrefix); ok {
+		_, err := hex.DecodeString(rest)
+		return err == nil && len(rest) == 32
+	}
+	id, index, ok := strings.Cut(name, ".")
+	if !ok || uuid.Validate(id) != nil || len(id) != 36 {
+		return false
+	}
+	_, err := strconv.ParseUint(index, 10, 32)
+	return err == nil
 }
 
 // Open returns the store that place names: an s3:// or gs:// URL, or a directory, which is made if
@@ -121,6 +161,30 @@ func (o objects) Delete(ctx context.Context, key string) error {
 		return fmt.Errorf("delete payload %s%s: %w", o, key, err)
 	}
 	return nil
+}
+
+// maxListed bounds the objects that Expire looks at.
+const maxListed = 100_000
+
+func (o objects) Expire(ctx context.Context, before time.Time) (int, error) {
+	all, err := o.bucket.List(ctx, "", maxListed)
+	if err != nil {
+		return 0, fmt.Errorf("list the payloads of %s: %w", o, err)
+	}
+	n := 0
+	for _, x := range all {
+		if !isKey(x.Key) || !x.Modified.Before(before) {
+			continue
+		}
+		if n == MaxExpired {
+			break
+		}
+		if err := o.Delete(ctx, x.Key); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
 }
 
 // check returns what is wrong with a payload that shall be stored.
