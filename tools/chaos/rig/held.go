@@ -174,9 +174,6 @@ func (h *Held) takeStreams(ctx context.Context, broker string) error {
 	return list.Err()
 }
 
-// AnyNumber as the consumers of a Held is compared with nothing.
-const AnyNumber = -1
-
 // The growth that is no leak: a runtime's own, pools of connections and buffers that are kept, and
 // memory that a runtime has freed and not given back yet.
 const (
@@ -206,7 +203,7 @@ func (b *Held) Grown(a *Held) (grown []string) {
 			}
 		}
 	}
-	if b.Streams != a.Streams || a.Consumers != AnyNumber && b.Consumers != a.Consumers {
+	if b.Streams != a.Streams || b.Consumers != a.Consumers {
 		grown = append(grown, fmt.Sprintf("%d streams and %d consumers, %d and %d before",
 			b.Streams, b.Consumers, a.Streams, a.Consumers))
 	}

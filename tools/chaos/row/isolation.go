@@ -14,6 +14,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/tools/chaos/rig"
 )
 
@@ -25,10 +28,66 @@ var eightModels = []string{
 
 func isolationRows() []Row {
 	return []Row{
-		{Name: "isolation/placement", Topology: Four, Alone: placement, NewModels: true},
-		{Name: "isolation/queued", Topology: Four, Alone: queued, NewModels: true},
-		{Name: "isolation/overload", Topology: Four, Alone: overload, NewModels: true},
+		{Name: "isolation/placement", Topology: Four, Alone: asking(eightModels, placement)},
+		{Name: "isolation/queued", Topology: Four, Alone: asking(eightModels, queued)},
+		{Name: "isolation/overload", Topology: Four, Alone: asking(eightModels[2:3], overload)},
 	}
+}
+
+// asking runs a row that asks for models of the cluster's one lane: their consumers stay, and
+// nothing else may.
+func asking(models []string, run func(context.Context, *Env) (Line, error)) func(context.Context, *Env) (
+	Line, error) {
+	return func(ctx context.Context, e *Env) (Line, error) {
+		s, err := e.Cluster.State()
+		if err != nil {
+			return Line{}, err
+		}
+		of := s.Workers[0]
+		lane := bus.Lane{Pool: of.Pool, Profile: of.Profile, Bundle: of.Bundle}
+		before, err := e.filters(ctx)
+		if err != nil {
+			return Line{}, err
+		}
+		for _, m := range models {
+			before[lane.WorkSubject(m)] = true
+		}
+		l, err := run(ctx, e)
+		e.held.Consumers = len(before) // what the cluster at rest is compared with
+		after, failed := e.filters(ctx)
+		for f := range after {
+			if !before[f] {
+				l.Broken = append(l.Broken, "a consumer of "+f+", for which nobody asked")
+			}
+		}
+		return l, errors.Join(err, failed)
+	}
+}
+
+// filters returns the subjects of the work streams' consumers.
+func (e *Env) filters(ctx context.Context) (map[string]bool, error) {
+	out := map[string]bool{}
+	err := e.jetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+		names, err := workStreams(ctx, js)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			s, err := js.Stream(ctx, name)
+			if err != nil {
+				return err
+			}
+			list := s.ListConsumers(ctx)
+			for i := range list.Info() {
+				out[i.Config.FilterSubject] = true
+			}
+			if list.Err() != nil {
+				return list.Err()
+			}
+		}
+		return nil
+	})
+	return out, err
 }
 
 // asker sends encode requests of JSON, as many at once as its callers ask for.

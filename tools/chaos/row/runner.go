@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sie-engine/sie/tools/chaos/load"
-	"github.com/sie-engine/sie/tools/chaos/rig"
 )
 
 // The times of a row.
@@ -42,18 +41,12 @@ func (s *Setup) Run(ctx context.Context, r *Row) Line {
 	case err != nil:
 		l.Broken = append(l.Broken, "the row could not be run to its end: "+err.Error())
 	}
-	if r.NewModels {
-		s.held.Consumers = rig.AnyNumber
-	}
 	held, err := s.settle(ctx, s.held)
 	if err != nil {
 		l.Broken = append(l.Broken, err.Error())
 		held, _ = s.Cluster.Take(ctx, s.Broker()) // the next row is compared with what there is
 	}
 	if held.Processes != nil {
-		if r.NewModels {
-			s.held.Consumers = held.Consumers
-		}
 		for name, p := range held.Processes {
 			if s.held.Processes[name].PID != p.PID {
 				s.held.Processes[name] = p

@@ -35,9 +35,6 @@ type Row struct {
 	Short    bool // part of the short form too
 	Demand   Demand
 	Follow   bool // raw clients follow /readyz
-	// NewModels says that the row asks for models that were not asked for before: their consumers
-	// stay.
-	NewModels bool
 	// Fault does the fault and returns when everything runs again. It notes what it does.
 	Fault func(ctx context.Context, e *Env) error
 	// Alone replaces the steady load and Fault: the row makes its own requests and fills in a line.
