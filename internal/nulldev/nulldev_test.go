@@ -42,6 +42,11 @@ func TestAnswersAreKnown(t *testing.T) {
 		if s := Score(c[0], c[1], c[2]); s < 0 || s >= 1 || s != Score(c[0], c[1], c[2]) {
 			t.Errorf("%v: score %v", c, s)
 		}
+		if s := Label(c[0], c[2], c[1]); s < 0 || s >= 1 || s != Label(c[0], c[2], c[1]) ||
+			s == Label(c[0], c[2]+"x", c[1]) || s == Label(c[0], c[2], c[1]+"x") ||
+			s == Label(c[0]+"x", c[2], c[1]) {
+			t.Errorf("%v: label %v", c, s)
+		}
 		if p := Class(c[0], c[2], ""); len(p) != len(Labels) ||
 			slices.Equal(p, Class(c[0], "", c[2])) && c[2] != "" {
 			t.Errorf("%v: classes %v", c, p)

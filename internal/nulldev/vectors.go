@@ -32,6 +32,7 @@ const (
 	ofMulti
 	ofScore
 	ofClass
+	ofLabel
 )
 
 // newStream mixes a kind and texts by FNV-1a, with a mark after each text.
@@ -110,6 +111,12 @@ func Class(model, text, second string) []float64 {
 		out[i] = float64(s.next()>>11) / (1 << 53)
 	}
 	return out
+}
+
+// Label returns the score of a label for a text, in [0, 1): what extract finds.
+func Label(model, text, label string) float64 {
+	s := newStream(ofLabel, model, text, label)
+	return float64(s.next()>>11) / (1 << 53)
 }
 
 // bytesPerToken is the length of a token of the null device.

@@ -120,6 +120,68 @@ func floats(b []byte) (out []float32) {
 	return out
 }
 
+// What extract finds is known: the labels of the request, or the model's own that it wants, by
+// score, or the whole text as an entity.
+func TestNullDeviceExtracts(t *testing.T) {
+	families := map[string]catalog.Family{"zero": catalog.FamilyZeroShot,
+		"fixed": catalog.FamilySequenceClassifier, "tags": catalog.FamilyTagger}
+	r := nullService(t, func(o *servicetest.Options) {
+		var more []*catalog.Model
+		for id, family := range families {
+			m, err := catalog.AdHoc(id, catalog.AdHocInfo{WeightsPath: "/none", Family: family})
+			if err != nil {
+				t.Fatal(err)
+			}
+			more = append(more, m)
+		}
+		var err error
+		if o.Catalog, err = o.Catalog.With(more...); err != nil {
+			t.Fatal(err)
+		}
+	})
+	texts := []string{"hello", "", "déjà vu"}
+	for id, want := range map[string][]string{
+		"zero": {"person", "place", "time"}, "fixed": nulldev.Labels, "tags": nil,
+	} {
+		labels := want
+		if id != "zero" {
+			labels = nil
+		}
+		res, err := onNull(t, r, id, &api.ExtractRequest{Items: items(texts...), Labels: labels},
+			service.Model.Extract)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, it := range res.Items {
+			if id == "tags" {
+				if e := it.Entities; len(e) != 1 || e[0].Text != texts[i] || e[0].Start != 0 ||
+					e[0].End != len([]rune(texts[i])) ||
+					e[0].Score != nulldev.Label(id, texts[i], e[0].Label) {
+					t.Errorf("%s: %+v", id, e)
+				}
+				continue
+			}
+			last := 1.0
+			for _, c := range it.Classifications {
+				if c.Score > last || c.Score != nulldev.Label(id, texts[i], c.Label) ||
+					!slices.Contains(want, c.Label) {
+					t.Errorf("%s: %+v after %v", id, c, last)
+				}
+				last = c.Score
+			}
+			if len(it.Classifications) != len(want) {
+				t.Errorf("%s: %+v", id, it.Classifications)
+			}
+		}
+	}
+	res, err := onNull(t, r, "fixed", &api.ExtractRequest{Items: items("a"), Labels: []string{"LABEL_1"}},
+		service.Model.Extract)
+	if err != nil || len(res.Items[0].Classifications) != 1 ||
+		res.Items[0].Classifications[0].Label != "LABEL_1" {
+		t.Errorf("one label: %+v, %v", res, err)
+	}
+}
+
 // Faults work on their batch, and the device goes on.
 func TestNullDeviceFaults(t *testing.T) {
 	r := nullService(t, func(o *servicetest.Options) { o.Batch.MaxRequests = 1 })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/sie-engine/sie/internal/api"
@@ -35,10 +36,14 @@ func (r *run) null() error {
 	case Score:
 		r.result.Scores, put = make([]float64, n), d.score
 	case Extract:
-		if err := r.hold(int64(n)*listBytes, n); err != nil {
+		found := 1 // an entity
+		if classes := r.family.extract.classes; classes != nil {
+			found = classes(r)
+		}
+		if err := r.hold(int64(n)*int64(listBytes+entryBytes*found), n); err != nil {
 			return err
 		}
-		r.result.Found, put = make([]Extracted, n), func(int) error { return nil }
+		r.result.Found, put = make([]Extracted, n), d.extract
 	case Classify:
 		if err := r.hold(int64(n)*int64(listBytes+entryBytes*len(nulldev.Labels)), n); err != nil {
 			return err
@@ -197,6 +202,31 @@ func (f outputForm) of(row []float32) []byte {
 
 func (d *nullRequest) score(i int) error {
 	d.result.Scores[i] = nulldev.Score(d.model.ID, d.req.Query.Text, d.req.Inputs[i].Text)
+	return nil
+}
+
+// extract gives input i the request's labels, or the model's own that the request wants, by score.
+// A family without classes finds one entity: the whole text.
+func (d *nullRequest) extract(i int) error {
+	text := d.text(i)
+	if d.family.extract.classes == nil {
+		label := nulldev.Labels[0]
+		d.result.Found[i].Entities = []api.Entity{{
+			Text: text, Label: label, Score: nulldev.Label(d.model.ID, text, label),
+			End: utf8.RuneCountInString(text),
+		}}
+		return nil
+	}
+	labels := nulldev.Labels
+	if d.family.extract.check != nil { // it needs labels
+		labels = d.req.Labels
+	}
+	var scores []float64
+	for _, l := range labels {
+		scores = append(scores, nulldev.Label(d.model.ID, text, l))
+	}
+	d.result.Found[i].Classes = slices.DeleteFunc(ranked(labels, scores, d.options.Raw),
+		func(c api.Class) bool { return !d.wants(c.Label) })
 	return nil
 }
 
