@@ -1,6 +1,11 @@
 package main
 
-import "github.com/sie-engine/sie/internal/nulldev"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sie-engine/sie/internal/nulldev"
+)
 
 // known knows the answers of the null device.
 type known struct{}
@@ -17,11 +22,14 @@ func (known) Dense(model, text string) []float32 {
 // Score returns the score of a text for a query.
 func (known) Score(model, query, text string) float64 { return nulldev.Score(model, query, text) }
 
-// Extract returns what an item of an extract answer holds: the classes of a text.
-func (known) Extract(model, text string, _ []string) map[string]any {
+// Extract returns what an item of an extract answer holds: the labels by score, best first.
+func (known) Extract(model, text string, labels []string) map[string]any {
 	list := []any{}
-	for i, score := range nulldev.Class(model, text, "") {
-		list = append(list, map[string]any{"label": nulldev.Labels[i], "score": score})
+	for _, l := range labels {
+		list = append(list, map[string]any{"label": l, "score": nulldev.Label(model, text, l)})
 	}
+	slices.SortStableFunc(list, func(a, b any) int {
+		return cmp.Compare(b.(map[string]any)["score"].(float64), a.(map[string]any)["score"].(float64))
+	})
 	return map[string]any{"classifications": list}
 }

@@ -21,10 +21,10 @@ import (
 )
 
 type cli struct {
-	Run  runCmd  `cmd:"" help:"Run rows."`
-	List listCmd `cmd:"" help:"Name the rows."`
-	Load loadCmd `cmd:"" help:"Send load to a gateway or a sie-server --device null that runs already, and check every answer."`
-	Node nodeCmd `cmd:"" name:"nats-node" hidden:"" help:"A NATS server, for run."`
+	Run     runCmd     `cmd:"" help:"Run rows."`
+	List    listCmd    `cmd:"" help:"Name the rows."`
+	Load    loadCmd    `cmd:"" help:"Send load to a gateway or a sie-server --device null that runs already, and check every answer."`
+	Node    nodeCmd    `cmd:"" name:"nats-node" hidden:"" help:"A NATS server, for run."`
 }
 
 type nodeCmd struct {
@@ -185,14 +185,18 @@ type loadCmd struct {
 	Rate float64       `help:"Requests a second." default:"40"`
 	For  time.Duration `help:"How long." default:"10s"`
 	Venv string        `help:"Python environment of the SDKs; raw clients only where none is given." type:"path"`
+	// Extract is empty by default because the built-in catalog has no such model.
+	Extract string `help:"Model of extract requests; none are sent where none is given."`
 }
 
 // Run sends load until the time is over or a signal comes.
 func (c *loadCmd) Run() error {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
+	asked := models
+	asked.Extract = c.Extract
 	p := load.Plan{
-		Name: fmt.Sprintf("load-%d", os.Getpid()), Gateways: c.URL, Models: models, Known: known{}, Raw: 16,
+		Name: fmt.Sprintf("load-%d", os.Getpid()), Gateways: c.URL, Models: asked, Known: known{}, Raw: 16,
 		RawRate: c.Rate, SDKRate: c.Rate, Calls: 4,
 	}
 	for _, v := range load.Versions {
@@ -230,7 +234,7 @@ func (c *loadCmd) Run() error {
 // models are what the load asks for.
 var models = load.Models{
 	Encode: []string{"sentence-transformers/all-MiniLM-L6-v2", "thenlper/gte-small", "thenlper/gte-base"},
-	Score:  "cross-encoder/ms-marco-MiniLM-L-6-v2",
+	Score:  "cross-encoder/ms-marco-MiniLM-L-6-v2", Extract: row.Extractor,
 }
 
 func main() {

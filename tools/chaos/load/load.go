@@ -33,8 +33,9 @@ type Plan struct {
 	FollowReady bool
 }
 
-// readyEvery is the time between two looks at a gateway's /readyz.
-const readyEvery = 100 * time.Millisecond
+// readyEvery is the time between two looks at a gateway's /readyz, as of a load balancer that looks
+// often. A gateway that leaves must serve for longer: one that does not is then sent a few requests.
+const readyEvery = time.Second
 
 // Load is what runs. Its methods are safe for concurrent use.
 type Load struct {

@@ -57,20 +57,21 @@ func sizes(rng *rand.Rand, most int) int {
 // One in slowOne of the encode requests begins with a text whose batch takes the null device a
 // moment, so that there is always work in the servers when a fault comes.
 const (
-	slowOne  = 8
+	slowOne  = 6
 	slowText = "!sleep=200ms "
 )
 
-// newRequest draws a request from rng. most bounds its items.
+// newRequest draws a request from rng: a fifth of them each is for score, extract and embeddings,
+// the rest for encode. most bounds its items.
 func newRequest(rng *rand.Rand, id string, m Models, most int) *Request {
 	r := &Request{ID: id, Op: Encode, Model: m.Encode[rng.IntN(len(m.Encode))]}
 	switch k := rng.IntN(20); {
-	case k < 3 && m.Score != "":
+	case k < 4 && m.Score != "":
 		r.Op, r.Model, r.Query = Score, m.Score, "query "+id
-	case k < 6 && m.Extract != "":
+	case k < 8 && m.Extract != "":
 		r.Op, r.Model, r.Labels = Extract, m.Extract, []string{"person", "place", "time"}
 		most = min(most, 40)
-	case k < 9:
+	case k < 12:
 		r.Op = Embeddings
 	}
 	n := sizes(rng, most)

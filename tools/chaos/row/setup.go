@@ -60,10 +60,15 @@ func Up(ctx context.Context, c Config, topology string) (s *Setup, err error) {
 		Nodes: 1, Storage: "memory",
 	}
 	o.Models = slices.Clone(c.Models.Encode)
-	for _, m := range []string{c.Models.Score, c.Models.Extract} {
-		if m != "" {
-			o.Models = append(o.Models, m)
+	if c.Models.Score != "" {
+		o.Models = append(o.Models, c.Models.Score)
+	}
+	if c.Models.Extract != "" {
+		m, err := writeExtractor(s.Dir)
+		if err != nil {
+			return nil, err
 		}
+		o.Models = append(o.Models, m)
 	}
 	nodes, disk := 0, rig.Disk{}
 	switch topology {
