@@ -134,6 +134,15 @@ func TestAgesStopWithoutAConnection(t *testing.T) {
 func TestLostStreams(t *testing.T) {
 	for name, lose := range map[string]func(w *world){
 		"a new stream": func(w *world) { w.lose() },
+		// whose first message some worker has: nothing but its age tells that it is another one
+		"a new stream with others' work": func(w *world) {
+			w.lose()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.created, w.last, w.consumer = time.Now(), 1000, true
+			w.stream = []*stored1{{seq: 1, id: "others", item: &work.Item{WorkItemID: "others.0",
+				RequestID: "others", ReplySubject: "_INBOX.gw.others"}, free: time.Now().Add(time.Hour)}}
+		},
 		"an older copy of the stream": func(w *world) { // of a replica that was behind
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -159,6 +168,20 @@ func TestLostStreams(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A message that was removed from the stream, delivered to nobody, is noticed within seconds.
+func TestARemovedMessageIsPublishedAgain(t *testing.T) {
+	bubble(t, 1, 0, nil, func(t *testing.T, q *Queue, w *world) {
+		took := answerTime(t, q, w, func(m *stored1) {
+			if err := w.Remove(t.Context(), "", m.seq); err != nil {
+				t.Error(err)
+			}
+		})
+		if took > 6*time.Second {
+			t.Errorf("answered after %v", took)
+		}
+	})
 }
 
 // Heartbeats come every 2 s, name what is untaken, and say when the gateway stops.

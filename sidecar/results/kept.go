@@ -11,12 +11,11 @@ import (
 
 // Entry is a message that waits for a receipt: a result, or a server_died mark.
 type Entry struct {
-	ID      string    // of the slice
-	Subject string    // of the reply
-	Data    []byte    // the serialised message, never changed
-	Until   time.Time // when the gateway has certainly given up
-	Died    bool      // a server_died mark
-	Index   uint32    // of the slice in its request
+	ID      string // of the slice
+	Subject string // of the reply
+	Data    []byte // the serialised message, never changed
+	Died    bool   // a server_died mark
+	Index   uint32 // of the slice in its request
 	Request string
 
 	number uint64

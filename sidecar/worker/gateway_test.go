@@ -40,6 +40,7 @@ type fakeGateway struct {
 	results map[string][]work.Result // by work item id
 	marks   map[string][]work.Mark
 	mute    bool   // answers nothing
+	muted   int    // results that came meanwhile
 	state   string // of the receipt of every result; "": as it should be
 	chunks  map[string]map[uint32]work.Chunk
 	forget  int                  // chunks that are lost
@@ -157,6 +158,7 @@ func (g *fakeGateway) heard(m *nats.Msg) {
 		}
 	}
 	if g.mute {
+		g.muted++
 		return
 	}
 	var r work.Result

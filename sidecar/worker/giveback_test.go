@@ -1,9 +1,15 @@
 package worker
 
 import (
+	"fmt"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/tinylib/msgp/msgp"
 
 	"github.com/sie-engine/sie/internal/bus"
+	"github.com/sie-engine/sie/internal/bus/bustest"
 	"github.com/sie-engine/sie/internal/work"
 )
 
@@ -83,4 +89,125 @@ func TestGiveBacksAreBounded(t *testing.T) {
 			t.Fatalf("%d counts are held", n)
 		}
 	}
+}
+
+// delivers has a message of new work of a model come, as if the broker delivered it, and returns it.
+func (s *sim) delivers(model string, open bool, change func(*work.Item)) *simMsg {
+	s.t.Helper()
+	request := fmt.Sprint("q", len(s.records))
+	it := work.Item{WorkItemID: request + ".0", RequestID: request, Total: 1, Operation: work.Encode,
+		ModelID: model, RouterID: "g", ReplySubject: bus.Inbox("g", request),
+		Items: []msgp.Raw{msgp.AppendString(nil, "text")}}
+	if change != nil {
+		change(&it)
+	}
+	s.records[it.WorkItemID] = &record{item: it, deaths: map[uint32]bool{}, until: s.now.Add(time.Hour)}
+	s.publishWork(it)
+	m := s.msgs[s.seq]
+	m.at = s.now.Add(15 * time.Second)
+	s.c.arrived(s.c.follow(m.token), &nats.Msg{
+		Subject: subjectOf(m.token), Reply: fmt.Sprintf("%d.%d", s.stream, m.seq), Data: m.data,
+	}, open)
+	return m
+}
+
+// connected returns a sim whose core knows its server and its stream.
+func connected(t *testing.T) *sim {
+	s := newSim(t, 1)
+	s.connectServer()
+	s.connectBroker()
+	for _, f := range s.todo {
+		f()
+	}
+	s.todo = nil
+	return s
+}
+
+// A slice that comes to a worker whose server died with it, and that another one can run, goes back
+// at once and is not in hand.
+func TestASliceThatDiedHereIsNotTaken(t *testing.T) {
+	for _, died := range []bool{true, false} {
+		s := connected(t)
+		s.peer("other", func(h *bus.WorkerHeartbeat) { h.LoadedModels = []string{simModels[0]} })
+		m := s.delivers(simModels[0], true, func(it *work.Item) {
+			if died {
+				it.Attempt, it.Alone, it.DiedOn = 1, true, []string{"w"}
+			}
+		})
+		if back, in := m.at.Equal(s.now.Add(nakOther)), len(s.c.slices); back != died || (in == 0) != died {
+			t.Errorf("died here: %v; it may be delivered in %v, %d slices in hand", died, m.at.Sub(s.now), in)
+		}
+	}
+}
+
+// A drain gives back at once what the server does not have yet, and what comes later; so does a
+// queue that was closed. What the server has stays.
+func TestADrainGivesBackAtOnce(t *testing.T) {
+	s := connected(t)
+	if m := s.delivers(simModels[0], false, nil); !m.at.Equal(s.now.Add(nakServer)) || len(s.c.slices) != 0 {
+		t.Errorf("of a closed queue: it may be delivered in %v, %d slices in hand", m.at.Sub(s.now),
+			len(s.c.slices))
+	}
+	runs, waits := s.delivers(simModels[0], true, nil), s.delivers(simModels[0], true, nil)
+	x := s.c.slices[runs.id]
+	x.model.remove(x)
+	x.state = sent
+	s.c.drain()
+	late := s.delivers(simModels[0], true, nil)
+	for name, m := range map[string]*simMsg{"what waits": waits, "what is late": late} {
+		if !m.at.Equal(s.now.Add(nakServer)) {
+			t.Errorf("%s may be delivered in %v", name, m.at.Sub(s.now))
+		}
+	}
+	if len(s.c.slices) != 1 || s.c.slices[runs.id] != x {
+		t.Errorf("%d slices in hand, want the one in the server", len(s.c.slices))
+	}
+}
+
+// A drain hides no message from other workers: neither one that is on its way when it begins, nor
+// one that is still in the server when its time is over. The ack wait of the consumer is an hour
+// here. Five workers drain in the middle of what flows.
+func TestADrainHidesNothing(t *testing.T) {
+	s := bustest.Start(t, nil)
+	g := newGateway(t, s, "gw")
+	g.prepare("org/m")
+	c := (bus.Streams{}).Consumer(lane.WorkSubject("org/m"))
+	c.AckWait = time.Hour
+	if _, err := g.js.UpdateConsumer(t.Context(), bus.StreamName(lane.Pool), c); err != nil {
+		t.Fatal(err)
+	}
+	const n, rounds = 4000, 5
+	held := func(round int) int { return 100 + round*n/rounds }
+	next := 0
+	for i := range n {
+		text := "text"
+		if next < rounds && i == held(next) {
+			text, next = "!hold", next+1
+		}
+		g.publish("org/m", fmt.Sprint("r", i), nil, text)
+	}
+	for round := range rounds {
+		f := startFake(t)
+		f.tokens.Store(100_000)
+		w := startSidecar(t, s, f, fmt.Sprint("w", round),
+			func(c *Config) { c.DrainTimeout = 300 * time.Millisecond })
+		for <-f.running != fmt.Sprintf("r%d.0", held(round)) {
+		}
+		w.stop()
+		if err := <-w.ended; err != nil {
+			t.Error(err)
+		}
+		w.ended <- nil
+	}
+	last := startFake(t)
+	last.letGo()
+	startSidecar(t, s, last, "last")
+	by := map[string]int{}
+	for i := range n {
+		by[g.result(fmt.Sprint("r", i)).WorkerID]++
+	}
+	if by["w0"] == 0 || by["last"] == 0 {
+		t.Errorf("answers came from %v", by)
+	}
+	g.settled(empty0)
 }

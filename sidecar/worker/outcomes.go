@@ -205,10 +205,6 @@ func (c *core) retry() {
 		return
 	}
 	for e := c.kept.Due(c.now); e != nil; e = c.kept.Due(c.now) {
-		if s := c.slices[e.ID]; s != nil && c.expired(s) {
-			c.drop(s, "deadline")
-			continue
-		}
 		c.sendEntry(e)
 	}
 	chunks := maxChunksAtOnce

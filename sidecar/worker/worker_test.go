@@ -101,8 +101,7 @@ func TestChunksAndRetries(t *testing.T) {
 	}
 	g.lock(func() { g.mute = true })
 	g.publish("org/m", "late", nil, "x")
-	<-f.running
-	<-f.running
+	g.await("result without a receipt", func() bool { return g.muted > 0 })
 	g.lock(func() { g.mute = false })
 	if r := g.result("late"); texts(r) != "X" {
 		t.Errorf("%+v", r)
