@@ -21,10 +21,10 @@ import (
 )
 
 type cli struct {
-	Run     runCmd     `cmd:"" help:"Run rows."`
-	List    listCmd    `cmd:"" help:"Name the rows."`
-	Load    loadCmd    `cmd:"" help:"Send load to a gateway or a sie-server --device null that runs already, and check every answer."`
-	Node    nodeCmd    `cmd:"" name:"nats-node" hidden:"" help:"A NATS server, for run."`
+	Run  runCmd  `cmd:"" help:"Run rows."`
+	List listCmd `cmd:"" help:"Name the rows."`
+	Load loadCmd `cmd:"" help:"Send load to a gateway or a sie-server --device null that runs already, and check every answer."`
+	Node nodeCmd `cmd:"" name:"nats-node" hidden:"" help:"A NATS server, for run."`
 }
 
 type nodeCmd struct {
@@ -95,11 +95,10 @@ func (c *runCmd) Run() error {
 	if c.NoSDKs {
 		config.Venv = ""
 	}
-	lines := runAll(ctx, config, rows)
-	if c.Results != "" {
-		if err := c.write(lines); err != nil {
-			return err
-		}
+	begin := time.Now()
+	lines, err := c.runAll(ctx, config, rows)
+	if err != nil {
+		return err
 	}
 	broken := 0
 	for _, l := range lines {
@@ -108,43 +107,54 @@ func (c *runCmd) Run() error {
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("interrupted after %d rows; logs are in %s", len(lines), c.Dir)
+		return fmt.Errorf("interrupted after %d of %d rows; logs are in %s", len(lines), len(rows), c.Dir)
 	}
 	if broken > 0 {
 		return fmt.Errorf("%w: %d of %d rows; logs are in %s", errBroken, broken, len(lines), c.Dir)
 	}
-	fmt.Printf("all %d rows held\n", len(lines))
+	fmt.Printf("all %d rows held; %.0f s\n", len(lines), time.Since(begin).Seconds())
 	return os.RemoveAll(c.Dir)
 }
 
-// runAll runs rows in their order. A cluster serves the rows of its topology that follow each
-// other.
-func runAll(ctx context.Context, c row.Config, rows []row.Row) (lines []row.Line) {
+// runAll runs rows in their order, and goes on after those that are broken. A cluster serves the
+// rows of its topology that follow each other; one that a row has left in disorder is replaced. The
+// results are written after each row.
+func (c *runCmd) runAll(ctx context.Context, config row.Config, rows []row.Row) (
+	lines []row.Line, err error,
+) {
+	begin, done, all := time.Now(), 0, len(rows)
 	fmt.Println(row.Header)
 	show := func(l row.Line) {
 		lines = append(lines, l)
 		fmt.Println(l.String())
+		if c.Results != "" {
+			err = errors.Join(err, c.write(lines))
+		}
 	}
 	for len(rows) > 0 && ctx.Err() == nil {
-		topology, begin := rows[0].Topology, time.Now()
-		s, err := row.Up(ctx, c, topology)
-		if err != nil {
-			show(row.Line{Row: "start", Topology: topology, Broken: []string{err.Error()}})
+		topology, up := rows[0].Topology, time.Now()
+		n := 0
+		for n < len(rows) && rows[n].Topology == topology {
+			n++
 		}
-		for len(rows) > 0 && rows[0].Topology == topology {
-			if s != nil && ctx.Err() == nil {
-				show(s.Run(ctx, &rows[0]))
-			}
-			rows = rows[1:]
+		s, startErr := row.Up(ctx, config, topology)
+		ready := time.Since(up)
+		if startErr != nil {
+			show(row.Line{Row: "start", Topology: topology, Broken: []string{startErr.Error()}})
+			rows, done = rows[n:], done+n
+			continue
 		}
-		if s != nil {
-			if err := s.Down(); err != nil {
-				show(row.Line{Row: "end", Topology: topology, Broken: []string{err.Error()}})
-			}
+		for ; n > 0 && ctx.Err() == nil && !s.Spoiled; n-- {
+			show(s.Run(ctx, &rows[0]))
+			rows, done = rows[1:], done+1
 		}
-		fmt.Printf("%s: %.0f s\n", topology, time.Since(begin).Seconds())
+		if downErr := s.Down(); downErr != nil {
+			show(row.Line{Row: "end", Topology: topology, Broken: []string{downErr.Error()}})
+		}
+		fmt.Printf("%s: %.0f s, of which %.0f s for the start; %d of %d rows in %.0f s\n", topology,
+			time.Since(up).Seconds(), ready.Seconds(), done, all, time.Since(begin).Seconds())
 	}
-	return lines
+	return lines, err
 }
 
 // results is the file of --results.

@@ -45,6 +45,7 @@ type Line struct {
 	LongestS   float64  `json:"longest_wait_s"` // of a raw client
 	SDKLongest float64  `json:"longest_sdk_call_s"`
 	ToFullS    float64  `json:"seconds_to_full_rate"`
+	TookS      float64  `json:"took_s"`           // the row, with the return to the start
 	Broken     []string `json:"broken,omitempty"` // requirements, each with its first evidence
 	NotRun     string   `json:"not_run,omitempty"`
 	Steps      []string `json:"steps,omitempty"`

@@ -8,7 +8,7 @@ import (
 
 // Header is the heading of lines in a terminal.
 const Header = "row                                     requests  lost wrong  dup refused reset twice  longest  sdk long" +
-	"  to full"
+	"  to full  took"
 
 // String returns a line for a terminal, with what is broken below it.
 func (l *Line) String() string {
@@ -20,10 +20,10 @@ func (l *Line) String() string {
 	case len(l.Broken) > 0:
 		mark = "BROKEN"
 	}
-	fmt.Fprintf(&b, "%-38s %9d %5d %5d %4d %7d %5d %5d %7.1fs %8.1fs %7.1fs  %s", l.Topology+":"+l.Row,
+	fmt.Fprintf(&b, "%-38s %9d %5d %5d %4d %7d %5d %5d %7.1fs %8.1fs %7.1fs %5.0fs  %s", l.Topology+":"+l.Row,
 		l.Requests,
 		l.Lost, l.Wrong, l.Duplicated, l.Refused, l.Reset, l.RunTwice, l.LongestS, l.SDKLongest,
-		l.ToFullS, mark)
+		l.ToFullS, l.TookS, mark)
 	if l.NotRun != "" {
 		fmt.Fprintf(&b, "\n    %s", l.NotRun)
 	}

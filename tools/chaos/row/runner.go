@@ -23,6 +23,7 @@ const (
 // Run runs one row and returns its line. An error is the harness's, not the cluster's.
 func (s *Setup) Run(ctx context.Context, r *Row) Line {
 	e := &Env{Setup: s, Stop: stopTime, Short: s.Short}
+	begin := time.Now()
 	if s.Short {
 		e.Stop = shortStop
 	}
@@ -40,12 +41,14 @@ func (s *Setup) Run(ctx context.Context, r *Row) Line {
 		l.NotRun = err.Error()
 	case err != nil:
 		l.Broken = append(l.Broken, "the row could not be run to its end: "+err.Error())
+		s.Spoiled = true
 	}
 	held, err := s.settle(ctx, s.held)
 	if err != nil {
 		l.Broken = append(l.Broken, err.Error())
-		held, _ = s.Cluster.Take(ctx, s.Broker()) // the next row is compared with what there is
+		s.Spoiled = true
 	}
+	l.TookS = time.Since(begin).Seconds()
 	if held.Processes != nil {
 		for name, p := range held.Processes {
 			if s.held.Processes[name].PID != p.PID {

@@ -34,6 +34,8 @@ type Setup struct {
 	Cluster  *rig.Cluster
 	Nodes    *rig.Nodes // nil for R1
 	SDKs     []*load.SDK
+	// Spoiled says that the last row left the cluster in disorder: no other row may use it.
+	Spoiled bool
 
 	held rig.Held // at rest, before the first row
 	rows int
