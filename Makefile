@@ -154,6 +154,10 @@ chaos: chaos-build ## kill, freeze, cut off and fill every part of a cluster und
 chaos-short: chaos-build ## the same in three minutes
 	@$(CHAOS) --short
 
+# FIXES="silence drain" for those whose names begin so; `bin/tools/chaos without --list` names them.
+chaos-without: chaos-build ## leave each fix of the cluster's protocol out and see its test or chaos row turn red (FIXES=…)
+	@bin/tools/chaos without --bin bin $(if $(FIXES),--fixes "$(FIXES)") $(if $(RESULTS),--results "$(RESULTS)")
+
 docker-check: build minilm ## check the images' contents, start and stop, without a container engine
 	@tools/setup/deps.sh test
 	@tools/docker/check.sh

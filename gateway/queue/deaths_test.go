@@ -87,13 +87,13 @@ func TestDeathsOfOlderAttemptsCount(t *testing.T) {
 		want  string
 	}{
 		"one after another":   {0, []told{{"a", "", 0}, {"b", "", 1}, {"c", "", 2}}, 0, "dead letter"},
-		"the older one late":  {1, []told{{"b", "", 1}, {"a", "", 0}, {"c", "", 2}}, 0, "servers ended while they ran"},
-		"the older one first": {1, []told{{"a", "", 0}, {"b", "", 1}, {"c", "", 2}}, 0, "servers ended while they ran"},
-		"two older ones last": {2, []told{{"c", "", 2}, {"b", "", 1}, {"a", "", 0}}, 0, "servers ended while they ran"},
+		"the older one late":  {1, []told{{"b", "", 1}, {"a", "", 0}, {"c", "", 2}}, 0, "servers ended"},
+		"the older one first": {1, []told{{"a", "", 0}, {"b", "", 1}, {"c", "", 2}}, 0, "servers ended"},
+		"two older ones last": {2, []told{{"c", "", 2}, {"b", "", 1}, {"a", "", 0}}, 0, "servers ended"},
 		"a mark again": {1, []told{{"a", "", 0}, {"b", "", 1}, {"a", "", 0},
 			{"b", "", 1}, {"b", "", 1}}, 1, ""},
 		"another process of the worker": {1, []told{{"a", "1", 0}, {"a", "2", 0},
-			{"a", "2", 0}, {"b", "", 1}}, 0, "servers ended while they ran"},
+			{"a", "2", 0}, {"b", "", 1}}, 0, "servers ended"},
 		"an attempt that never was": {0, []told{{"a", "", 7}, {"a", "", 8}, {"a", "", 9}}, 3, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -91,7 +91,7 @@ func TestGiveBacksAreBounded(t *testing.T) {
 	}
 }
 
-// delivers has a message of new work of a model come, as if the broker delivered it, and returns it.
+// delivers has a message of new work of a model come, as if the broker delivered it.
 func (s *sim) delivers(model string, open bool, change func(*work.Item)) *simMsg {
 	s.t.Helper()
 	request := fmt.Sprint("q", len(s.records))

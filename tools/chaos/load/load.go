@@ -34,7 +34,7 @@ type Plan struct {
 }
 
 // readyEvery is the time between two looks at a gateway's /readyz, as of a load balancer that looks
-// often. A gateway that leaves must serve for longer: one that does not is then sent a few requests.
+// often. A gateway that leaves must serve for longer: one that does not is sent a few requests.
 const readyEvery = time.Second
 
 // Load is what runs. Its methods are safe for concurrent use.
