@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -145,7 +146,8 @@ func (a *asker) until200(ctx context.Context, model string, texts []string) erro
 	}
 }
 
-// loaded returns the models that each worker has loaded, from the gateway's /health.
+// loaded returns the models, without profiles, that each worker has loaded, as /health of the
+// gateway tells.
 func (e *Env) loaded() (map[string][]string, error) {
 	s, err := e.Cluster.State()
 	if err != nil {
@@ -166,9 +168,20 @@ func (e *Env) loaded() (map[string][]string, error) {
 	}
 	out := map[string][]string{}
 	for _, w := range h.Workers {
-		out[w.Name] = w.LoadedModels
+		out[w.Name] = bases(w.LoadedModels)
 	}
 	return out, nil
+}
+
+// bases returns the ids without their profiles. A profile with the same weights is listed a Ping
+// later than the model that was loaded, and is no load.
+func bases(ids []string) (out []string) {
+	for _, id := range ids {
+		if base, _, _ := strings.Cut(id, ":"); !slices.Contains(out, base) {
+			out = append(out, base)
+		}
+	}
+	return out
 }
 
 // loads counts, over all workers, the loads of the eight models: each model that a worker has.

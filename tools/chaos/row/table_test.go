@@ -102,3 +102,11 @@ func TestSelect(t *testing.T) {
 		})
 	}
 }
+
+// A profile of a model that is loaded is no other model.
+func TestProfilesAreNoLoads(t *testing.T) {
+	got := bases([]string{"a/b", "a/b:candle", "c:x", "c:y", "d"})
+	if want := []string{"a/b", "c", "d"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
