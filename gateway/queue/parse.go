@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,6 +101,9 @@ func parseAck(m *nats.Msg) (ack, error) {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		return ack{noStream: true}, nil
 	}
+	if seq, ok := usualAck(m.Data); ok {
+		return ack{seq: seq}, nil
+	}
 	var a struct {
 		Stream string `json:"stream"`
 		Seq    uint64 `json:"seq"`
@@ -118,6 +122,24 @@ func parseAck(m *nats.Msg) (ack, error) {
 		return ack{}, errors.New("an answer to a publish names no stream")
 	}
 	return ack{seq: a.Seq}, nil
+}
+
+// usualAck reads the sequence of an answer in the form in which the broker writes it,
+// {"stream":"S","seq":7}. It reports false for any other form, which a JSON parser may read.
+func usualAck(b []byte) (seq uint64, ok bool) {
+	rest, ok := bytes.CutPrefix(b, []byte(`{"stream":"`))
+	n := 0
+	for n < len(rest) && rest[n] >= ' ' && rest[n] != '"' && rest[n] != '\\' {
+		n++
+	}
+	rest, named := bytes.CutPrefix(rest[n:], []byte(`","seq":`))
+	if !ok || !named || n == 0 {
+		return 0, false
+	}
+	for n = 0; n < len(rest) && n < 19 && rest[n] >= '0' && rest[n] <= '9'; n++ { // so many fit
+		seq = seq*10 + uint64(rest[n]-'0')
+	}
+	return seq, string(rest[n:]) == "}" && n > 0 && rest[0] != '0'
 }
 
 // fullCodes are the errors of a stream that takes no more messages now.

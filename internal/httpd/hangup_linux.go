@@ -85,21 +85,17 @@ func (h *hangups) watch(c net.Conn, gone func()) (end func(), err error) {
 	var ctlErr error
 	err = raw.Control(func(d uintptr) {
 		ev := event(unix.EPOLLRDHUP|unix.EPOLLONESHOT, key)
-		if ctlErr = unix.EpollCtl(h.epfd, unix.EPOLL_CTL_ADD, int(d), ev); errors.Is(ctlErr, unix.EEXIST) {
-			ctlErr = unix.EpollCtl(h.epfd, unix.EPOLL_CTL_MOD, int(d), ev)
+		if ctlErr = unix.EpollCtl(h.epfd, unix.EPOLL_CTL_MOD, int(d), ev); errors.Is(ctlErr, unix.ENOENT) {
+			ctlErr = unix.EpollCtl(h.epfd, unix.EPOLL_CTL_ADD, int(d), ev) // its first request
 		}
 	})
 	if err = errors.Join(err, ctlErr); err != nil {
 		h.forget(key)
 		return func() {}, err
 	}
-	return func() {
-		h.forget(key)
-		// The descriptor is removed inside Control, so that it cannot be closed and reused in
-		// between. If the connection is already closed, the kernel has removed the descriptor
-		// itself.
-		_ = raw.Control(func(d uintptr) { _ = unix.EpollCtl(h.epfd, unix.EPOLL_CTL_DEL, int(d), nil) })
-	}, nil
+	// The descriptor stays in the set until it is closed, so that the connection's next request only
+	// changes its key. An event between two requests has a key that nobody watches.
+	return func() { h.forget(key) }, nil
 }
 
 // count returns the number of watches.
