@@ -205,7 +205,8 @@ func (s *session) prepare(w *admit.Work, m models.Model, t task) (*request, erro
 		limit = work.ChunkBytes // of a broker that has not been reached yet
 	}
 	extra := len(t.item.Query) + len(t.item.Options) + len(t.item.OutputSchema) + textBytes(&t.item)
-	cuts := cut(items, len(lane.Able(route.ModelID)), extra, limit, t.result)
+	free := q.peek(route.Lane.WorkSubject(route.ModelID)).free(len(lane.Able(route.ModelID)))
+	cuts := cut(items, free, extra, limit, t.result)
 	for i := range cuts {
 		if cuts[i].offload && q.opt.Store == nil {
 			return nil, errs.NoPayloadStore(cmp.Or(t.field, "items"), cuts[i].bytes, limit)

@@ -12,10 +12,22 @@ const maxResultBytes = 32 << 20
 // minSpread is the least number of items of a slice that is made small to occupy more workers.
 const minSpread = 8
 
-// cut splits a request's items into slices: as many as occupy the workers of the lane, within the
-// bounds on items, bytes and expected results. result is what the results of an item are expected
-// to take, nil for little. A slice with its query and options (extra bytes) above limit leaves its
-// items in the payload store.
+// free returns how many of the workers that have a model the open requests leave without work, if
+// each of those has whole slices: a request is cut small for these alone. Where all are busy, small
+// slices would only make batches that are not full. A nil line has no open requests.
+func (l *line) free(workers int) int {
+	if l == nil {
+		return workers
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(workers-(l.unanswered+work.MaxItems-1)/work.MaxItems, 1)
+}
+
+// cut splits a request's items into slices: as many as occupy so many workers, within the bounds on
+// items, bytes and expected results. result is what the results of an item are expected to take,
+// nil for little. A slice with its query and options (extra bytes) above limit leaves its items in
+// the payload store.
 func cut(items []msgp.Raw, workers, extra, limit int, result func(i int) int) []slice {
 	n := len(items)
 	most := (n + max(workers, 1) - 1) / max(workers, 1)

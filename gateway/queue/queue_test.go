@@ -92,3 +92,18 @@ func TestCut(t *testing.T) {
 		}
 	}
 }
+
+// A request is cut small for the workers that the open requests leave free, and for no others.
+func TestRequestsSpreadOverFreeWorkers(t *testing.T) {
+	for _, c := range []struct{ workers, open, free int }{
+		{8, 0, 8}, {8, 1, 7}, {8, 32, 7}, {8, 33, 6}, {8, 96, 5}, {8, 224, 1}, {8, 10_000, 1},
+		{1, 5, 1}, {0, 0, 1},
+	} {
+		if got := (&line{unanswered: c.open}).free(c.workers); got != c.free {
+			t.Errorf("%d of %d workers are free beside %d items, want %d", got, c.workers, c.open, c.free)
+		}
+	}
+	if got := (*line)(nil).free(8); got != 8 {
+		t.Errorf("%d of 8 workers are free before the first request", got)
+	}
+}

@@ -178,3 +178,17 @@ func TestARefusedUserConnectsLater(t *testing.T) {
 		t.Errorf("%d lines in the log: %s", n, log)
 	}
 }
+
+// A consumer that nobody pulls from stays for an hour, and for a minute where each is a Raft group.
+func TestConsumersGoSoonerWithReplicas(t *testing.T) {
+	for replicas, want := range map[int]time.Duration{1: time.Hour, 3: time.Minute, 5: time.Minute} {
+		c := bus.Streams{Replicas: replicas}.Consumer("sie.work.p.m.b.x")
+		if c.InactiveThreshold != want {
+			t.Errorf("%d replicas: %v, want %v", replicas, c.InactiveThreshold, want)
+		}
+	}
+	s := bus.Streams{Replicas: 3, Inactive: 5 * time.Second}
+	if got := s.Consumer("sie.work.p.m.b.x").InactiveThreshold; got != s.Inactive {
+		t.Errorf("%v, want %v", got, s.Inactive)
+	}
+}

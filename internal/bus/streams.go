@@ -18,8 +18,9 @@ type Streams struct {
 	MaxBytes int64 `name:"stream-max-bytes" help:"Bytes of a pool's work; more is refused." env:"SIE_STREAM_MAX_BYTES" default:"268435456" range:"1048576..1099511627776"`
 	// slices of one lane and model; one more is refused [10,000]
 	MaxWaiting int64 `name:"stream-max-waiting" help:"Slices, of up to 32 items each, that wait for one model in one lane; more are refused." env:"SIE_STREAM_MAX_WAITING" default:"10000" range:"1..1000000"`
-	// after which a consumer that nobody pulls from is removed [1 h]
-	Inactive time.Duration `name:"consumer-inactive" help:"Time without a pull after which a model's consumer is removed." env:"SIE_CONSUMER_INACTIVE" default:"1h" range:"1s..24h"`
+	// after which a consumer that nobody pulls from is removed [1 h; 1 min with replicas, where it
+	// is a Raft group and costs as much in half a minute as making it again (docs/adr/0027)]
+	Inactive time.Duration `name:"consumer-inactive" help:"Time without a pull after which a model's consumer is removed; 0: 1 h, and 1 min where the streams have replicas." env:"SIE_CONSUMER_INACTIVE" default:"0s" range:"0s|1s..24h"`
 }
 
 const (
@@ -44,7 +45,11 @@ func (s Streams) withDefaults() Streams {
 	if s.MaxWaiting == 0 {
 		s.MaxWaiting = 10_000
 	}
-	if s.Inactive == 0 {
+	switch {
+	case s.Inactive != 0:
+	case s.Replicas > 1:
+		s.Inactive = time.Minute
+	default:
 		s.Inactive = time.Hour
 	}
 	return s

@@ -93,8 +93,8 @@ func (h *hangups) watch(c net.Conn, gone func()) (end func(), err error) {
 		h.forget(key)
 		return func() {}, err
 	}
-	// The descriptor stays in the set until it is closed, so that the connection's next request only
-	// changes its key. An event between two requests has a key that nobody watches.
+	// The descriptor stays in the set until it is closed, so that the connection's next request
+	// only changes its key. An event between two requests has a key that nobody watches.
 	return func() { h.forget(key) }, nil
 }
 
