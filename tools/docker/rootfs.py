@@ -82,15 +82,16 @@ def base(name, cache):
             raise Broken(
                 f"mmdebstrap is missing, which makes {name} from Debian's packages: apt-get install mmdebstrap")
         say(f"{name} from Debian's packages (once, half a minute)")
+        part = f"{made}.{os.getpid()}.part.tar"  # two checks at once make it twice, each whole
         options = [f"--dpkgopt=path-exclude=/usr/share/{what}/*" for what in ("doc", "locale", "man", "info")]
         done = subprocess.run(
             ["mmdebstrap", "--variant=minbase", "--mode=root", "--include=usr-is-merged",
-             "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", *options, suite, f"{made}.part.tar"],
+             "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", *options, suite, part],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode:
             raise Broken(
                 f"mmdebstrap could not make {name}; it needs a Debian mirror:\n{done.stdout[-2000:]}")
-        os.rename(f"{made}.part.tar", made)
+        os.rename(part, made)
     return made
 
 
