@@ -22,7 +22,7 @@ func (q *Queue) fetchLocked(r *request, i int, res *work.Result, m *nats.Msg, no
 	if q.opt.Store == nil {
 		return errNoStore
 	}
-	if err := payload.CheckKey(res.ResultRef); err != nil {
+	if err := payload.CheckResultKey(res.ResultRef); err != nil {
 		return err
 	}
 	if res.ResultBytes == 0 || res.ResultBytes > payload.MaxBytes {

@@ -157,18 +157,24 @@ func (q *Queue) delete() {
 	}
 	expire := time.NewTimer(expireFirst)
 	defer expire.Stop()
-	one := func(ctx context.Context, key string) {
+	one := func(ctx context.Context, key string) error {
 		ctx, cancel := context.WithTimeout(ctx, storeTime)
 		defer cancel()
-		if err := q.opt.Store.Delete(ctx, key); err != nil {
-			q.metrics.undeleted.Inc()
-			q.opt.Log.Warn("a payload was not deleted", "key", key, "error", err)
-		}
+		return q.opt.Store.Delete(ctx, key)
 	}
-	for {
+	left := func(key string, err error) {
+		q.metrics.undeleted.Inc()
+		q.opt.Log.Warn("a payload was not deleted", "key", key, "error", err)
+	}
+	cut := "" // the key whose deletion the end of the queue interrupted
+	for q.ctx.Err() == nil {
 		select {
 		case key := <-q.deletes:
-			one(q.ctx, key)
+			if err := one(q.ctx, key); err != nil && q.ctx.Err() != nil {
+				cut = key
+			} else if err != nil {
+				left(key, err)
+			}
 		case <-expire.C:
 			expire.Reset(expireEvery)
 			ctx, cancel := context.WithTimeout(q.ctx, expireTime)
@@ -178,11 +184,17 @@ func (q *Queue) delete() {
 				q.opt.Log.Warn("payloads that nobody deleted were removed", "count", n, "error", err)
 			}
 		case <-q.ctx.Done():
-			ctx, cancel := context.WithTimeout(context.Background(), closeTime)
-			defer cancel()
-			for len(q.deletes) > 0 && ctx.Err() == nil {
-				one(ctx, <-q.deletes)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	for key := cut; ; key = <-q.deletes {
+		if key != "" {
+			if err := one(ctx, key); err != nil {
+				left(key, err)
 			}
+		}
+		if len(q.deletes) == 0 || ctx.Err() != nil {
 			return
 		}
 	}

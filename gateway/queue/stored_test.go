@@ -5,11 +5,15 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/tinylib/msgp/msgp"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/inference"
 	"github.com/sie-engine/sie/internal/work"
@@ -31,6 +35,9 @@ func (f *failing) Get(ctx context.Context, key string, limit int64) ([]byte, err
 	return f.Store.Get(ctx, key, limit)
 }
 
+// othersTexts is the key of the payload of another request.
+const othersTexts = "0190a6b4-7e2c-7000-8000-000000000000.0"
+
 // Results that a worker left in the store are fetched, checked, counted and deleted. A store that
 // fails is tried again, then told as an error that a client may retry, and nothing is left.
 func TestStoredResults(t *testing.T) {
@@ -42,11 +49,14 @@ func TestStoredResults(t *testing.T) {
 		"as it should be": {},
 		"fails twice":     {fails: 2},
 		"fails":           {fails: 100, status: 503},
-		"missing":         {change: func(r *work.Result) { r.ResultRef = "result-none" }, status: 503},
+		"missing": {change: func(r *work.Result) {
+			r.ResultRef = payload.ResultKey("another", 0, "epoch")
+		}, status: 503},
 		"another sum":     {change: func(r *work.Result) { r.ResultSHA256 = payload.Sum(nil) }, status: 503},
 		"more bytes":      {change: func(r *work.Result) { r.ResultBytes-- }, status: 503},
 		"too many":        {change: func(r *work.Result) { r.ResultBytes = 1 << 30 }, status: -1},
 		"no bytes":        {change: func(r *work.Result) { r.ResultBytes = 0 }, status: -1},
+		"another's texts": {change: func(r *work.Result) { r.ResultRef = othersTexts }, status: -1},
 		"a path":          {change: func(r *work.Result) { r.ResultRef = "../x" }, status: -1},
 		"no room":         {change: func(r *work.Result) { r.ResultBytes = payload.MaxBytes }, status: 400},
 	} {
@@ -54,6 +64,9 @@ func TestStoredResults(t *testing.T) {
 			dir := t.TempDir()
 			store, err := payload.Open(dir)
 			if err != nil {
+				t.Fatal(err)
+			}
+			if err := store.Put(context.Background(), othersTexts, []byte("texts")); err != nil {
 				t.Fatal(err)
 			}
 			f := &failing{Store: store}
@@ -115,9 +128,9 @@ func TestStoredResults(t *testing.T) {
 				c.status == 503 && !strings.Contains(e.Message, "payload store") {
 				t.Errorf("%v", err)
 			}
-			eventually(t, "something is left in the store", func() bool {
+			eventually(t, "more or less than another's texts is left in the store", func() bool {
 				left, err := os.ReadDir(dir)
-				return err == nil && len(left) == 0
+				return err == nil && len(left) == 1 && left[0].Name() == othersTexts
 			})
 		})
 	}
@@ -162,4 +175,158 @@ func TestAbandonedResults(t *testing.T) {
 		left, err := os.ReadDir(dir)
 		return err == nil && len(left) == 0
 	})
+}
+
+// watched is a store that looks at what is held while it stores.
+type watched struct {
+	payload.Store
+	look func(bytes int)
+}
+
+func (w *watched) Put(ctx context.Context, key string, data []byte) error {
+	w.look(len(data))
+	return w.Store.Put(ctx, key, data)
+}
+
+// The copy of a slice's items that goes to the store counts as held while it is stored, and no
+// longer; one for which there is no room is not made.
+func TestTheCopyForTheStoreIsHeld(t *testing.T) {
+	store, err := payload.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := admit.New(admit.Options{})
+	w, err := gate.Enter(admit.Request{Bytes: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.End()
+	before, puts := w.Held(), 0
+	watch := &watched{store, func(bytes int) {
+		puts++
+		if held := w.Held() - before; held < int64(bytes) || held > 2*int64(bytes)+maxHeadroom {
+			t.Errorf("%d bytes are held for a payload of %d", held, bytes)
+		}
+	}}
+	q, err := New(Options{Router: "gw", Store: watch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const id = "0190a6b4-7e2c-7000-8000-000000000001"
+	large := msgp.AppendString(nil, strings.Repeat("x", 1<<20))
+	r := newRequest(id, q.line(lane, modelID), w, work.Item{}, []msgp.Raw{large, large},
+		cut([]msgp.Raw{large, large}, 1, 0, 1<<19, nil))
+	if err := q.offload(r); err != nil || puts != 2 || w.Held() != before {
+		t.Errorf("%v; %d payloads are stored, %d bytes are held and %d were", err, puts, w.Held(), before)
+	}
+	if err := gate.Reserve(1<<30 - 1<<20); err != nil { // all but what the copy takes
+		t.Fatal(err)
+	}
+	if err := q.offload(r); err == nil || puts != 2 {
+		t.Errorf("without room for the copy: %v, %d payloads are stored", err, puts)
+	}
+}
+
+// A dead letter keeps the payload that it names, and its work leaves the stream; the payloads of
+// the request's other slices are deleted.
+func TestADeadLetterKeepsItsPayload(t *testing.T) {
+	store, err := payload.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := New(Options{Router: "gw", Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(1, 0)
+	w.stream = []*stored1{{seq: 7}, {seq: 8}}
+	q.begin(w)
+	const id = "0190a6b4-7e2c-7000-8000-000000000002"
+	large := msgp.AppendString(nil, strings.Repeat("x", 1<<20))
+	r := newRequest(id, q.line(lane, modelID), admit.Unbounded(t.Context()), work.Item{RequestID: id},
+		[]msgp.Raw{large, large}, cut([]msgp.Raw{large, large}, 1, 0, 1<<19, nil))
+	if err := q.offload(r); err != nil {
+		t.Fatal(err)
+	}
+	r.mu.Lock()
+	r.next = len(r.slices)
+	for i := range r.slices {
+		r.slices[i].seq = uint64(7 + i)
+		r.setLocked(&r.slices[i], taken, time.Now())
+	}
+	r.slices[0].burying, r.slices[0].aloneDied = true, aloneDeaths
+	q.bury(r, 0)
+	r.mu.Unlock()
+	<-r.wake // it failed
+	r.mu.Lock()
+	r.endLocked(time.Now())
+	r.mu.Unlock()
+	q.discard(r.keys...)
+	q.Close()
+	var item work.Item
+	if len(w.letters) != 1 || w.letters[0].ID != id+".0" {
+		t.Fatalf("%d letters", len(w.letters))
+	}
+	if _, err := item.UnmarshalMsg(w.letters[0].Work); err != nil {
+		t.Fatal(err)
+	}
+	data, err := store.Get(t.Context(), item.PayloadRef, int64(item.PayloadBytes))
+	if err == nil {
+		err = payload.Verify(data, item.PayloadSHA256)
+	}
+	if err != nil {
+		t.Errorf("the letter's payload: %v", err)
+	}
+	if _, err := store.Get(t.Context(), id+".1", 1<<30); !errors.Is(err, payload.ErrNotFound) {
+		t.Errorf("the other slice's payload: %v", err)
+	}
+	if len(w.stream) != 1 || w.stream[0].seq != 8 {
+		t.Errorf("%d messages are left in the stream", len(w.stream))
+	}
+}
+
+// interrupted is a store whose first deletion lasts until its context ends.
+type interrupted struct {
+	payload.Store
+	once  sync.Once
+	begun chan struct{}
+}
+
+func (s *interrupted) Delete(ctx context.Context, key string) error {
+	s.once.Do(func() {
+		close(s.begun)
+		<-ctx.Done()
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return s.Store.Delete(ctx, key)
+}
+
+// A queue that is closed deletes all payloads that wait to be deleted, also the one whose deletion
+// its end interrupts.
+func TestCloseDeletesWhatWaits(t *testing.T) {
+	dir := t.TempDir()
+	store, err := payload.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &interrupted{Store: store, begun: make(chan struct{})}
+	q, err := New(Options{Router: "gw", Store: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.begin(newWorld(1, 0))
+	for i := range 50 {
+		key := payload.ResultKey("r.0", uint32(i), "epoch")
+		if err := store.Put(t.Context(), key, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		q.discard(key)
+	}
+	<-s.begun
+	q.Close()
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%d payloads are left, %v", len(left), err)
+	}
 }

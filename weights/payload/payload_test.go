@@ -158,3 +158,19 @@ func TestChecks(t *testing.T) {
 		t.Error("another payload passes for it")
 	}
 }
+
+// The keys of results are told from all others.
+func TestKeysOfResults(t *testing.T) {
+	own := ResultKey("0190.0", 1, "epoch")
+	if err := CheckResultKey(own); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{
+		"", "0190a6b4-7e2c-7000-8000-000000000000.0", own[1:], own + "00", own[:len(own)-2], "result-",
+		"result-../../../../../../../../../../", "result-" + own,
+	} {
+		if CheckResultKey(bad) == nil {
+			t.Errorf("%q passes for the key of a result", bad)
+		}
+	}
+}

@@ -61,9 +61,8 @@ const resultPrefix = "result-"
 // isKey reports whether a name is that of a stored payload: a result's, or a work item's id, which
 // begins with a UUID.
 func isKey(name string) bool {
-	if rest, ok := strings.CutPrefix(name, resultPrefix); ok {
-		_, err := hex.DecodeString(rest)
-		return err == nil && len(rest) == 32
+	if strings.HasPrefix(name, resultPrefix) {
+		return CheckResultKey(name) == nil
 	}
 	id, index, ok := strings.Cut(name, ".")
 	if !ok || uuid.Validate(id) != nil || len(id) != 36 {
@@ -105,6 +104,17 @@ func CheckKey(key string) error {
 			return fmt.Errorf("payload key %q contains %q; only letters, digits, '-', '_' and '.' are allowed",
 				files.Clip(key, 80), c)
 		}
+	}
+	return nil
+}
+
+// CheckResultKey returns an error unless a key has the form of those of ResultKey: what a message
+// names as a result can then be no work item's payload.
+func CheckResultKey(key string) error {
+	rest, ok := strings.CutPrefix(key, resultPrefix)
+	if sum, err := hex.DecodeString(rest); !ok || err != nil || len(sum) != 16 {
+		return fmt.Errorf("payload key %q is not that of a result: want %q and 32 hex digits",
+			files.Clip(key, 80), resultPrefix)
 	}
 	return nil
 }
