@@ -10,8 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/work"
 )
 
 // A model that gets ten times what its workers can do keeps their whole throughput: the rest is
@@ -207,5 +210,46 @@ func TestAYoungBacklogAdmits(t *testing.T) {
 	fresh.meter.done(1, now.Add(meterTrusts/2))
 	if err := fresh.refuse(5*time.Second, now.Add(meterTrusts/2)); err != nil {
 		t.Errorf("measured for a moment: %v", err)
+	}
+}
+
+// A Retry-After is whole seconds, at least one and at most maxRetry.
+func TestRetryAfterIsAtLeastOne(t *testing.T) {
+	for _, limit := range []time.Duration{0, time.Second, 5 * time.Second, time.Minute} {
+		for _, wait := range []time.Duration{0, 1, limit / 2, limit, limit + 1, 1500 * time.Millisecond,
+			10 * time.Second, time.Hour, 1 << 62} {
+			got := retryAfter(wait, limit)
+			if got < time.Second || got > maxRetry || got%time.Second != 0 ||
+				got < min(wait-limit/2, maxRetry) {
+				t.Errorf("a wait of %v, limit %v: Retry-After %v", wait, limit, got)
+			}
+		}
+	}
+	now, l := time.Now(), &line{}
+	if e := l.full(now); e.RetryAfter < time.Second || l.retry(now) < time.Second {
+		t.Errorf("nobody knows how long work waits: Retry-After %v and %v", e.RetryAfter, l.retry(now))
+	}
+}
+
+// Whatever bound of the broker a first publish meets, its request is refused as that of a full
+// queue; any other refusal of the broker is tried again.
+func TestEveryBoundOfTheBrokerIsAFullQueue(t *testing.T) {
+	for code, full := range map[int]bool{
+		10023: true, 10028: true, 10047: true, 10077: true, 10167: true, 10052: false, 10008: false,
+	} {
+		q, err := New(Options{Router: "gw"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRequest("r", q.line(lane, modelID), nil, work.Item{}, nil, []slice{{end: 1, bytes: 10}})
+		r.next, r.slices[0].tries = 1, 1
+		r.setLocked(&r.slices[0], sent, time.Now())
+		q.acknowledged(r, 0, 0, &nats.Msg{Data: fmt.Appendf(nil,
+			`{"stream":"S","error":{"code":503,"err_code":%d,"description":"no"}}`, code)}, time.Now())
+		e := errs.As(r.err)
+		refused := r.err != nil && e.Code == errs.QueueFull && e.RetryAfter >= time.Second
+		if refused != full || !full && r.slices[0].state != queued {
+			t.Errorf("code %d: %v, state %d", code, r.err, r.slices[0].state)
+		}
 	}
 }

@@ -130,7 +130,10 @@ func (q *Queue) acknowledged(r *request, i int, attempt uint32, m *nats.Msg, now
 	default:
 		s.seq = a.seq
 		if s.state == sent {
-			s.storedAt, s.gaveAt, r.placed = now, time.Time{}, now
+			if s.storedAt.IsZero() { // what is published again was placed before
+				r.placed = now
+			}
+			s.storedAt, s.gaveAt = now, time.Time{}
 			r.setLocked(s, stored, now)
 		}
 		if !r.line.open.Load() {

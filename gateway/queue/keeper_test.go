@@ -3,11 +3,16 @@ package queue
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/tinylib/msgp/msgp"
+
+	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/work"
 )
@@ -140,4 +145,139 @@ func TestRetriedThenTheStreamIsFull(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// Where not all that waits may be published now, what was published before goes before new work.
+func TestWhatWasPublishedGoesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, err := New(Options{Router: "gw"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := newWorld(1, 0)
+		w.queue, w.created, w.mute = q, time.Now(), true
+		q.broker = w
+		q.Connected()
+		now := time.Now()
+		l := q.line(lane, modelID)
+		l.prepared = true
+		const n = 20
+		for i := range 2 * n {
+			id := fmt.Sprint("r", i)
+			r := newRequest(id, l, nil, work.Item{Operation: work.Detokenize, RequestID: id,
+				ReplySubject: "_INBOX.gw." + id, Total: 1},
+				[]msgp.Raw{msgp.AppendString(nil, "text")}, []slice{{end: 1, bytes: 10}})
+			r.next, r.late = 1, now.Add(time.Minute)
+			q.requests[r.id] = r
+			s := &r.slices[0]
+			switch {
+			case i%4 == 0: // another attempt
+				r.setLocked(s, taken, now)
+				r.requeueLocked(s, true, 0, now)
+			case i%4 == 1: // whose outcome is not known
+				s.tries = 1
+				fallthrough
+			default:
+				r.setLocked(s, queued, now)
+			}
+		}
+		l.sent = maxUnacked - n // room for half of them
+		q.pass(now, false)
+		for _, m := range w.stream {
+			if number, _ := strconv.Atoi(m.item.RequestID[1:]); number%4 > 1 {
+				t.Errorf("%s went before what was published before", m.id)
+			}
+		}
+		if len(w.stream) != n {
+			t.Errorf("%d publishes, want %d", len(w.stream), n)
+		}
+		synctest.Wait()
+	})
+}
+
+// The time of the publish is that of each slice's first: what is published again adds nothing.
+func TestThePublishTimeIsTheFirst(t *testing.T) {
+	q, err := New(Options{Router: "gw"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.broker = newWorld(1, 0)
+	begun := time.Now()
+	r := newRequest("r", q.line(lane, modelID), nil, work.Item{}, nil,
+		[]slice{{end: 1, bytes: 10}, {first: 1, end: 2, bytes: 10}})
+	r.next = 2
+	at := func(i int, attempt uint32, after time.Duration) time.Duration {
+		r.mu.Lock()
+		r.setLocked(&r.slices[i], sent, begun)
+		r.mu.Unlock()
+		q.acknowledged(r, i, attempt, &nats.Msg{Data: []byte(`{"stream":"S","seq":7}`)}, begun.Add(after))
+		return r.placed.Sub(begun)
+	}
+	first, all := at(0, 0, 1), at(1, 0, 2)
+	r.requeueLocked(&r.slices[0], true, 0, begun)
+	again := at(0, 1, 20)
+	r.requeueLocked(&r.slices[1], false, 0, begun)
+	if same := at(1, 0, 30); first != 1 || all != 2 || again != 2 || same != 2 {
+		t.Errorf("placed after %d, %d, %d and %d, want 1, 2, 2, 2", first, all, again, same)
+	}
+}
+
+// The broker's answer to an older attempt says nothing about the pending one.
+func TestAnAnswerToAnOlderPublish(t *testing.T) {
+	for name, data := range map[string]string{
+		"stored": `{"stream":"S","seq":7}`, "full": `{"error":{"code":503,"err_code":10077}}`,
+	} {
+		q, err := New(Options{Router: "gw"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		r := newRequest("r", q.line(lane, modelID), nil, work.Item{}, nil, []slice{{end: 1, bytes: 10}})
+		s := &r.slices[0]
+		r.next, s.tries = 1, 1
+		r.setLocked(s, sent, now)
+		r.requeueLocked(s, true, 0, now)
+		r.setLocked(s, sent, now)
+		q.acknowledged(r, 0, 0, &nats.Msg{Data: []byte(data)}, now)
+		if s.state != sent || s.seq != 0 || !r.placed.IsZero() || r.line.fullUntil.After(now) {
+			t.Errorf("%s: state %d, sequence %d", name, s.state, s.seq)
+		}
+	}
+}
+
+// taps is a world that shows the messages of work.
+type taps struct {
+	*world
+	sent []*nats.Msg
+}
+
+func (b *taps) Publish(m *nats.Msg) error {
+	b.sent = append(b.sent, m)
+	return nil
+}
+
+// The stream keeps a message until the deadline of its work and no longer than a second more.
+func TestWorkLeavesTheStreamAtItsDeadline(t *testing.T) {
+	q, err := New(Options{Router: "gw"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &taps{world: newWorld(1, 0)}
+	q.broker = b
+	now := time.Now()
+	for left, want := range map[time.Duration]string{
+		time.Second: "1s", time.Second + 1: "2s", 2300 * time.Millisecond: "3s", 140 * time.Second: "140s",
+		time.Millisecond: "1s", -time.Second: "1s",
+	} {
+		r := newRequest("r", q.line(lane, modelID), nil, work.Item{}, nil, []slice{{end: 1, bytes: 10}})
+		r.late = now.Add(left)
+		b.sent = nil
+		item := &work.Item{WorkItemID: "r.0", Attempt: 2, ReplySubject: "_INBOX.gw.r"}
+		if err := q.publish(r, item, now); err != nil {
+			t.Fatal(err)
+		}
+		if h := b.sent[0].Header; h.Get(bus.HeaderTTL) != want || h.Get(bus.HeaderMsgID) != "r.0#2" {
+			t.Errorf("%v before the deadline: %v", left, h)
+		}
+	}
 }

@@ -99,7 +99,7 @@ type request struct {
 	cancel int // slices from here on are to be cancelled; -1: none
 	err    error
 	over   bool      // it was answered: nothing more is put into it
-	placed time.Time // when the last slice was stored; zero: none was
+	placed time.Time // when the last slice was stored for the first time; zero: none was
 	keys   []string  // of payloads that are deleted when the request has ended
 }
 

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"testing"
 	"time"
 
@@ -108,6 +109,102 @@ func TestResultsInChunks(t *testing.T) {
 	check(t, res, err, list...)
 	if first, second := <-again, <-again; first != work.Again || second != work.Stored {
 		t.Errorf("receipts %q and %q", first, second)
+	}
+}
+
+// chunksOf returns a result in chunks of so many bytes, of the slice of an id.
+func chunksOf(t *testing.T, id string, index uint32, res *work.Result, size int) (out []work.Chunk) {
+	t.Helper()
+	data, err := res.MarshalMsg(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(data)
+	n := (len(data) + size - 1) / size
+	for i := range n {
+		out = append(out, work.Chunk{Kind: work.KindChunk, WorkItemID: id, RequestID: "r", ItemIndex: index,
+			Digest: sum[:], Index: uint32(i), Count: uint32(n), TotalBytes: uint64(len(data)),
+			Payload: data[i*size : min((i+1)*size, len(data))]})
+	}
+	return out
+}
+
+// Two transfers of a slice are put together at once, of a worker and of one that ran it again. A
+// third waits until one of them has rested for staleTransfer, and then takes the place of the one
+// that rested longest.
+func TestTransfersOfASliceAreBounded(t *testing.T) {
+	q, err := New(Options{Router: "gw"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.broker = newWorld(1, 0)
+	r := newRequest("r", q.line(lane, modelID), admit.Unbounded(t.Context()), work.Item{}, nil,
+		[]slice{{end: 1, bytes: 10}})
+	r.next = 1
+	now := time.Now()
+	r.setLocked(&r.slices[0], taken, now)
+	of := map[string][]work.Chunk{}
+	for _, worker := range []string{"a", "b", "c"} {
+		of[worker] = chunksOf(t, "r.0", 0, &work.Result{WorkItemID: "r.0", Success: true, WorkerID: worker,
+			Results: []msgp.Raw{msgp.AppendString(nil, "text")}}, 20)
+	}
+	send := func(worker string, i int, after time.Duration) string {
+		reply, err := q.chunk(r, &of[worker][i], i == len(of[worker])-1, now.Add(after))
+		if err != nil {
+			t.Errorf("chunk %d of %s: %v", i, worker, err)
+		}
+		if reply == nil {
+			return ""
+		}
+		var said work.Receipt
+		if _, err := said.UnmarshalMsg(reply); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(said.State, len(said.Missing))
+	}
+	last := len(of["a"]) - 1
+	again := fmt.Sprint(work.Again, last-1)
+	send("a", 0, 0)
+	send("b", 0, time.Second)
+	send("c", 0, staleTransfer-1)
+	if got := send("c", last, staleTransfer-1); got != "" || len(r.slices[0].transfers) != maxTransfers {
+		t.Errorf("a third transfer has the receipt %q, with %d", got, len(r.slices[0].transfers))
+	}
+	send("c", 0, staleTransfer) // in place of a
+	if got := send("c", last, staleTransfer); got != again {
+		t.Errorf("the transfer that took a place has the receipt %q, want %q", got, again)
+	}
+	if got := send("b", last, staleTransfer); got != again {
+		t.Errorf("the younger of the first two has the receipt %q, want %q", got, again)
+	}
+	if len(r.slices[0].transfers) != maxTransfers {
+		t.Errorf("%d transfers", len(r.slices[0].transfers))
+	}
+}
+
+// The chunks of a slice hold no result of another one.
+func TestChunksAreOfTheirSlice(t *testing.T) {
+	q, err := New(Options{Router: "gw"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.broker = newWorld(1, 0)
+	r := newRequest("r", q.line(lane, modelID), admit.Unbounded(t.Context()), work.Item{}, nil,
+		[]slice{{end: 1, bytes: 10}, {first: 1, end: 2, bytes: 10}})
+	r.next = 2
+	now := time.Now()
+	for i := range r.slices {
+		r.setLocked(&r.slices[i], taken, now)
+	}
+	res := &work.Result{WorkItemID: "r.1", Index: 1, Success: true,
+		Results: []msgp.Raw{msgp.AppendString(nil, "text")}}
+	for i, c := range chunksOf(t, "r.0", 0, res, 1<<10) {
+		if reply, err := q.chunk(r, &c, true, now); err == nil || reply != nil {
+			t.Errorf("chunk %d: %q, %v", i, reply, err)
+		}
+	}
+	if r.left != 2 || r.slices[0].state != taken || r.slices[1].state != taken {
+		t.Errorf("%d slices are left", r.left)
 	}
 }
 

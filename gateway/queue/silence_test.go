@@ -242,3 +242,37 @@ func TestSilenceOfAnOlderAttempt(t *testing.T) {
 		}
 	})
 }
+
+// A worker that marked a slice while the gateway had no connection has until its second mark: the
+// slice is published again only 6 s after the reconnect, and not at all when a mark comes before.
+func TestAMarkThatNobodyHeard(t *testing.T) {
+	for name, marked := range map[string]bool{"a second mark": true, "no second mark": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, 0, nil, func(t *testing.T, q *Queue, w *world) {
+				lost := func(bus.Lane) bool { return true } // which makes everything else sooner
+				q.losses.Store(&lost)
+				took := answerTime(t, q, w, func(m *stored1) {
+					w.connect(false)
+					time.Sleep(time.Second) // the first mark; less than a gap of the heartbeat
+					w.connect(true)
+					time.Sleep(work.MarkInterval)
+					if n := w.publishes(); n != 1 {
+						t.Errorf("%d publishes before the second mark", n)
+					}
+					if !marked {
+						return
+					}
+					w.send(m.item.ReplySubject, "", markOf(t, m.item, "w8", "", work.Running))
+					time.Sleep(work.MarkInterval)
+					if n := w.publishes(); n != 1 {
+						t.Errorf("%d publishes after the second mark", n)
+					}
+					m.free = time.Time{} // it gives it back
+				})
+				if most := 11 * time.Second; !marked && (took < 8*time.Second || took > most) {
+					t.Errorf("answered after %v, want 8 s to %v", took, most)
+				}
+			})
+		})
+	}
+}
