@@ -374,6 +374,36 @@ func TestHangUpEndsTheWork(t *testing.T) {
 	}
 }
 
+// A client that leaves during a later request of its connection ends that request, and no request
+// before it; the next connection, which may have the same descriptor, is told of its own client.
+func TestHangUpOfALaterRequest(t *testing.T) {
+	r := start(t, Options{})
+	for range 3 {
+		c, br := r.dial()
+		for range 3 {
+			fmt.Fprintf(c, "POST /work/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx")
+			if a := receive(t, br); a.status != 200 || a.body != "x" {
+				t.Fatalf("%+v", a)
+			}
+		}
+		fmt.Fprintf(c, "POST /work/wait HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx")
+		<-r.working
+		if n := r.Load(); n.Watches != 1 {
+			t.Errorf("%+v", n)
+		}
+		c.Close()
+		select {
+		case err := <-r.ended:
+			if !errors.Is(err, admit.ErrClientGone) {
+				t.Errorf("ended by %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("the request goes on without its client")
+		}
+		testrig.Until(t, "the request has ended", func() bool { return r.Load().Watches == 0 })
+	}
+}
+
 // While a server drains, work is refused, other routes answer, running requests finish, and each
 // answer is the last of its connection.
 func TestDrain(t *testing.T) {
