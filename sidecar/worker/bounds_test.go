@@ -2,8 +2,11 @@ package worker
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/tinylib/msgp/msgp"
 
 	"github.com/sie-engine/sie/internal/ipc"
 	"github.com/sie-engine/sie/internal/work"
@@ -54,5 +57,46 @@ func TestWhatWasCancelledIsNotRunAfterAReconnect(t *testing.T) {
 	if s.c.slices["cancelled"] != nil || s.c.slices["kept"] == nil || s.c.slices["kept"].state != queued ||
 		len(s.c.models["org/a"].waiting) != 1 || s.c.inServer != 0 {
 		t.Errorf("after the reconnect: %+v", s.c.slices)
+	}
+}
+
+// stores is a sim with a payload store.
+type stores struct {
+	*sim
+	bytes []int // of what was stored
+}
+
+func (s *stores) store(_ *slice, _ string, data []byte) { s.bytes = append(s.bytes, len(data)) }
+
+// A result of which a transfer has room for no more is sent, one of a byte more is stored; and a
+// sidecar sends what gateways take.
+func TestTransfersAreBounded(t *testing.T) {
+	if c := newCore(lane, "w", time.Minute, nil); c.transfer != work.MaxTransferBytes {
+		t.Errorf("%d bytes are sent, gateways take %d", c.transfer, work.MaxTransferBytes)
+	}
+	for more, want := range []bool{true, false} {
+		s := &stores{sim: newSim(t, 1)}
+		c := newCore(lane, "w", time.Minute, s)
+		c.transfer, c.hasStore = 1<<20, true
+		x := &slice{item: work.Item{WorkItemID: "x", ReplySubject: "_INBOX.g.x", AcceptsChunks: true,
+			AcceptsRef: true}, state: sent, model: c.model("org/a"), call: "1"}
+		c.slices["x"] = x
+		r := work.Result{Success: true}
+		r.Results = []msgp.Raw{msgp.AppendString(nil, strings.Repeat("x", 1<<19))}
+		least, err := r.MarshalMsg(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 1<<19 + c.transfer - stampRoom - len(least) + more
+		r.Results[0] = msgp.AppendString(nil, strings.Repeat("x", n))
+		data, err := r.MarshalMsg(nil)
+		if err != nil || len(data) != c.transfer-stampRoom+more {
+			t.Fatalf("%d bytes, %v", len(data), err)
+		}
+		c.outcome("1", &ipc.Outcome{WorkItemID: "x", Disposition: ipc.PublishAndAck, Result: data})
+		kept := c.kept.Bytes()
+		if (kept > 0 && len(s.bytes) == 0) != want || kept > int64(c.transfer) {
+			t.Errorf("%d more: %d bytes are kept, %v stored", more, kept, s.bytes)
+		}
 	}
 }

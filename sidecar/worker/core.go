@@ -24,6 +24,7 @@ type core struct {
 	stall  time.Duration // without progress of the server, after which a slice shows no life
 
 	maxPayload int // of a message of the broker
+	transfer   int // of a result that is sent in chunks; a larger one is stored
 	slices     map[string]*slice
 	requests   map[string]map[*slice]bool // slices by router and request
 	bytes      int64                      // of slices' messages
@@ -82,7 +83,8 @@ type lateAck struct {
 func newCore(lane bus.Lane, self string, stall time.Duration, do effects) *core {
 	return &core{
 		lane: lane, self: self, do: do, stall: stall, maxPayload: 1 << 20,
-		slices: map[string]*slice{}, requests: map[string]map[*slice]bool{},
+		transfer: work.MaxTransferBytes,
+		slices:   map[string]*slice{}, requests: map[string]map[*slice]bool{},
 		queues: map[string]*queue{}, models: map[string]*model{}, byToken: map[string]string{},
 		kept: results.NewKept(1 << 20), done: results.NewDone(results.MaxDone),
 		peers: rank.New(lane, self), gateways: map[string]*gateway{}, giveBacks: map[string]int{},

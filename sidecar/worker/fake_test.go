@@ -18,6 +18,9 @@ import (
 	"github.com/sie-engine/sie/internal/work"
 )
 
+// hugeBytes is the length of the result of "!huge".
+const hugeBytes = 6 << 20
+
 // fakeServer answers on a socket like a server whose models load at once. A text that begins with
 // "!hold" waits for release, one with "!crash" ends the process that the fake stands for.
 type fakeServer struct {
@@ -196,7 +199,7 @@ func (f *fakeServer) run(i *ipc.RunItem, outcome func(*ipc.Outcome)) {
 			f.kill()
 			return
 		case strings.HasPrefix(text, "!huge"):
-			text = strings.Repeat("X", work.MaxTransferBytes+1)
+			text = strings.Repeat("X", hugeBytes)
 		case strings.HasPrefix(text, "!big"):
 			text = strings.Repeat("x", 3<<20)
 		}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -136,6 +137,12 @@ func (g *fakeGateway) heard(m *nats.Msg) {
 			g.forget--
 			return
 		}
+		if len(g.results[c.WorkItemID]) > 0 {
+			if m.Reply != "" {
+				g.duplicate(c.WorkItemID, receipt)
+			}
+			return
+		}
 		if g.chunks[c.WorkItemID] == nil {
 			g.chunks[c.WorkItemID] = map[uint32]work.Chunk{}
 		}
@@ -143,7 +150,10 @@ func (g *fakeGateway) heard(m *nats.Msg) {
 		if m.Reply == "" {
 			return
 		}
-		data = nil
+		if g.mute {
+			break
+		}
+		data = make([]byte, 0, c.TotalBytes)
 		var missing []uint32
 		for i := range c.Count {
 			part, ok := g.chunks[c.WorkItemID][i]
@@ -156,6 +166,7 @@ func (g *fakeGateway) heard(m *nats.Msg) {
 			receipt(work.Receipt{State: work.Again, Missing: missing})
 			return
 		}
+		delete(g.chunks, c.WorkItemID)
 	}
 	if g.mute {
 		g.muted++
@@ -165,15 +176,18 @@ func (g *fakeGateway) heard(m *nats.Msg) {
 	if _, err := r.UnmarshalMsg(data); err != nil {
 		g.t.Error(err)
 	}
+	if len(g.results[r.WorkItemID]) > 0 {
+		g.duplicate(r.WorkItemID, receipt)
+		return
+	}
 	g.results[r.WorkItemID] = append(g.results[r.WorkItemID], r)
-	state := work.Stored
-	if len(g.results[r.WorkItemID]) > 1 {
-		state = work.Duplicate
-	}
-	if g.state != "" {
-		state = g.state
-	}
-	receipt(work.Receipt{State: state})
+	receipt(work.Receipt{State: cmp.Or(g.state, work.Stored)})
+}
+
+// duplicate counts a result that came before, and keeps nothing of it. The gateway's lock is held.
+func (g *fakeGateway) duplicate(id string, receipt func(work.Receipt)) {
+	g.results[id] = append(g.results[id], work.Result{WorkItemID: id})
+	receipt(work.Receipt{State: cmp.Or(g.state, work.Duplicate)})
 }
 
 // died counts a death as a gateway does: the next attempt runs alone, the second death while alone

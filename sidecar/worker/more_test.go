@@ -91,7 +91,7 @@ func TestHugeResults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, f := bustest.Start(t, nil), startFake(t)
 			g := newGateway(t, s, "gw")
-			startSidecar(t, s, f, "w1", func(o *Config) { o.Store = c.store })
+			startSidecar(t, s, f, "w1", func(o *Config) { o.Store, o.transfer = c.store, hugeBytes })
 			g.prepare("org/m")
 			g.lock(func() { g.state = c.state })
 			g.publish("org/m", "r1", func(it *work.Item, _ *nats.Msg) { it.AcceptsRef = !c.refuse }, "!huge")
@@ -119,7 +119,7 @@ func TestHugeResults(t *testing.T) {
 			if err == nil {
 				_, err = whole.UnmarshalMsg(data)
 			}
-			if err != nil || len(texts(whole)) != work.MaxTransferBytes+1 ||
+			if err != nil || len(texts(whole)) != hugeBytes ||
 				r.ResultBytes != uint64(len(data)) {
 				t.Errorf("%d bytes, %v", len(data), err)
 			}

@@ -41,7 +41,7 @@ func (c *core) outcome(call string, o *ipc.Outcome) {
 		c.keep(s, s.refusal(c.self, errs.Internal(err)))
 		return
 	}
-	if n := len(o.Result); n > work.MaxTransferBytes-stampRoom {
+	if n := len(o.Result); n > c.transfer-stampRoom {
 		c.storeResult(s, o.Result)
 		return
 	}
@@ -78,7 +78,7 @@ func (c *core) storeResult(s *slice, result []byte) {
 	n := int64(len(result))
 	switch {
 	case !c.hasStore || !s.item.AcceptsRef:
-		c.keep(s, s.refusal(c.self, errs.TransferTooLarge("items", n, work.MaxTransferBytes, 0, true)))
+		c.keep(s, s.refusal(c.self, errs.TransferTooLarge("items", n, int64(c.transfer), 0, true)))
 		return
 	case n > payload.MaxBytes:
 		c.keep(s, s.refusal(c.self, errs.TransferTooLarge("items", n, payload.MaxBytes, 0, false)))

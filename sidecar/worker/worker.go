@@ -40,6 +40,8 @@ type Config struct {
 
 	// ClockOffset is added to the clock by which deadlines pass: a host whose clock is wrong.
 	ClockOffset time.Duration
+
+	transfer int // most bytes of a result that is sent; 0: work.MaxTransferBytes
 }
 
 // Store keeps what does not fit into messages: a payload.Store.
@@ -95,6 +97,9 @@ func New(c Config) (*Worker, error) {
 	w.core = newCore(c.Lane, c.ID, c.Stall, w)
 	w.core.epoch = nuid.Next()
 	w.core.hasStore = c.Store != nil
+	if c.transfer > 0 {
+		w.core.transfer = c.transfer
+	}
 	w.core.tracer, w.core.access = c.Tracer, c.AccessLog
 	o := c.NATS
 	o.Name, o.Inboxes, o.Log = "sie-sidecar "+c.ID, bus.SidecarInboxes, c.Log
