@@ -79,40 +79,78 @@ func TestMarksNeedSignsOfLife(t *testing.T) {
 // pull's heartbeats are missed.
 func TestNoRespondersIsActedOnAtOnce(t *testing.T) {
 	x := newSpy(t)
-	pass := func(d time.Duration) {
-		todo := x.todo
-		x.todo = nil
-		for _, f := range todo {
-			f()
-		}
-		x.now = x.now.Add(d)
-		x.c.now, x.c.scan = x.now, true
-		x.c.tick()
-	}
-	x.connectServer()
-	x.connectBroker()
-	x.c.demand(lane.DemandSubject(simModels[0]))
-	token := bus.Token(simModels[0])
-	for range 100 {
-		p := x.ping()
-		x.c.pong(&p)
-		pass(tickEvery)
-		if q := x.c.queues[token]; q != nil && q.pulls != nil && q.pulls.Waiting() > 0 {
-			break
-		}
-	}
-	q := x.c.queues[token]
-	if q == nil || q.pulls == nil || x.reconciled != 0 {
-		t.Fatalf("nothing is pulled, or something was amiss: %d", x.reconciled)
-	}
+	q := x.pulling(simModels[0])
 	x.c.heard(q, pull.Absent)
-	pass(reconcileMin)
+	x.pass(reconcileMin)
 	if x.reconciled != 1 || q.pulls != nil {
 		t.Errorf("looked after %d times after %v", x.reconciled, reconcileMin)
 	}
-	pass(tickEvery)
-	pass(tickEvery)
+	x.pass(tickEvery)
+	x.pass(tickEvery)
 	if q.pulls == nil || q.pulls.Waiting() == 0 {
 		t.Error("it is not pulled again")
+	}
+}
+
+// pass lets everything that is on its way happen, and then time pass.
+func (x *spy) pass(d time.Duration) {
+	todo := x.todo
+	x.todo = nil
+	for _, f := range todo {
+		f()
+	}
+	x.now = x.now.Add(d)
+	x.c.now, x.c.scan = x.now, true
+	x.c.tick()
+}
+
+// pulling returns the queue of a model, once its work is pulled.
+func (x *spy) pulling(model string) *queue {
+	x.t.Helper()
+	if !x.conn {
+		x.connectServer()
+		x.connectBroker()
+	}
+	x.c.demand(lane.DemandSubject(model))
+	q := x.c.queues[bus.Token(model)]
+	for range 100 {
+		p := x.ping()
+		x.c.pong(&p)
+		x.pass(tickEvery)
+		if q.pulls != nil && q.pulls.Waiting() > 0 {
+			break
+		}
+	}
+	if q.pulls == nil || q.pulls.Waiting() == 0 || x.reconciled != 0 {
+		x.t.Fatalf("nothing is pulled, or something was amiss: %d", x.reconciled)
+	}
+	return q
+}
+
+// A pull that reaches a consumer while it is deleted gets no answer at all. When the stream was
+// made again, every pull that is open then is given up, and not only those that are told: not
+// after pull.Silence, and only once.
+func TestPullsOfAStreamThatIsGoneAreGivenUp(t *testing.T) {
+	x := newSpy(t)
+	told, untold, idle := x.pulling(simModels[0]), x.pulling(simModels[1]), x.c.follow("idle")
+	of := untold.pulls
+	x.loseStream()
+	x.c.heard(told, pull.Absent)
+	for range 4 * int(reconcileMin/tickEvery) {
+		x.pass(tickEvery)
+	}
+	if x.reconciled != 2 || idle.absent {
+		t.Errorf("%d queues were looked after, want the two that were pulled from", x.reconciled)
+	}
+	for range 10 {
+		x.pass(tickEvery)
+	}
+	for _, q := range []*queue{told, untold} {
+		if q.absent || q.pulls == nil || q.pulls == of || q.pulls.Waiting() == 0 {
+			t.Errorf("%s is not pulled anew", q.token)
+		}
+	}
+	if x.reconciled != 2 {
+		t.Errorf("%d looks", x.reconciled)
 	}
 }

@@ -135,15 +135,23 @@ func (c *core) reconciled(q *queue, created time.Time, err error) {
 }
 
 // stream takes the time of creation of the pool's stream. Another one has other messages under the
-// same sequences: what came from the old one is not acknowledged.
+// same sequences: what came from the old one is not acknowledged. Pulls that are open may have
+// reached a consumer of the old one as it was deleted, and then nothing ever answers them.
 func (c *core) stream(created time.Time) {
-	if !created.Equal(c.created) {
-		if !c.created.IsZero() {
-			c.do.log("warn", "the pool's stream is another one", nil, nil)
-			c.gen++
-		}
-		c.created = created
+	if created.Equal(c.created) {
+		return
 	}
+	if !c.created.IsZero() {
+		c.do.log("warn", "the pool's stream is another one", nil, nil)
+		c.gen++
+		for _, q := range c.queues {
+			if q.pulls != nil && q.pulls.Open() > 0 {
+				c.do.count("pull_errors", "stream")
+				c.absent(q)
+			}
+		}
+	}
+	c.created = created
 }
 
 // found is a consumer of the lane.
