@@ -45,18 +45,31 @@ func (d dir) Put(ctx context.Context, key string, data []byte) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("store payload %s: %w", key, err)
 	}
-	f, err := os.CreateTemp(string(d), putPrefix+"*")
+	done, err := d.putUnnamed(key, data)
+	if err == nil && !done {
+		err = d.putNamed(key, data)
+	}
 	if err != nil {
 		return fmt.Errorf("store payload: %w", err)
+	}
+	return nil
+}
+
+// putNamed writes a file of another name, which a process that is killed meanwhile leaves, and
+// gives it its name when it is whole.
+func (d dir) putNamed(key string, data []byte) error {
+	f, err := os.CreateTemp(string(d), putPrefix+"*")
+	if err != nil {
+		return err
 	}
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), d.path(key))
 	}
 	if err != nil {
-		return fmt.Errorf("store payload: %w", errors.Join(err, os.Remove(f.Name())))
+		err = errors.Join(err, os.Remove(f.Name()))
 	}
-	return nil
+	return err
 }
 
 func (d dir) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
