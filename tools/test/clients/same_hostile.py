@@ -245,6 +245,8 @@ def hostile():
                   "/v1/encode/tiny/", "//", "/info", "/health", "/v1/moderations"):
         yield Case(f"POST {where}", where, ok)
         yield Case(f"GET {where}", where, method="GET")
+    for where in ("/", "/docs", "/openapi.json", "/readyz", "/livez", "/metrics", "/ws/status"):
+        yield Case(f"GET {where}", where, method="GET")
     for raw in (b"\x00\x01\x02 garbage\r\n\r\n",
                 b"POST / HTTP/1.1\r\nHost: x\r\nA: " + b"b" * 100_000 + b"\r\n\r\n", b"POST " +
                 path.encode() + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n{}",

@@ -10,8 +10,7 @@ import msgpack
 # Whether a header is there is compared all the same, but for those of GATEWAY.
 MOMENT = {
     "date", "x-request-id", "x-sie-request-id", "x-trace-id", "x-queue-time", "x-tokenization-time",
-    "x-inference-time", "x-total-time", "x-postprocessing-time", "x-preprocess-time", "x-batch-wait-time",
-    "x-compute-time"
+    "x-inference-time", "x-total-time", "x-preprocess-time", "x-batch-wait-time", "x-compute-time"
 }
 # Headers that a gateway adds, or of which it has values of its own.
 GATEWAY = {
@@ -22,11 +21,11 @@ GATEWAY = {
 # error carries. A rerank answer has an id of its own.
 FIELDS = {"timing", "request_id"}
 # Fields of GET /v1/models and /info that say how it stands with a model in one process.
-STATE = {"loaded", "state", "last_error", "model_dtype", "max_concurrent_requests"}
+STATE = {"loaded", "state", "last_error", "model_dtype", "max_concurrent_requests", "tokenization_workers"}
 # Fields of GET /v1/models that a gateway alone has.
 MORE = {"bundles", "worker_count", "workers"}
 # Routes that tell about the one who answers.
-OWN = {"/health", "/healthz", "/readyz", "/livez", "/metrics", "/openapi.json"}
+OWN = {"/health", "/metrics", "/openapi.json"}
 
 
 class Case:
