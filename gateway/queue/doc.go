@@ -15,10 +15,15 @@
 //	taken   a worker has it
 //	done    it has a result, or nobody wants one any more
 //
+// After the first death of a server that had it, a slice runs alone and where it has not died. The
+// second death while alone makes it a dead letter: stored with its reason, taken off the stream,
+// and told to its caller. Deaths beside others prove nothing. The third death of any kind is the
+// last; without two of them alone its caller gets a retryable 503, and there is no letter.
+//
 // Goroutines: the caller's of each request, which sends its first publishes and waits; the
 // subscription's, which takes everything that arrives and never waits; one keeper, which looks at
 // all pending slices four times a second, and at once at those that wait to be published, and
-// publishes again; and a bounded number for calls of the
-// broker's API and of the payload store. Locks are held for a few assignments only, never over I/O;
-// a request's lock is taken before that of its line.
+// publishes again; and a bounded number for calls of the broker's API and of the payload store.
+// Locks are held for a few assignments only, never over I/O; a request's lock is taken before that
+// of its line.
 package queue
