@@ -15,6 +15,9 @@ import (
 func (q *Queue) bury(r *request, i int) {
 	s := &r.slices[i]
 	id, deaths, seq := r.workItemID(i), len(s.died), s.seq
+	if s.epoch != r.line.pool.state().epoch { // another message of a younger stream has it
+		seq = 0
+	}
 	item := r.item
 	item.WorkItemID, item.Index, item.FirstIndex = id, uint32(i), uint32(s.first)
 	item.Attempt, item.DiedOn, item.Alone = s.attempt, s.diedOn(), s.alone

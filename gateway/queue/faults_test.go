@@ -127,6 +127,63 @@ func TestStreamOrConsumerIsDeleted(t *testing.T) {
 	}
 }
 
+// A consumer of another layout that gets a model's messages is removed, once nobody uses it; one
+// that gets other messages stays.
+func TestLeftoversOfAnotherLayoutAreRemoved(t *testing.T) {
+	g := newRig(t, nil)
+	js, err := jetstream.New(g.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	s, err := js.CreateStream(ctx, bus.Streams{}.Work(lane.Pool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumer := func(name, filter string) jetstream.Consumer {
+		c, err := s.CreateConsumer(ctx, jetstream.ConsumerConfig{
+			Durable: name, FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	old, other := consumer("lane", lane.WorkSubject("x")[:len(lane.WorkSubject("x"))-1]+">"),
+		consumer("other", "sie.work.default.gpu.default.>")
+	if _, err := js.Publish(ctx, lane.WorkSubject("org/other"), []byte("work")); err != nil {
+		t.Fatal(err)
+	}
+	m, err := old.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.sidecar("w1", nil)
+	p := g.start(ctx, "text")
+	eventually(t, "the queue of the model was not tried", func() bool {
+		l := g.queue.peek(lane.WorkSubject(modelID))
+		if l == nil {
+			return false
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.failures > 1
+	})
+	if _, err := old.Info(ctx); err != nil {
+		t.Errorf("a consumer that is in use: %v", err)
+	}
+	if err := m.Ack(); err != nil {
+		t.Fatal(err)
+	}
+	p.answered(t)
+	if _, err := old.Info(ctx); !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		t.Errorf("the idle one: %v", err)
+	}
+	if _, err := other.Info(ctx); err != nil {
+		t.Errorf("that of other work: %v", err)
+	}
+}
+
 // Work that somebody acknowledged without running it is published again.
 func TestDroppedWorkIsPublishedAgain(t *testing.T) {
 	g := newRig(t, nil)

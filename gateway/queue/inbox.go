@@ -292,7 +292,7 @@ func (q *Queue) putLocked(r *request, i int, res *work.Result, bytes int64, now 
 		r.failLocked(i, err, true, now)
 		return
 	}
-	if res.Attempt < s.attempt && s.state == stored {
+	if res.Attempt < s.attempt {
 		q.supersede(r.line, s) // its next attempt need not run
 	}
 	r.ranLocked(s, ms(res.ProcessingMS), now)

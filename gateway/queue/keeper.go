@@ -194,9 +194,7 @@ func (q *Queue) judgeLocked(
 ) {
 	again := func(cause string) {
 		q.metrics.republishes.WithLabelValues(cause).Inc()
-		if s.epoch == pool.epoch {
-			q.supersede(r.line, s)
-		}
+		q.supersede(r.line, s)
 		r.requeueLocked(s, true, 0, now)
 	}
 	age := func(from time.Time) time.Duration {

@@ -61,6 +61,22 @@ func TestTrace(t *testing.T) {
 	}
 }
 
+// A gateway that traces nothing hands the caller's trace on as it is.
+func TestTraceWithoutATracer(t *testing.T) {
+	g := newRig(t, nil)
+	got := make(chan string, 1)
+	g.sidecar("w1", func(_ *sidecar, _ jetstream.Msg, item *work.Item, _ []string) bool {
+		got <- item.TraceParent + " " + item.TraceState
+		return false
+	})
+	const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	res, err := g.encodeAs(t.Context(), inference.Head{TraceParent: parent, TraceState: "a=b"}, "text")
+	check(t, res, err, "text")
+	if item := <-got; item != parent+" a=b" {
+		t.Errorf("the work has %q", item)
+	}
+}
+
 // series returns the sum of a family's samples whose labels contain all of some.
 func series(t *testing.T, r *prometheus.Registry, name string, labels map[string]string) (sum float64) {
 	t.Helper()

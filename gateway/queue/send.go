@@ -208,8 +208,9 @@ type place struct {
 
 // supersede has the message of a slice removed, because another attempt takes its place: a worker
 // that gets it when its own worker is gone would run the slice a second time. There is no promise.
+// A message of an older stream is left alone: a younger one has another under its sequence.
 func (q *Queue) supersede(l *line, s *slice) {
-	if s.seq == 0 {
+	if s.seq == 0 || s.epoch != l.pool.state().epoch {
 		return
 	}
 	select {

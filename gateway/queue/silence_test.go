@@ -276,3 +276,113 @@ func TestAMarkThatNobodyHeard(t *testing.T) {
 		})
 	}
 }
+
+// Heartbeats that went to a connection which was dead already told nobody anything: when it is made
+// again after more than heartbeatGap without a message, everything is published again.
+func TestADeadConnectionIsAGapOfTheHeartbeat(t *testing.T) {
+	bubble(t, 1, 0, nil, func(t *testing.T, q *Queue, w *world) {
+		took := answerTime(t, q, w, func(m *stored1) {
+			w.send(m.item.ReplySubject, "", markOf(t, m.item, "stopped", "", work.Taken))
+			time.Sleep(time.Second)
+			w.set(func() { w.loss = 1 })
+			time.Sleep(8*time.Second + tickEvery/2) // between two heartbeats
+			w.connect(false)
+			w.set(func() { w.loss = 0 })
+			w.connect(true)
+		})
+		if took < 10*time.Second || took > 13*time.Second {
+			t.Errorf("answered after %v", took)
+		}
+	})
+}
+
+// After a reconnect the streams with pending work are asked for at once, whenever that was last.
+func TestAReconnectAsksForTheStream(t *testing.T) {
+	bubble(t, 1, 0, nil, func(t *testing.T, q *Queue, w *world) {
+		answered := make(chan error, 1)
+		go func() {
+			_, err := ask(t.Context(), q, "r", []string{"text"}, 1)
+			answered <- err
+		}()
+		for range 3 {
+			before := w.asked()
+			for range 60 { // until it was asked for just now
+				time.Sleep(50 * time.Millisecond)
+				if w.asked() > before {
+					break
+				}
+			}
+			w.connect(false)
+			before = w.asked()
+			time.Sleep(50 * time.Millisecond)
+			w.connect(true)
+			time.Sleep(50 * time.Millisecond)
+			if w.asked() == before {
+				t.Errorf("not asked for within 50 ms, after %d times", before)
+			}
+		}
+		go w.work(t.Context(), "w9")
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A message of a stream that is gone is not removed: a younger stream has another's under its
+// sequence.
+func TestNothingOfAYoungerStreamIsRemoved(t *testing.T) {
+	bubble(t, 1, 0, nil, func(t *testing.T, q *Queue, w *world) {
+		answered := make(chan error, 1)
+		go func() {
+			_, err := ask(t.Context(), q, "r", []string{"text"}, 1)
+			answered <- err
+		}()
+		time.Sleep(time.Second)
+		m := w.pull()
+		others := &stored1{seq: m.seq, id: "others", item: &work.Item{WorkItemID: "others.0",
+			RequestID: "others", ReplySubject: "_INBOX.gw.others"}, free: time.Now().Add(time.Hour)}
+		w.lose()
+		w.set(func() { w.created, w.last, w.stream = time.Now(), m.seq, []*stored1{others} })
+		r := q.find("r")
+		for saw := false; !saw; time.Sleep(10 * time.Millisecond) {
+			saw = r.line.pool.state().epoch == 2
+		}
+		r.mu.Lock()
+		r.slices[0].seq, r.slices[0].epoch = m.seq, 1 // what a mark that comes now finds
+		q.supersede(r.line, &r.slices[0])
+		r.mu.Unlock()
+		go w.work(t.Context(), "w9")
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+		if n := w.left(); n != 1 {
+			t.Errorf("%d messages are left in the stream, want another's", n)
+		}
+	})
+}
+
+// When the result of an older attempt comes, the attempt that took its place leaves the stream.
+func TestALateResultTakesTheNextAttemptBack(t *testing.T) {
+	bubble(t, 1, 0, nil, func(t *testing.T, q *Queue, w *world) {
+		answered := make(chan error, 1)
+		go func() {
+			_, err := ask(t.Context(), q, "r", []string{"text"}, 1)
+			answered <- err
+		}()
+		time.Sleep(time.Second)
+		m := w.pull()
+		w.send(m.item.ReplySubject, "", markOf(t, m.item, "a", "", work.ServerSilent))
+		time.Sleep(time.Second)
+		if n := w.publishes(); n != 2 {
+			t.Fatalf("%d publishes", n)
+		}
+		w.run(t.Context(), "a", m)
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := w.left(); n != 0 {
+			t.Errorf("%d messages are left in the stream", n)
+		}
+	})
+}

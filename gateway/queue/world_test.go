@@ -47,6 +47,7 @@ type world struct {
 	killed    map[string]int
 	alone     map[string]int // of killed, while alone
 	mute      bool           // the broker answers no publish
+	looks     int            // how often the stream was asked for
 }
 
 // stored1 is a message of the world's stream.
@@ -178,6 +179,7 @@ func (w *world) Prepare(ctx context.Context, l *line) (streamState, error) {
 func (w *world) Stream(ctx context.Context, pool string) (streamState, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.looks++
 	switch {
 	case w.lostLocked():
 		return streamState{}, errDown
@@ -239,6 +241,13 @@ func (w *world) publishes() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.published
+}
+
+// asked returns how often the stream was asked for.
+func (w *world) asked() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.looks
 }
 
 // deaths returns how many servers a work item has killed.
