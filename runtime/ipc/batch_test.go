@@ -411,6 +411,7 @@ func TestBounds(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	r.until("others may run", func() bool { return len(r.server.slots) == 0 })
 }
 
 // A defect in one slice is that slice's error, and is logged with its place.
