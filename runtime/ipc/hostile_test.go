@@ -86,21 +86,21 @@ func TestBrokenFrames(t *testing.T) {
 		return string(b)
 	}
 	for name, data := range map[string][]byte{
-		"no last chunk":       []byte(chunk(0, 3, 100, "x") + chunk(1, 3, 100, "y")),
-		"no first chunk":      []byte(chunk(1, 3, 100, "x")),
-		"a missing chunk":     []byte(chunk(0, 3, 3, "x") + chunk(2, 3, 3, "y")),
-		"an announced flood":  []byte(chunk(0, 3, 1<<60, "x")),
-		"another digest":      []byte(chunk(0, 2, 2, "x") + chunk(1, 2, 2, "y")),
-		"a cut chunk":         []byte(chunk(0, 2, 2, "x") + chunk(1, 2, 2, "y")[:40]),
-		"a chunk of a result": []byte(strings.ReplaceAll(chunk(0, 2, 2, "x"), "request_", "another_")),
-		"garbage":             []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
-		"too long":            frame(1<<31, "x"),
-		"cut":                 frame(100, "x"),
-		"no map":              frame(1, "\x07"),
-		"empty":               frame(0, ""),
-		"deep":                frame(len(deep), deep),
-		"claims arrays":       frame(len(envelope("\xdd\xff\xff\xff\xff")), envelope("\xdd\xff\xff\xff\xff")),
-		"a long id":           frame(515, "\x81\xaarequest_id\xda\x01\xf4"+strings.Repeat("x", 500)),
+		"no last chunk":      []byte(chunk(0, 3, 100, "x") + chunk(1, 3, 100, "y")),
+		"no first chunk":     []byte(chunk(1, 3, 100, "x")),
+		"a missing chunk":    []byte(chunk(0, 3, 3, "x") + chunk(2, 3, 3, "y")),
+		"an announced flood": []byte(chunk(0, 3, 1<<60, "x")),
+		"another digest":     []byte(chunk(0, 2, 2, "x") + chunk(1, 2, 2, "y")),
+		"a cut chunk":        []byte(chunk(0, 2, 2, "x") + chunk(1, 2, 2, "y")[:40]),
+		"another kind":       []byte(strings.ReplaceAll(chunk(0, 2, 2, "x"), "request_", "another_")),
+		"garbage":            []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+		"too long":           frame(1<<31, "x"),
+		"cut":                frame(100, "x"),
+		"no map":             frame(1, "\x07"),
+		"empty":              frame(0, ""),
+		"deep":               frame(len(deep), deep),
+		"claims arrays":      frame(len(envelope("\xdd\xff\xff\xff\xff")), envelope("\xdd\xff\xff\xff\xff")),
+		"a long id":          frame(515, "\x81\xaarequest_id\xda\x01\xf4"+strings.Repeat("x", 500)),
 	} {
 		c, err := net.Dial("unix", r.path)
 		if err != nil {
@@ -111,8 +111,9 @@ func TestBrokenFrames(t *testing.T) {
 		}
 		_ = c.(*net.UnixConn).CloseWrite()
 		_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+		// Another kind is read as a call without a method, whose answer may come before the end.
 		if answer, err := io.ReadAll(c); err != nil && !strings.Contains(err.Error(), "reset") ||
-			len(answer) > 0 {
+			len(answer) > 0 && !(name == "another kind" && bytes.Contains(answer, []byte("no method"))) {
 			t.Errorf("%s: %q, %v", name, answer, err)
 		}
 		c.Close()
