@@ -165,7 +165,8 @@ func nothingIsLost(t *testing.T, q *Queue, w *world, rnd *rand.Rand) {
 				// and one that runs when it is decided ends one server more (SIE_SEED=802454069287,
 				// under the race detector, once in some 300 seeds).
 				ended := strings.Contains(e.Message, "servers ended") && alone < aloneDeaths
-				if !(buried && alone >= aloneDeaths && killed <= maxDeaths+1 || ended && killed >= maxDeaths) {
+				if !(buried && alone >= aloneDeaths && killed <= maxDeaths+1 ||
+					ended && killed >= maxDeaths) {
 					t.Errorf("poison %s: %v after %d servers, %d alone", id, err, killed, alone)
 				}
 			case failing:
