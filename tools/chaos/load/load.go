@@ -116,7 +116,7 @@ func (l *Load) pace(
 		r := newRequest(rng, fmt.Sprintf("%s-%d", l.plan.Name, l.seq.Add(1)), l.plan.Models, l.plan.Most)
 		rec := Record{ID: r.ID, Items: len(r.Texts)}
 		do(r, &rec)
-		rec.Op = r.Op
+		rec.Op, rec.Model = r.Op, r.Model
 		l.rec.add(rec)
 		if next = next.Add(every); time.Since(next) > every {
 			next = time.Now()

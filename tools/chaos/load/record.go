@@ -30,6 +30,7 @@ type Record struct {
 	Client  string // "raw" or "sdk 0.10.1"
 	Gateway int
 	Op      string
+	Model   string
 	Items   int
 	Start   time.Time
 	End     time.Time

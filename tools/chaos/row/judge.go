@@ -95,6 +95,7 @@ func Judge(name string, d Demand, w Window, steady float64, records []load.Recor
 		l.Broken = append(l.Broken,
 			fmt.Sprintf("full rate after %.1f s (-1: not seen), more than %v: %.1f a second "+
 				"before the fault; back at %s", l.ToFullS, d.FullRate, steady, clock(w.Back)))
+		l.Broken = append(l.Broken, held(w.Back, records)...)
 	}
 	if steady == 0 {
 		l.Broken = append(l.Broken, "no request was answered before the fault")
@@ -155,6 +156,24 @@ func toFullRate(back time.Time, steady float64, records []load.Record) float64 {
 		}
 	}
 	return -1
+}
+
+// held returns the requests of raw clients that were open at back and ended last, as evidence of
+// what held up the rate: a client has one request open at a time.
+func held(back time.Time, records []load.Record) []string {
+	var open []*load.Record
+	for i := range records {
+		if r := &records[i]; r.Client == "raw" && r.Start.Before(back) && r.End.After(back) {
+			open = append(open, r)
+		}
+	}
+	slices.SortFunc(open, func(a, b *load.Record) int { return b.End.Compare(a.End) })
+	var all []string
+	for _, r := range open[:min(len(open), maxBroken)] {
+		all = append(all, fmt.Sprintf("open at %s: request %s (%s of %s, gateway %d, %d items) from %s to %s: %s",
+			clock(back), r.ID, r.Op, r.Model, r.Gateway, r.Items, clock(r.Start), clock(r.End), r.Verdict))
+	}
+	return all
 }
 
 // Rate returns the raw answers a second between two times.
