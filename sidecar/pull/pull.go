@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -195,13 +196,23 @@ func (q *Queue) Quiet(now time.Time) bool {
 }
 
 // Close ends the pulls. Messages that were on their way still come, and then closed is called: the
-// broker has taken the subscription back by then and sends no more.
+// broker has taken the subscription back by then and sends no more. Without a connection what was
+// on its way is lost, and the slices come again.
+//
+// The client library subscribes again, after a reconnect, to what was drained while there was no
+// connection, and then forgets it. The broker would take such a subscription for interest in the
+// pulls that were open, and hand them slices that nobody reads, until they expire. So only what the
+// broker was told to end is drained; else the subscription ends at once.
 func (q *Queue) Close(closed func()) {
-	q.sub.SetClosedHandler(func(string) { closed() })
-	if err := q.sub.Drain(); err != nil { // without a connection nothing is on its way
-		if q.sub.Unsubscribe() != nil {
-			closed()
-		}
+	var once sync.Once
+	q.sub.SetClosedHandler(func(string) { once.Do(closed) })
+	made := q.nc.Stats().Reconnects
+	if q.nc.IsConnected() && q.sub.Drain() == nil && q.nc.IsConnected() &&
+		q.nc.Stats().Reconnects == made {
+		return
+	}
+	if q.sub.Unsubscribe() != nil {
+		once.Do(closed)
 	}
 }
 

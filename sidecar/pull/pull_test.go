@@ -2,6 +2,7 @@ package pull
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -24,6 +25,7 @@ const patience = 20 * time.Second
 // rig is a queue over a real broker whose messages come to a channel.
 type rig struct {
 	t  *testing.T
+	s  *bustest.Server
 	nc *nats.Conn
 	js jetstream.JetStream
 	q  *Queue
@@ -33,7 +35,7 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	s := bustest.Start(t, nil)
-	r := &rig{t: t, nc: s.Connect(bus.SidecarInboxes), in: make(chan *nats.Msg, 10_000)}
+	r := &rig{t: t, s: s, nc: s.Connect(bus.SidecarInboxes), in: make(chan *nats.Msg, 10_000)}
 	var err error
 	if r.js, err = jetstream.New(r.nc); err != nil {
 		t.Fatal(err)
@@ -271,6 +273,11 @@ func TestCloseLosesNothing(t *testing.T) {
 	r.prepare()
 	const total = 3000
 	r.publish(total, 500)
+	for end := time.Now().Add(patience); r.info().NumPending != total; { // the broker counts a moment later
+		if time.Now().After(end) {
+			t.Fatalf("the broker has %d slices of %d", r.info().NumPending, total)
+		}
+	}
 	came := 0
 	for round := range 12 {
 		var mu sync.Mutex
@@ -366,5 +373,41 @@ func TestSilence(t *testing.T) {
 	r.q.Heard(now.Add(time.Second), beat)
 	if r.q.Silent(now.Add(Silence+1)) || !r.q.Silent(now.Add(Silence+time.Second+1)) {
 		t.Error("a heartbeat does not count")
+	}
+}
+
+// A queue that is closed while there is no connection has no subscription after the reconnect: the
+// broker would hand slices to its open pulls, and nobody would read them.
+func TestCloseWithoutConnection(t *testing.T) {
+	r := newRig(t)
+	r.prepare()
+	if err := r.q.Pull(time.Now(), 3, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	await := func(status nats.Status) {
+		t.Helper()
+		for end := time.Now().Add(patience); r.nc.Status() != status; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("the connection is %v, not %v", r.nc.Status(), status)
+			}
+		}
+	}
+	r.s.Stop()
+	await(nats.RECONNECTING)
+	closed := make(chan struct{})
+	r.q.Close(func() { close(closed) })
+	r.s.Restart()
+	await(nats.CONNECTED)
+	select {
+	case <-closed:
+	case <-time.After(patience):
+		t.Fatal("closed was not called")
+	}
+	if err := r.nc.FlushTimeout(patience); err != nil {
+		t.Fatal(err)
+	}
+	other := r.s.Connect(bus.SidecarInboxes)
+	if _, err := other.Request(r.q.inbox+"1", nil, patience); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("somebody is subscribed to the replies of the pulls: %v", err)
 	}
 }
