@@ -229,6 +229,15 @@ func Fixes() []Fix {
 			}},
 			Tests: []Test{{busOf, "TestNothingIsSentLater"}},
 		}, {
+			Name: "drained-without-connection",
+			What: "a queue that ends without a connection leaves no subscription behind",
+			Patches: []Patch{{
+				"sidecar/pull/pull.go",
+				"if q.nc.IsConnected() && q.sub.Drain() == nil && q.nc.IsConnected() &&\n",
+				"if q.sub.Drain() == nil ||\n",
+			}},
+			Tests: []Test{{"sidecar/pull", "TestCloseWithoutConnection"}},
+		}, {
 			Name: "discard-per-subject",
 			What: "a flooded model refuses its own work, and loses none",
 			Patches: []Patch{{
