@@ -55,10 +55,16 @@ def test_one_trace(traced, receiver):
     assert a.status == 200 and headers["x-trace-id"] == trace and headers[
         "x-request-id"] == "trace-me", headers
 
+    # Each process sends its spans when it likes: complete is a trace with every name, every slice of
+    # the request and the span above each, not the first one with every name.
     mine = lambda spans: [s for s in spans if s.trace == trace]  # noqa: E731
-    complete = lambda spans: set(TREE) <= {(s.service, s.name)
-                                           for s in mine(spans)} and any(  # noqa: E731
-                                               s.parent == parent for s in mine(spans))
+
+    def complete(spans):
+        spans = mine(spans)
+        known = {s.id for s in spans} | {parent}
+        return (set(TREE) <= {(s.service, s.name) for s in spans} and all(s.parent in known for s in spans)
+                and sum(s.name == "slice" for s in spans) >= 4)
+
     spans = mine(receiver.wait(complete, 30))
     by = {s.id: s for s in spans}
     assert set(TREE) <= {(s.service, s.name) for s in spans}, spans
