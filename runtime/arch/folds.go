@@ -172,6 +172,10 @@ func (p *packer) data(k int64, dtype engine.DType, bytes []byte) *engine.Weight 
 	if p.err != nil {
 		return nil
 	}
+	if p.sizing != nil {
+		p.sizing.add(int64(len(bytes)), int64(len(bytes)))
+		return nil
+	}
 	w, err := p.create(engine.WeightSpec{
 		Kind:    engine.DataWeight,
 		Compute: engine.ComputeF32,
