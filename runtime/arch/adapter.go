@@ -16,6 +16,7 @@ type linear struct {
 	weight *engine.Weight
 	names  []string // in the checkpoint, without the prefix that the saving class added
 	n, k   int64
+	gated  *halves // of a gated linear; nil for others
 }
 
 // Adapter is a LoRA adapter packed for a model. The caller closes it after the programs recorded
@@ -50,6 +51,9 @@ func (m *Model) LoadAdapter(dir string) (*Adapter, error) {
 		pair, ok := read.Fused(l.names...)
 		if !ok {
 			continue
+		}
+		if l.gated != nil {
+			pair.B = l.gated.interleave(pair.B, pair.Rank)
 		}
 		a.pairs[l.weight] = engine.LoRA{A: a.owner.data(l.k, dtype, encoded(pair.A, dtype)),
 			B: a.owner.data(int64(pair.Rank), dtype, encoded(pair.B, dtype))}

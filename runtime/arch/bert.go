@@ -243,15 +243,17 @@ func (b *bert) projection() []linear {
 		return nil
 	}
 	return []linear{
-		{b.project.weight, []string{b.family.project}, b.config.HiddenSize, b.config.EmbeddingSize},
+		{b.project.weight, []string{b.family.project}, b.config.HiddenSize, b.config.EmbeddingSize, nil},
 	}
 }
 
 // linears returns the block's linears, whose names begin with at.
 func (l *bertBlock) linears(n bertTensors, at string, c, f int64) []linear {
 	return []linear{
-		{l.qkv, []string{at + n.query, at + n.key, at + n.value}, c, c}, {l.out, []string{at + n.out}, c, c},
-		{l.up, []string{at + n.up}, f, c}, {l.down, []string{at + n.down}, c, f},
+		{l.qkv, []string{at + n.query, at + n.key, at + n.value}, c, c, nil},
+		{l.out, []string{at + n.out}, c, c, nil},
+		{l.up, []string{at + n.up}, f, c, nil},
+		{l.down, []string{at + n.down}, c, f, nil},
 	}
 }
 

@@ -73,7 +73,7 @@ func (l *loading) gives(o Output, g given) { l.m.given[o] = g }
 
 // adapts makes the linear n × k of that name one that adapters can change.
 func (l *loading) adapts(w *engine.Weight, name string, n, k int64) {
-	l.m.adapts = append(l.m.adapts, linear{w, []string{name}, n, k})
+	l.m.adapts = append(l.m.adapts, linear{w, []string{name}, n, k, nil})
 }
 
 // fixes refuses adapters for a linear that outputs depend on.

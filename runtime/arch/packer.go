@@ -109,47 +109,73 @@ func (p *packer) pack(kind engine.WeightKind, shape []int64, names []string) *en
 func (p *packer) packAs(
 	compute engine.Compute, kind engine.WeightKind, shape []int64, names []string,
 ) *engine.Weight {
-	if p.err != nil {
-		return nil
-	}
 	spec := engine.WeightSpec{Kind: kind, Compute: compute, K: 1}
 	if len(shape) == 2 {
 		spec.K = shape[1]
 	}
-	tensors := make([]weights.Tensor, len(names))
-	var bytes int64
+	parts := make([]part, len(names))
 	for i, name := range names {
-		t, dtype, err := p.find(p.prefix+name, shape)
+		parts[i] = part{name: name, shape: shape, rows: shape[0]}
+	}
+	return p.packParts(spec, parts)
+}
+
+// part is one part of a weight: rows rows of a tensor of that shape, from row first on.
+type part struct {
+	name        string
+	shape       []int64
+	first, rows int64
+}
+
+// packParts packs parts of tensors as one weight. It reads a tensor once, however many parts it
+// has. spec lacks the type and the parts.
+func (p *packer) packParts(spec engine.WeightSpec, parts []part) *engine.Weight {
+	if p.err != nil {
+		return nil
+	}
+	tensors, bytes, rows := map[string]weights.Tensor{}, int64(0), int64(0)
+	for i, part := range parts {
+		rows += part.rows
+		if _, again := tensors[part.name]; again {
+			continue
+		}
+		t, dtype, err := p.find(p.prefix+part.name, part.shape)
 		if err == nil && i > 0 && dtype != spec.DType {
-			err = refuse(p.file, p.prefix+name, "has dtype %s, but %s beside it has %s",
-				t.DType, names[0], tensors[0].DType)
+			err = refuse(p.file, p.prefix+part.name, "has dtype %s, but %s beside it has %s",
+				t.DType, parts[0].name, tensors[parts[0].name].DType)
 		}
 		if err != nil {
 			p.fail(err)
 			return nil
 		}
-		tensors[i], spec.DType = t, dtype
+		tensors[part.name], spec.DType = t, dtype
 		bytes += t.Bytes()
 	}
 	if p.sizing != nil {
-		p.sizing.read(spec, shape[0]*int64(len(names)), bytes)
+		p.sizing.read(spec, rows, bytes)
 		return nil
 	}
 	if err := p.buffer.Reserve(bytes); err != nil {
 		p.fail(err)
 		return nil
 	}
-	for _, t := range tensors {
-		data, err := p.buffer.Read(t)
-		if err != nil {
-			p.fail(err)
-			return nil
+	read, width := map[string][]byte{}, spec.DType.RowBytes(spec.K)
+	for _, part := range parts {
+		data, ok := read[part.name]
+		if !ok {
+			var err error
+			if data, err = p.buffer.Read(tensors[part.name]); err != nil {
+				p.fail(err)
+				return nil
+			}
+			read[part.name] = data
 		}
-		spec.Parts = append(spec.Parts, engine.Part{Data: data, Rows: shape[0]})
+		data = data[part.first*width : (part.first+part.rows)*width]
+		spec.Parts = append(spec.Parts, engine.Part{Data: data, Rows: part.rows})
 	}
 	w, err := p.create(spec)
 	if err != nil {
-		p.fail(fmt.Errorf("%s: %s: %w", p.file, p.prefix+names[0], err))
+		p.fail(fmt.Errorf("%s: %s: %w", p.file, p.prefix+parts[0].name, err))
 	}
 	return w
 }
