@@ -13,7 +13,7 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-var loraCases = []string{"lora-bert", "lora-xlm-roberta", "lora-electra", "lora-albert"}
+var loraCases = []string{"lora-bert", "lora-xlm-roberta", "lora-electra", "lora-albert", "lora-modernbert"}
 
 // One batch has every sequence without an adapter and with each of a case. The results agree with
 // those of PEFT, which computes one adapter at a time.
@@ -60,7 +60,10 @@ func checkAdapters(t *testing.T, dev *engine.Device, c *golden.Case, compute eng
 	all := packed{cu: []int32{0}}
 	var which []int32
 	for a := -1; a < len(adapters); a++ {
-		all.ids, all.types = append(all.ids, one.ids...), append(all.types, one.types...)
+		all.ids = append(all.ids, one.ids...)
+		if one.types != nil {
+			all.types = append(all.types, one.types...)
+		}
 		for _, end := range one.cu[1:] {
 			all.cu = append(all.cu, int32((a+1)*n)+end)
 			which = append(which, int32(a))
@@ -87,7 +90,7 @@ func checkAdapters(t *testing.T, dev *engine.Device, c *golden.Case, compute eng
 	// State 2 of lora-bert with "patterns": its linears' inputs have wider outliers.
 	switch compute {
 	case engine.ComputeINT8:
-		cosine = 0.9997 // 0.99977
+		cosine = 0.9996 // 0.99977; state 2 of lora-modernbert with "attention", 0.99966
 	case engine.ComputeF16:
 		cosine = 0.999998 // 0.99999898
 	case engine.ComputeFP8:
@@ -124,7 +127,7 @@ func alone(
 	run := engine.Batch{
 		Program:   program,
 		IDs:       all.IDs[:n],
-		TypeIDs:   all.TypeIDs[:n],
+		TypeIDs:   all.TypeIDs[:min(n, len(all.TypeIDs))],
 		CuSeqlens: cu,
 		Adapter:   make([]int32, seqs),
 	}

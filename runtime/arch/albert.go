@@ -34,14 +34,11 @@ var albertNames = &bertFamily{
 	project:       "encoder.embedding_hidden_mapping_in",
 	projectAlways: true,
 	heads: headNames{
-		pooler:          "pooler",
-		poolerInEncoder: true,
-		poolerAct:       engine.Tanh,
-		logits:          "classifier",
-		tag:             "classifier",
+		pooler: transformNames{dense: "pooler", inEncoder: true, act: engine.Tanh},
+		logits: "classifier",
+		tag:    "classifier",
 		masked: maskedNames{
-			transform: "predictions.dense",
-			norm:      "predictions.LayerNorm",
+			transform: transformNames{dense: "predictions.dense", norm: "predictions.LayerNorm"},
 			decoder:   "predictions.decoder",
 			biases:    []string{"predictions.decoder.bias", "predictions.bias"},
 		},
@@ -147,6 +144,6 @@ func (a *albert) shape() encoderShape {
 	run := a.config
 	run.Layers = int64(len(a.steps))
 	s := a.bert.shape()
-	s.blocks, s.perToken, s.perPair = len(a.steps), run.perToken(), run.perPair()
+	s.blocks, s.cost = len(a.steps), Cost{PerToken: run.perToken(), PerPair: run.perPair()}
 	return s
 }

@@ -19,14 +19,13 @@ func TestSharedBlocksArePackedOnce(t *testing.T) {
 	if few.Bytes() != many.Bytes() || few.Layers != 4 || many.Layers != 100 {
 		t.Errorf("%d layers take %d bytes, %d take %d", few.Layers, few.Bytes(), many.Layers, many.Bytes())
 	}
-	fewTokens, fewPairs := few.Work()
-	if manyTokens, manyPairs := many.Work(); manyTokens != 25*fewTokens || manyPairs != 25*fewPairs {
+	if a, b := few.Cost(), many.Cost(); b.PerToken != 25*a.PerToken || b.PerPair != 25*a.PerPair {
 		t.Errorf("4 layers are work of %g and %g, 100 of %g and %g",
-			fewTokens, fewPairs, manyTokens, manyPairs)
+			a.PerToken, a.PerPair, b.PerToken, b.PerPair)
 	}
 	// 4 layers of 2 blocks, in heads of the same width
 	inner, _ := load(t, dev, golden.Open(t, "albert-groups").Dir, Options{Task: Embed})
-	if perToken, _ := inner.Work(); inner.Layers != 8 || perToken != 8*2*64*(4*64+2*70) {
+	if perToken := inner.Cost().PerToken; inner.Layers != 8 || perToken != 8*2*64*(4*64+2*70) {
 		t.Errorf("%d steps are work of %g a token", inner.Layers, perToken)
 	}
 	size, err := SizeOf(dir, dev, Options{Task: Embed, Compute: engine.ComputeF32})

@@ -265,8 +265,7 @@ func (b *bert) shape() encoderShape {
 		positions: b.config.MaxPositionEmbeddings - int64(b.firstPosition),
 		vocab:     b.config.VocabSize,
 		types:     b.config.TypeVocabSize,
-		perToken:  b.config.perToken(),
-		perPair:   b.config.perPair(),
+		cost:      Cost{PerToken: b.config.perToken(), PerPair: b.config.perPair()},
 	}
 }
 
@@ -284,9 +283,10 @@ func (c *bertConfig) perPair() float64 { return 4 * float64(c.Layers) * float64(
 // encoder's epsilon and, unless the family sets one, its activation.
 func (b *bert) heads() headNames {
 	h := b.family.heads
-	h.masked.eps = b.config.LayerNormEps
-	if h.masked.act == engine.NoAct {
-		h.masked.act = activations[b.config.HiddenAct]
+	h.masked.words = wordTable
+	h.masked.transform.eps = b.config.LayerNormEps
+	if h.masked.transform.act == engine.NoAct {
+		h.masked.transform.act = activations[b.config.HiddenAct]
 	}
 	return h
 }

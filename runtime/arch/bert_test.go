@@ -31,9 +31,9 @@ func casesFor(t *testing.T, dev *engine.Device) []string {
 		t.Fatal(err)
 	}
 	if info.Kind == engine.CUDA {
-		return bertCases
+		return slices.Concat(bertCases, modernbertCases)
 	}
-	return slices.Concat(bertCases, oddHeads)
+	return slices.Concat(bertCases, oddHeads, modernbertCases, oddModernberts)
 }
 
 func goldenBatch(c *golden.Case) packed {

@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"path"
@@ -28,7 +29,7 @@ var Classify = Task{&head{
 	read: readClassified(loadClassifier),
 	linears: func(n headNames) []string {
 		return []string{
-			n.pooler, n.logits, "pooler.dense", "classifier.dense", "classifier.out_proj", "classifier",
+			n.pooler.dense, n.logits, "pooler.dense", "classifier.dense", "classifier.out_proj", "classifier",
 		}
 	},
 }}
@@ -46,36 +47,34 @@ func readClassified(load loader) func(fs.FS) (chain, loader, error) {
 	}
 }
 
-// loadClassifier packs the layers behind the first token's state. They are in float32, like
+// loadClassifier packs the layers behind a text's pooled state. They are in float32, like
 // everything behind pooling.
 func loadClassifier(l *loading) error {
 	if err := l.readLabels(); err != nil {
 		return err
 	}
 	h, columns, labels := l.names, l.shape.columns, int64(len(l.m.Labels))
+	pooling := cmp.Or(h.pooling, engine.PoolCLS)
 	inside, outside := l.p.head(l.p.prefix, engine.ComputeF32), l.p.head("", engine.ComputeF32)
 	pooler := outside
-	if h.poolerInEncoder {
+	if h.pooler.inEncoder {
 		pooler = inside
 	}
-	layers := []layer{pooler.layer(columns, columns, h.pooler, h.poolerAct),
-		outside.layer(labels, columns, h.logits, engine.NoAct)}
+	first := pooler.transform(h.pooler, columns, columns)
+	logits := outside.layer(labels, columns, h.logits, engine.NoAct)
 	l.p.join(inside)
 	l.p.join(outside)
 	if l.onGPU {
 		const why = "the head is computed in float32, which adapters on a GPU are not; train one for the encoder's linears"
-		l.fixes(h.pooler, why)
+		l.fixes(h.pooler.dense, why)
 		l.fixes(h.logits, why)
 	} else {
-		l.adapts(layers[0].weight, h.pooler, columns, columns)
-		l.adapts(layers[1].weight, h.logits, labels, columns)
+		l.adapts(first.weight, h.pooler.dense, columns, columns)
+		l.adapts(logits.weight, h.logits, labels, columns)
 	}
-	l.gives(OutLogits, given{rows: engine.PoolCLS, record: func(r *recording) {
-		z := r.Pool(r.x, engine.PoolCLS)
-		for _, l := range layers {
-			z = r.layer(z, l)
-		}
-		r.OutputValues(z)
+	l.gives(OutLogits, given{rows: pooling, record: func(r *recording) {
+		z := first.record(r.Recorder, r.pass, r.Pool(r.x, pooling))
+		r.OutputValues(r.layer(z, logits))
 	}})
 	return l.p.err
 }
@@ -92,14 +91,13 @@ const maxLabels = 1 << 16
 
 // headNames holds the names of the layers behind an encoder. A head that the family lacks is empty.
 type headNames struct {
-	// A sequence is classified by its first token: a layer with an activation, then the logits. In
-	// some families the first layer is part of the encoder, so its name takes the encoder's prefix.
-	pooler          string
-	poolerInEncoder bool
-	poolerAct       engine.Act
-	logits          string
+	// A sequence is classified by one row of it: the layer, then the logits.
+	pooler  transformNames
+	pooling engine.Pooling // the row, or the mean of all; 0: the first
+	logits  string
 
-	tag string // logits of each token
+	tagger transformNames // before the logits of each token; empty in most families
+	tag    string
 
 	masked maskedNames
 }

@@ -12,16 +12,16 @@ var electraNames = &bertFamily{
 	names:    encoderTensors,
 	project:  "embeddings_project",
 	heads: headNames{
-		pooler:    "classifier.dense",
-		poolerAct: engine.GELU,
-		logits:    "classifier.out_proj",
-		tag:       "classifier",
+		pooler: transformNames{dense: "classifier.dense", act: engine.GELU},
+		logits: "classifier.out_proj",
+		tag:    "classifier",
 		masked: maskedNames{
-			transform: "generator_predictions.dense",
-			act:       engine.GELU,
-			norm:      "generator_predictions.LayerNorm",
-			decoder:   "generator_lm_head",
-			biases:    []string{"generator_lm_head.bias"},
+			transform: transformNames{
+				dense: "generator_predictions.dense", act: engine.GELU,
+				norm: "generator_predictions.LayerNorm",
+			},
+			decoder: "generator_lm_head",
+			biases:  []string{"generator_lm_head.bias"},
 		},
 	},
 	defaults: bertConfig{

@@ -24,7 +24,7 @@ func (b bag) linears() []linear { return nil }
 
 func (b bag) shape() encoderShape {
 	s := b.bert.shape()
-	s.blocks, s.perToken, s.perPair = 0, 0, 0
+	s.blocks, s.cost = 0, Cost{}
 	return s
 }
 

@@ -5,6 +5,7 @@ package arch
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/golden"
@@ -21,6 +22,22 @@ func TestGPUHiddenStates(t *testing.T) {
 			for _, compute := range computes(t, dev) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
 					checkHiddenStates(t, dev, golden.Open(t, name), compute)
+				})
+			}
+		}
+	})
+}
+
+func TestGPUModernbertStates(t *testing.T) {
+	eachCard(t, func(t *testing.T, dev *engine.Device) {
+		for _, name := range modernbertCases {
+			for _, compute := range computes(t, dev) {
+				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
+					c := golden.Open(t, name)
+					m, r := loadStates(t, dev, c.Dir, compute)
+					if err := compareStates(t, m, r, c); err != nil {
+						t.Error(err)
+					}
 				})
 			}
 		}
@@ -61,7 +78,7 @@ func TestGPUPruningChangesNoBit(t *testing.T) { eachCard(t, checkPruning) }
 func TestGPUBatchInvariance(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		direct := open(t, engine.Options{Kind: engine.CUDA, NoGraphs: true})
-		for _, name := range bertCases[1:] {
+		for _, name := range slices.Concat(bertCases[1:], modernbertCases) {
 			c := golden.Open(t, name)
 			for _, compute := range computes(t, dev) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {

@@ -84,13 +84,16 @@ func TestClassificationHeads(t *testing.T) { onEach(t, checkClassification) }
 
 func checkClassification(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	cases := map[string]labelConfig{
-		"classify-bert":       {[]string{"joy", "anger", "fear"}, Identity, false},
-		"classify-xlmr":       {[]string{"LABEL_0"}, Sigmoid, false},
-		"classify-distilbert": {[]string{"LABEL_0", "LABEL_1"}, Identity, true},
-		"classify-electra":    {[]string{"LABEL_0", "LABEL_1", "LABEL_2"}, Identity, false},
-		"classify-albert":     {[]string{"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"}, Identity, false},
-		"rerank-sigmoid":      {[]string{"LABEL_0"}, Sigmoid, false},
-		"rerank-identity":     {[]string{"LABEL_0"}, Identity, false},
+		"classify-bert":              {[]string{"joy", "anger", "fear"}, Identity, false},
+		"classify-xlmr":              {[]string{"LABEL_0"}, Sigmoid, false},
+		"classify-distilbert":        {[]string{"LABEL_0", "LABEL_1"}, Identity, true},
+		"classify-electra":           {[]string{"LABEL_0", "LABEL_1", "LABEL_2"}, Identity, false},
+		"classify-albert":            {[]string{"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"}, Identity, false},
+		"classify-modernbert":        {[]string{"joy", "anger", "fear"}, Identity, false},
+		"classify-modernbert-mean":   {[]string{"LABEL_0"}, Sigmoid, false},
+		"classify-modernbert-global": {[]string{"LABEL_0", "LABEL_1"}, Identity, true},
+		"rerank-sigmoid":             {[]string{"LABEL_0"}, Sigmoid, false},
+		"rerank-identity":            {[]string{"LABEL_0"}, Identity, false},
 	}
 	for name, want := range cases {
 		c := golden.Open(t, name)
@@ -133,6 +136,7 @@ func checkTagging(t *testing.T, dev *engine.Device, compute engine.Compute) {
 		"tag-distilbert": {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"},
 		"tag-electra":    {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
 		"tag-albert":     {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"},
+		"tag-modernbert": {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
 	}
 	for name, labels := range cases {
 		c := golden.Open(t, name)
@@ -173,7 +177,7 @@ var words = Task{
 
 func checkMasked(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	for _, name := range []string{"masked-bert", "masked-bert-untied", "masked-xlmr", "masked-distilbert",
-		"masked-electra", "masked-albert"} {
+		"masked-electra", "masked-albert", "masked-modernbert", "masked-modernbert-untied"} {
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: words, Compute: compute})
 		want, _ := c.Float32("word_logits")

@@ -19,7 +19,7 @@ var Splade = Task{&head{
 		return s.modelType == "SparseEncoder" || s.has("SpladePooling")
 	},
 	read:    readSplade,
-	linears: func(n headNames) []string { return []string{n.masked.transform, n.masked.decoder} },
+	linears: func(n headNames) []string { return []string{n.masked.transform.dense, n.masked.decoder} },
 }}
 
 // readSplade reads the modules of a sparse encoder.
@@ -45,7 +45,7 @@ func (c sparseChain) load(l *loading) (err error) {
 	if err != nil {
 		return err
 	}
-	l.adapts(h.transform.weight, l.names.masked.transform, l.shape.words, l.shape.columns)
+	l.adapts(h.transform.weight, l.names.masked.transform.dense, l.shape.words, l.shape.columns)
 	l.fixes(l.names.masked.decoder,
 		"the words' logits are computed without adapters; train one for the linears before them")
 	l.gives(OutSparse, given{rows: engine.PoolMean, record: func(r *recording) {
@@ -58,25 +58,24 @@ func (c sparseChain) load(l *loading) (err error) {
 // the table of words with an activation and a LayerNorm, then one logit for each entry of the
 // vocabulary. The logits' matrix may be the table of words.
 type maskedNames struct {
-	transform, norm string
-	act             engine.Act
-	eps             float64
-	decoder         string
-	biases          []string // where a checkpoint may keep the decoder's bias; the first that exists is used
+	transform transformNames
+	words     string // the table of words, in the encoder
+	decoder   string
+	// where a checkpoint may keep the decoder's bias; the first that exists is used. Empty: it has
+	// none
+	biases []string
 }
 
 // maskedHead is the packed head. One operation computes the logits of a SPLADE model and takes the
 // largest of a sequence (Formal 2021, arXiv:2109.10086), so the decoder is separate.
 type maskedHead struct {
-	transform     layer
-	gamma, beta   *engine.Weight
-	eps           float32
-	decoder, bias *engine.Weight // [vocab, E], [vocab]
+	transform     transform
+	decoder, bias *engine.Weight // [vocab, E], [vocab] or nil
 }
 
 // beforeDecoder records y[T, E]; the logits are y·decoderᵀ + bias.
 func (h *maskedHead) beforeDecoder(r *engine.Recorder, p pass, x engine.Value) engine.Value {
-	return r.LayerNorm(p.layer(r, x, h.transform), h.gamma, h.beta, h.eps)
+	return h.transform.record(r, p, x)
 }
 
 // loadMasked packs the head. If the checkpoint has no matrix for the decoder, the decoder shares
@@ -89,14 +88,15 @@ func loadMasked(dir fs.FS, n maskedNames, shape encoderShape, p *packer) (*maske
 		return nil, err
 	}
 	q := p.head("", p.compute)
-	h := &maskedHead{transform: q.layer(shape.words, shape.columns, n.transform, n.act), eps: float32(n.eps)}
-	h.gamma, h.beta = q.norm(shape.words, n.norm)
+	h := &maskedHead{transform: q.transform(n.transform, shape.words, shape.columns)}
 	matrix := n.decoder + ".weight"
 	if _, own := p.from.Tensor(matrix); !own && tied.Tie {
-		matrix = p.prefix + wordTable
+		matrix = p.prefix + n.words
 	}
 	h.decoder = q.linear(shape.vocab, shape.words, matrix)
-	h.bias = q.vector(shape.vocab, q.first(n.biases...))
+	if len(n.biases) > 0 {
+		h.bias = q.vector(shape.vocab, q.first(n.biases...))
+	}
 	p.join(q)
 	return h, p.err
 }

@@ -33,8 +33,16 @@ type encoderShape struct {
 	positions int64 // longest sequence
 	vocab     int64
 	types     int64
-	perToken  float64 // floating-point operations of a token in the linears
-	perPair   float64 // and of a pair of tokens in attention
+	cost      Cost
+}
+
+// Cost holds an encoder's floating-point operations. A sequence of n tokens has n² pairs; those at
+// most Window apart are near.
+type Cost struct {
+	PerToken float64 // of a token, in the linears
+	PerPair  float64 // of a pair, in attention to the whole sequence
+	PerNear  float64 // of a near pair, in attention to a window
+	Window   int
 }
 
 // architectures maps the model_type of config.json to the loader.
@@ -46,6 +54,7 @@ var architectures = map[string]func(dir fs.FS, p *packer) (encoder, error){
 	"distilbert":  distilbertNames.load,
 	"electra":     electraNames.load,
 	"albert":      loadAlbert,
+	"modernbert":  loadModernbert,
 }
 
 // The default caps of a program: the token budget of a batch, and the number of sequences that it
@@ -310,13 +319,9 @@ func (m *Model) RecordHiddenStates(first int, adapters ...*Adapter) (*engine.Pro
 // HiddenSize returns the number of columns of a hidden state.
 func (m *Model) HiddenSize() int { return int(m.encoder.shape().columns) }
 
-// Work returns the encoder's cost for a sequence of n tokens: perToken·n + perPair·n²
-// floating-point operations. Heads are left out: they are small in comparison, or cost the same for
-// every token.
-func (m *Model) Work() (perToken, perPair float64) {
-	s := m.encoder.shape()
-	return s.perToken, s.perPair
-}
+// Cost returns the encoder's cost. Heads are left out: they are small in comparison, or cost the
+// same for every token.
+func (m *Model) Cost() Cost { return m.encoder.shape().cost }
 
 // Program returns the recorded forward pass. It is closed with the model.
 func (m *Model) Program() *engine.Program { return m.program }

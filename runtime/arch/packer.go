@@ -3,6 +3,8 @@ package arch
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/weights"
@@ -10,6 +12,7 @@ import (
 
 // Checkpoint gives an architecture its tensors. *weights.Checkpoint implements it.
 type Checkpoint interface {
+	Names() []string
 	Tensor(name string) (weights.Tensor, bool)
 }
 
@@ -98,6 +101,27 @@ func (p *packer) norm(n int64, name string) (gamma, beta *engine.Weight) {
 		return p.vector(n, name+".gamma"), p.vector(n, name+".beta")
 	}
 	return p.vector(n, name+".weight"), p.vector(n, name+".bias")
+}
+
+// normOf packs a LayerNorm's gamma and, where it has one, its beta.
+func (p *packer) normOf(n int64, name string, beta bool) (*engine.Weight, *engine.Weight) {
+	if beta {
+		return p.norm(n, name)
+	}
+	return p.vector(n, name+".weight"), nil
+}
+
+// refuseBlocksFrom refuses a checkpoint with tensors of a block from number n on. Its names begin
+// with the encoder's prefix, then layers, then the block's number.
+func (p *packer) refuseBlocksFrom(layers string, n int64) {
+	for _, name := range p.from.Names() {
+		rest, ok := strings.CutPrefix(name, p.prefix+layers)
+		number, _, dot := strings.Cut(rest, ".")
+		if i, err := strconv.ParseInt(number, 10, 64); ok && dot && err == nil && i >= n {
+			p.fail(refuse(p.file, name, "is of block %d; num_hidden_layers is %d", i, n))
+			return
+		}
+	}
 }
 
 // pack packs tensors that all have the given shape as the parts of one weight.

@@ -28,15 +28,33 @@ func (p pass) see(i int, x engine.Value) {
 func (p pass) linear(
 	r *engine.Recorder, x engine.Value, w, bias *engine.Weight, act engine.Act, residual engine.Value,
 ) engine.Value {
+	if pairs := p.pairs(w); pairs != nil {
+		return r.LinearLoRA(x, w, bias, act, residual, pairs)
+	}
+	return r.Linear(x, w, bias, act, residual)
+}
+
+// gated records a gated linear with the adapters that change it.
+func (p pass) gated(
+	r *engine.Recorder, x engine.Value, w, bias *engine.Weight, gate engine.Gate, residual engine.Value,
+) engine.Value {
+	if pairs := p.pairs(w); pairs != nil {
+		return r.GatedLoRA(x, w, bias, gate, residual, pairs)
+	}
+	return r.GatedLinear(x, w, bias, gate, residual)
+}
+
+// pairs returns each adapter's part of a linear, or nil where no adapter changes it.
+func (p pass) pairs(w *engine.Weight) []engine.LoRA {
 	pairs, changed := make([]engine.LoRA, len(p.adapters)), false
 	for i, a := range p.adapters {
 		pairs[i] = a.pairs[w]
 		changed = changed || pairs[i].A != nil
 	}
 	if !changed {
-		return r.Linear(x, w, bias, act, residual)
+		return nil
 	}
-	return r.LinearLoRA(x, w, bias, act, residual, pairs)
+	return pairs
 }
 
 // layer records a layer of a head with the adapters that change it.

@@ -5,16 +5,10 @@ import (
 	"github.com/sie-engine/sie/weights"
 )
 
-// tensors is the part of *weights.Checkpoint that looks at the checkpoint as a whole.
-type tensors interface {
-	Names() []string
-	Tensor(name string) (weights.Tensor, bool)
-}
-
 // defaultCompute returns the class of a model for which none was chosen. It is fp16 on a GPU when
 // most of the checkpoint is fp16, because its authors ran it so and bf16 would round it again; else
 // it is the device's default.
-func defaultCompute(info engine.Info, from tensors) engine.Compute {
+func defaultCompute(info engine.Info, from Checkpoint) engine.Compute {
 	if info.Kind != engine.CUDA || !info.Supports(engine.ComputeF16) {
 		return info.DefaultCompute()
 	}

@@ -70,6 +70,11 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 	if noPruning {
 		keep = engine.PoolMean
 	}
+	if cost := m.Cost(); want.AttendKept && cost.PerNear > 0 {
+		// Kept keys have no places that a window could be laid around, so texts may not be longer
+		// than the window of their first token.
+		caps.MaxLen = min(caps.MaxLen, int64(cost.Window)+1)
+	}
 	r := &recording{Recorder: m.device.Record(caps), model: m, want: want,
 		pass: pass{keep: keep, attendKept: want.AttendKept, adapters: adapters}}
 	r.x = m.encoder.forward(r.Recorder, r.pass)

@@ -15,7 +15,12 @@ var Tag = Task{&head{
 	outputs: []Output{OutTokenLogits},
 	made:    func(s *saved) bool { return strings.HasSuffix(s.class, "ForTokenClassification") },
 	read:    readClassified(loadTagger),
-	linears: func(n headNames) []string { return []string{n.tag} },
+	linears: func(n headNames) []string {
+		if n.tagger.dense == "" {
+			return []string{n.tag}
+		}
+		return []string{n.tagger.dense, n.tag}
+	},
 }}
 
 // loadTagger packs the layer that classifies each token.
@@ -23,11 +28,16 @@ func loadTagger(l *loading) error {
 	if err := l.readLabels(); err != nil {
 		return err
 	}
-	p, labels := l.p.head("", l.p.compute), int64(len(l.m.Labels))
-	tagger := p.layer(labels, l.shape.columns, l.names.tag, engine.NoAct)
+	p, columns, labels := l.p.head("", l.p.compute), l.shape.columns, int64(len(l.m.Labels))
+	before := p.transform(l.names.tagger, columns, columns)
+	tagger := p.layer(labels, columns, l.names.tag, engine.NoAct)
 	l.p.join(p)
-	l.adapts(tagger.weight, l.names.tag, labels, l.shape.columns)
-	l.gives(OutTokenLogits,
-		given{rows: engine.PoolMean, record: func(r *recording) { r.OutputValues(r.layer(r.x, tagger)) }})
+	if before.weight != nil {
+		l.adapts(before.weight, l.names.tagger.dense, columns, columns)
+	}
+	l.adapts(tagger.weight, l.names.tag, labels, columns)
+	l.gives(OutTokenLogits, given{rows: engine.PoolMean, record: func(r *recording) {
+		r.OutputValues(r.layer(before.record(r.Recorder, r.pass, r.x), tagger))
+	}})
 	return l.p.err
 }

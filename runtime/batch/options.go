@@ -53,15 +53,25 @@ type Options struct {
 	BatchDone func(items, tokens int, run time.Duration)
 }
 
-// Work gives the cost of running a sequence of n tokens: PerToken·n + PerPair·n². All queues of a
-// device use the same unit, for example floating-point operations.
+// Work gives the cost of running a sequence of n tokens: PerToken·n + PerPair·n² + PerNear for each
+// near pair, one at most Window tokens apart. All queues of a device use the same unit, for example
+// floating-point operations.
 type Work struct {
 	PerToken float64 // linear layers
 	PerPair  float64 // attention: each token with every token
+	PerNear  float64 // attention: each token with those near it
+	Window   int
 }
 
 // of returns the work of n tokens.
-func (w Work) of(n int) float64 { return (w.PerToken + w.PerPair*float64(n)) * float64(n) }
+func (w Work) of(n int) float64 {
+	each := (w.PerToken + w.PerPair*float64(n)) * float64(n)
+	if w.PerNear == 0 {
+		return each
+	}
+	far := max(0, min(w.Window, n-1)) // the largest distance
+	return each + w.PerNear*(float64(n)+float64(far)*float64(2*n-far-1))
+}
 
 // Recovery counts what was done for a batch that the device had too little memory for.
 type Recovery struct {

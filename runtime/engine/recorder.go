@@ -338,6 +338,17 @@ type LoRA struct{ A, B *Weight }
 // that Batch.Adapter names for the row's sequence. Every call gets all adapters of the program, 1
 // to 64.
 func (r *Recorder) LinearLoRA(x Value, w, bias *Weight, act Act, residual Value, adapters []LoRA) Value {
+	return r.adaptedLinear(x, w, bias, linearParams{act: uint32(act), residual: residual}, adapters)
+}
+
+// GatedLoRA records GatedLinear with B·(A·x) added to x·Wᵀ + bias, as LinearLoRA does. The rows of
+// B are in the order of W's.
+func (r *Recorder) GatedLoRA(x Value, w, bias *Weight, gate Gate, residual Value, adapters []LoRA) Value {
+	return r.adaptedLinear(x, w, bias, linearParams{gate: uint32(gate), residual: residual}, adapters)
+}
+
+// adaptedLinear records a linear with adapters. of holds what else it computes.
+func (r *Recorder) adaptedLinear(x Value, w, bias *Weight, of linearParams, adapters []LoRA) Value {
 	if len(adapters) == 0 {
 		r.Fail(invalid("linear with LoRA", "no adapters: 1 to 64 are possible"))
 		return NoValue
@@ -348,11 +359,10 @@ func (r *Recorder) LinearLoRA(x Value, w, bias *Weight, act Act, residual Value,
 		for i, adapter := range adapters {
 			a[i], b[i] = r.useLocked(adapter.A), r.useLocked(adapter.B)
 		}
-		*p = linearParams{
-			act: uint32(act), x: x, residual: residual, y: y, w: r.useLocked(w), bias: r.useLocked(bias),
-			adapter: adapter, adapters: int32(len(adapters)), a: unsafe.Pointer(&a[0]),
-			b: unsafe.Pointer(&b[0]),
-		}
+		*p = of
+		p.x, p.y, p.w, p.bias = x, y, r.useLocked(w), r.useLocked(bias)
+		p.adapter, p.adapters, p.a, p.b =
+			adapter, int32(len(adapters)), unsafe.Pointer(&a[0]), unsafe.Pointer(&b[0])
 		r.memory = append(r.memory, p.a, p.b)
 	})
 }

@@ -142,7 +142,7 @@ func (h *Host) load(
 		vocab: a.Vocab, scratch: need, files: found,
 		options: h.queueOptions(m, int(a.Caps().MaxTokens), int(a.Caps().MaxSeqs)),
 	}
-	l.options.Work.PerToken, l.options.Work.PerPair = a.Work()
+	l.options.Work = batch.Work(a.Cost())
 	l.variants.Store(&variants{})
 	if a.Gives(arch.OutSparse) {
 		if l.idf, err = readIDF(found.Dir, tok); err == nil && l.idf == nil {

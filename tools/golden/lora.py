@@ -29,11 +29,12 @@ from peft.tuners.lora import Linear
 from safetensors.torch import save_file
 from transformers import (
     AlbertConfig, AlbertModel, BertConfig, BertModel, ElectraConfig, ElectraModel, XLMRobertaConfig,
-    XLMRobertaForSequenceClassification,
+    ModernBertConfig, ModernBertModel, XLMRobertaForSequenceClassification,
 )
 
 import bert
 import manifest
+import modernbert
 
 SHAPE = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=100)
 
@@ -83,11 +84,21 @@ CASES = {
                          "attention": dict(r=4, lora_alpha=8, target_modules=["query", "value"]),
                          "every": dict(r=3, lora_alpha=4, target_modules="all-linear"),
                      }),
+    # Fused projections: one pair for query, key and value, and one for the gate and its multiplier.
+    "modernbert": (lambda: ModernBertModel(ModernBertConfig(
+        **modernbert.SMALL | SHAPE | dict(intermediate_size=40), mlp_bias=True,
+        attn_implementation="eager")), "", lambda m: m, 0, {
+            "attention": dict(r=4, lora_alpha=8, target_modules=["Wqkv"]),
+            "every": dict(r=3, lora_alpha=4, target_modules="all-linear"),
+            "gate": dict(r=5, lora_alpha=6, target_modules=r"layers\.1\.mlp\.Wi"),
+        }),
 }
 
 
 def states(model, encoder, ids, type_ids, cu):
     """The encoder's hidden states, every sequence alone."""
+    if type_ids is None:
+        return modernbert.states(encoder, ids, cu)[0][:-1]
     out = []
     with torch.no_grad():
         for a, b in zip(cu[:-1], cu[1:]):
@@ -137,15 +148,20 @@ def make(name, spec, seed):
     case.mkdir(parents=True)
     torch.manual_seed(seed)
     base = build().eval()
-    bert.randomise(base, seed, 0.9)
+    if name == "modernbert":
+        modernbert.randomise(base, seed)
+    else:
+        bert.randomise(base, seed, 0.9)
     base.save_pretrained(case)
 
     rng = np.random.default_rng(seed)
     lengths = [7, 1, 16, 5]
     cu = np.cumsum([0] + lengths).astype(np.int32)
     ids = rng.integers(first_id, base.config.vocab_size, cu[-1], dtype=np.int32)
-    type_ids = rng.integers(0, base.config.type_vocab_size, cu[-1], dtype=np.int32)
-    tensors = {"ids": ids, "type_ids": type_ids, "cu_seqlens": cu}
+    tensors, type_ids = {"ids": ids, "cu_seqlens": cu}, None
+    if hasattr(base.config, "type_vocab_size"):
+        type_ids = rng.integers(0, base.config.type_vocab_size, cu[-1], dtype=np.int32)
+        tensors["type_ids"] = type_ids
     fresh = lambda: type(base).from_pretrained(case, attn_implementation="eager").eval()
     model = fresh()
     plain = states(model, encoder(model), ids, type_ids, cu)

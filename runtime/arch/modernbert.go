@@ -1,0 +1,442 @@
+package arch
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// ModernBERT (Warner 2024, arXiv:2412.13663) normalises before each part of a block, rotates
+// queries and keys, and gates its MLP. Every third block attends to the whole text and the others
+// to a window around each token; the two kinds have rotary embeddings of their own. There are no
+// biases unless a configuration asks for them. It is the encoder of gte-modernbert, granite r2,
+// Ettin, mmBERT and of several ColBERT models.
+
+// modernbertConfig holds the keys of config.json that the computation depends on.
+type modernbertConfig struct {
+	HiddenSize       int64    `json:"hidden_size"`
+	Heads            int64    `json:"num_attention_heads"`
+	Layers           int64    `json:"num_hidden_layers"`
+	IntermediateSize int64    `json:"intermediate_size"`
+	VocabSize        int64    `json:"vocab_size"`
+	Positions        int64    `json:"max_position_embeddings"`
+	Activation       string   `json:"hidden_activation"`
+	NormEps          float64  `json:"norm_eps"`
+	GlobalEvery      int64    `json:"global_attn_every_n_layers"`
+	LayerTypes       []string `json:"layer_types"` // wins over GlobalEvery
+	LocalAttention   int64    `json:"local_attention"`
+
+	NormBias       bool `json:"norm_bias"`
+	AttentionBias  bool `json:"attention_bias"`
+	MLPBias        bool `json:"mlp_bias"`
+	ClassifierBias bool `json:"classifier_bias"`
+	DecoderBias    bool `json:"decoder_bias"`
+
+	ClassifierActivation string `json:"classifier_activation"`
+	ClassifierPooling    string `json:"classifier_pooling"`
+
+	modernbertRopeKeys
+	modernbertRefused
+}
+
+// modernbertRopeKeys are the keys of the rotary embeddings, by kind of block. The older form has a
+// base for each kind.
+type modernbertRopeKeys struct {
+	GlobalTheta float64                    `json:"global_rope_theta"`
+	LocalTheta  *float64                   `json:"local_rope_theta"`
+	RopeTheta   *float64                   `json:"rope_theta"` // of other architectures
+	Scaling     map[string]json.RawMessage `json:"rope_scaling"`
+	Parameters  map[string]json.RawMessage `json:"rope_parameters"`
+}
+
+// modernbertRefused are keys that would change the computation and that no published model sets to
+// anything but what is computed here.
+type modernbertRefused struct {
+	HeadDim       *int64                     `json:"head_dim"`
+	SlidingWindow *int64                     `json:"sliding_window"`
+	KVHeads       *int64                     `json:"num_key_value_heads"`
+	SoftCap       *float64                   `json:"attn_logit_softcapping"`
+	IsDecoder     bool                       `json:"is_decoder"`
+	Cross         bool                       `json:"add_cross_attention"`
+	PrunedHeads   map[string]json.RawMessage `json:"pruned_heads"`
+}
+
+// The kinds of blocks.
+const (
+	globalBlock = "full_attention"
+	localBlock  = "sliding_attention"
+)
+
+// gates maps the names of transformers to the functions of a gated linear.
+var gates = map[string]engine.Gate{
+	"gelu": engine.GEGLU, "gelu_new": engine.GEGLUTanh, "gelu_fast": engine.GEGLUTanh,
+	"gelu_pytorch_tanh": engine.GEGLUTanh, "silu": engine.SwiGLU, "swish": engine.SwiGLU,
+}
+
+// readModernbertConfig reads and checks config.json. An absent key has transformers' default if
+// published models leave it out. Sizes are required.
+func readModernbertConfig(dir fs.FS) (modernbertConfig, error) {
+	c := modernbertConfig{Activation: "gelu", NormEps: 1e-5, GlobalEvery: 3, LocalAttention: 128,
+		DecoderBias: true, ClassifierActivation: "gelu", ClassifierPooling: "cls",
+		modernbertRopeKeys: modernbertRopeKeys{GlobalTheta: 160000}}
+	if err := needJSON(dir, configFile, &c); err != nil {
+		return c, err
+	}
+	if err := c.check(); err != nil {
+		return c, err
+	}
+	return c, c.checkRefused()
+}
+
+func (c *modernbertConfig) check() error {
+	for _, size := range []struct {
+		key             string
+		value, from, to int64
+	}{
+		{"hidden_size", c.HiddenSize, 1, 8192},
+		{"num_attention_heads", c.Heads, 1, 256},
+		{"num_hidden_layers", c.Layers, 1, 128},
+		{"intermediate_size", c.IntermediateSize, 1, 65536},
+		{"max_position_embeddings", c.Positions, 1, 1 << 17},
+		{"vocab_size", c.VocabSize, 1, 1 << 22},
+		{"global_attn_every_n_layers", c.GlobalEvery, 1, 1 << 20},
+	} {
+		if size.value < size.from || size.value > size.to {
+			return refuse(configFile, size.key, "is %d or missing; %d to %d is possible",
+				size.value, size.from, size.to)
+		}
+	}
+	if c.HiddenSize%c.Heads != 0 {
+		return refuse(configFile, "num_attention_heads", "is %d, which does not divide hidden_size %d",
+			c.Heads, c.HiddenSize)
+	}
+	if !(c.NormEps > 0 && c.NormEps < 1) {
+		return refuse(configFile, "norm_eps", "is %g; it must be above 0 and below 1", c.NormEps)
+	}
+	if _, ok := gates[c.Activation]; !ok {
+		return refuse(configFile, "hidden_activation", "is %.60q; supported are %s",
+			c.Activation, listed(gates))
+	}
+	if _, ok := activations[c.ClassifierActivation]; !ok {
+		return refuse(configFile, "classifier_activation", "is %.60q; supported are %s",
+			c.ClassifierActivation, listed(activations))
+	}
+	if c.ClassifierPooling != "cls" && c.ClassifierPooling != "mean" {
+		return refuse(configFile, "classifier_pooling", "is %.60q; cls and mean are supported",
+			c.ClassifierPooling)
+	}
+	return c.checkBlocks()
+}
+
+// checkBlocks checks the kinds of blocks, and makes the list where the file has only a number.
+func (c *modernbertConfig) checkBlocks() error {
+	if c.LayerTypes == nil {
+		for i := range c.Layers {
+			kind := localBlock
+			if i%c.GlobalEvery == 0 {
+				kind = globalBlock
+			}
+			c.LayerTypes = append(c.LayerTypes, kind)
+		}
+	}
+	if int64(len(c.LayerTypes)) != c.Layers {
+		return refuse(configFile, "layer_types", "has %d entries for %d layers", len(c.LayerTypes), c.Layers)
+	}
+	for i, kind := range c.LayerTypes {
+		if kind != globalBlock && kind != localBlock {
+			return refuse(configFile, "layer_types", "block %d is %.60q; %s and %s are supported",
+				i, kind, globalBlock, localBlock)
+		}
+	}
+	if slices.Contains(c.LayerTypes, localBlock) && (c.LocalAttention < 2 || c.LocalAttention > 1<<20) {
+		return refuse(configFile, "local_attention", "is %d; a window is 2 to %d tokens wide",
+			c.LocalAttention, 1<<20)
+	}
+	return nil
+}
+
+// checkRefused refuses what other architectures have and this one does not.
+func (c *modernbertConfig) checkRefused() error {
+	for _, same := range []struct {
+		key         string
+		value       *int64
+		here        int64
+		explanation string
+	}{
+		{"head_dim", c.HeadDim, c.headDim(), "hidden_size / num_attention_heads"},
+		{"num_key_value_heads", c.KVHeads, c.Heads, "num_attention_heads"},
+		{"sliding_window", c.SlidingWindow, c.LocalAttention / 2, "half of local_attention"},
+	} {
+		if same.value != nil && *same.value != same.here {
+			return refuse(configFile, same.key, "is %d; ModernBERT has %d, %s",
+				*same.value, same.here, same.explanation)
+		}
+	}
+	if c.SoftCap != nil {
+		return refuse(configFile, "attn_logit_softcapping", "is %g; capped scores are not supported",
+			*c.SoftCap)
+	}
+	if c.IsDecoder || c.Cross {
+		return refuse(configFile, "is_decoder", "decoders and cross-attention are not supported")
+	}
+	if len(c.PrunedHeads) > 0 {
+		return refuse(configFile, "pruned_heads", "pruned heads are not supported")
+	}
+	return nil
+}
+
+func (c *modernbertConfig) headDim() int64 { return c.HiddenSize / c.Heads }
+
+// window returns how far a token of a local block sees in each direction, the last one included.
+func (c *modernbertConfig) window() int64 { return c.LocalAttention / 2 }
+
+// ropes reads the rotary embeddings of each kind of block. rope_parameters has an object for each
+// kind; rope_scaling changes both. transformers ignores what stands in another place, so that such
+// a file is refused.
+func (c *modernbertConfig) ropes() (global, local rope, err error) {
+	global, local = newRope(c.GlobalTheta, c.Positions), newRope(10000, c.Positions)
+	if c.LocalTheta != nil {
+		local.theta = *c.LocalTheta
+	}
+	for _, one := range []struct {
+		kind string
+		to   *rope
+	}{{globalBlock, &global}, {localBlock, &local}} {
+		field, keys := "rope_parameters."+one.kind, map[string]json.RawMessage{}
+		if raw := c.Parameters[one.kind]; raw != nil && json.Unmarshal(raw, &keys) != nil {
+			return global, local, refuse(configFile, field, "is %.60s; an object is wanted", raw)
+		}
+		if err := one.to.merge(field, keys); err != nil {
+			return global, local, err
+		}
+		if err := one.to.merge("rope_scaling", c.Scaling); err != nil {
+			return global, local, err
+		}
+		if err := one.to.check(field); err != nil {
+			return global, local, err
+		}
+	}
+	return global, local, c.checkRopeKeys(global, local)
+}
+
+func (c *modernbertConfig) checkRopeKeys(global, local rope) error {
+	for key := range c.Parameters {
+		if key != globalBlock && key != localBlock {
+			return refuse(configFile, "rope_parameters."+key,
+				"has no effect in ModernBERT, whose embeddings are named by kind of block: %s and %s",
+				globalBlock, localBlock)
+		}
+	}
+	if c.Scaling["type"] != nil && c.Scaling["rope_type"] == nil {
+		return refuse(configFile, "rope_scaling.type",
+			"has no effect in ModernBERT, where transformers reads rope_type; name it so, or remove rope_scaling")
+	}
+	if c.RopeTheta != nil && (*c.RopeTheta != global.theta || *c.RopeTheta != local.theta) {
+		return refuse(configFile, "rope_theta",
+			"is %g and has no effect in ModernBERT, whose blocks have the bases %g and %g; remove it",
+			*c.RopeTheta, global.theta, local.theta)
+	}
+	for _, r := range []rope{global, local} {
+		if r.part != 1 {
+			return refuse(configFile, "rope_parameters",
+				"partial_rotary_factor is %g; ModernBERT rotates whole heads", r.part)
+		}
+		if r.noTruncate {
+			return refuse(configFile, "rope_parameters",
+				"truncate has no effect where embeddings have kinds; remove it")
+		}
+	}
+	return nil
+}
+
+// modernbert holds the packed weights. C = hidden_size, F = intermediate_size.
+type modernbert struct {
+	config        modernbertConfig
+	word          *engine.Weight // [vocab, C]
+	gamma, beta   *engine.Weight // of the LayerNorm behind the embeddings
+	blocks        []modernbertBlock
+	final, finalB *engine.Weight // of the LayerNorm behind the last block
+}
+
+// modernbertBlock is one block. Biases and betas are nil where the configuration has none.
+type modernbertBlock struct {
+	local             bool
+	rotary            rotary
+	attGamma, attBeta *engine.Weight // nil in block 0, which takes the normalised embeddings
+	qkv, qkvBias      *engine.Weight // [3·C, C]
+	out, outBias      *engine.Weight // [C, C]
+	mlpGamma, mlpBeta *engine.Weight
+	gated, gatedBias  *engine.Weight // [2·F, C], as packer.gated packs them
+	down, downBias    *engine.Weight // [C, F]
+}
+
+const (
+	modernbertWords  = "embeddings.tok_embeddings.weight"
+	modernbertLayers = "layers."
+)
+
+// loadModernbert packs an encoder. It leaves p.prefix at the prefix of the encoder's tensors.
+func loadModernbert(dir fs.FS, p *packer) (encoder, error) {
+	config, err := readModernbertConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	global, local, err := config.ropes()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.checkHeadDim(config.headDim(), "num_attention_heads"); err != nil {
+		return nil, err
+	}
+	c := config.HiddenSize
+	m := &modernbert{config: config}
+	p.findPrefix(modernbertWords, []string{"", "model.", "0.auto_model."})
+	p.refuseBlocksFrom(modernbertLayers, config.Layers)
+	if _, ok := p.from.Tensor(p.prefix + "layers.0.attn_norm.weight"); ok {
+		p.fail(refuse(p.file, p.prefix+"layers.0.attn_norm.weight",
+			"ModernBERT's first block takes the normalised embeddings and has no such tensor"))
+	}
+	m.word = p.table(config.VocabSize, c, modernbertWords)
+	m.gamma, m.beta = p.normOf(c, "embeddings.norm", config.NormBias)
+	tables := map[string]rotary{globalBlock: p.rope(&global, config.headDim(), config.Positions)}
+	tables[localBlock] = tables[globalBlock]
+	if local != global {
+		tables[localBlock] = p.rope(&local, config.headDim(), config.Positions)
+	}
+	for i, kind := range config.LayerTypes {
+		b := m.loadBlock(p, i)
+		b.local, b.rotary = kind == localBlock, tables[kind]
+		m.blocks = append(m.blocks, b)
+		if p.err != nil {
+			return nil, p.err
+		}
+	}
+	m.final, m.finalB = p.normOf(c, "final_norm", config.NormBias)
+	return m, p.err
+}
+
+func (m *modernbert) loadBlock(p *packer, i int) (b modernbertBlock) {
+	c, f := m.config.HiddenSize, m.config.IntermediateSize
+	at := fmt.Sprintf("%s%d.", modernbertLayers, i)
+	if i > 0 {
+		b.attGamma, b.attBeta = p.normOf(c, at+"attn_norm", m.config.NormBias)
+	}
+	b.qkv = p.linear(3*c, c, at+"attn.Wqkv.weight")
+	b.out = p.linearAfterAttention(c, c, at+"attn.Wo.weight")
+	if m.config.AttentionBias {
+		b.qkvBias, b.outBias = p.vector(3*c, at+"attn.Wqkv.bias"), p.vector(c, at+"attn.Wo.bias")
+	}
+	b.mlpGamma, b.mlpBeta = p.normOf(c, at+"mlp_norm", m.config.NormBias)
+	wi := at + "mlp.Wi.weight" // the half that passes the activation comes first
+	b.gated = p.gated(f, c, gateHalf{wi, 0}, gateHalf{wi, f})
+	b.down = p.linear(c, f, at+"mlp.Wo.weight")
+	if m.config.MLPBias {
+		bias := at + "mlp.Wi.bias"
+		b.gatedBias = p.gatedBias(f, gateHalf{bias, 0}, gateHalf{bias, f})
+		b.downBias = p.vector(c, at+"mlp.Wo.bias")
+	}
+	return b
+}
+
+func (m *modernbert) forward(r *engine.Recorder, p pass) engine.Value {
+	eps := float32(m.config.NormEps)
+	x := r.EmbedLayerNorm(engine.Embedding{Word: m.word, Gamma: m.gamma, Beta: m.beta, Eps: eps})
+	p.see(0, x)
+	for i, b := range m.blocks {
+		x = m.block(r, p, x, b, i == len(m.blocks)-1)
+		p.see(i+1, x)
+	}
+	return r.LayerNorm(x, m.final, m.finalB, eps)
+}
+
+// block records one block: x plus attention of its norm, plus the MLP of the norm of that.
+func (m *modernbert) block(
+	r *engine.Recorder, p pass, x engine.Value, b modernbertBlock, last bool,
+) engine.Value {
+	c, eps := m.config.HiddenSize, float32(m.config.NormEps)
+	attention := engine.Attention{Heads: int32(m.config.Heads), KVHeads: int32(m.config.Heads),
+		HeadDim: int32(m.config.headDim())}
+	if b.local {
+		attention.Mask, attention.Window = engine.WindowMask, int32(m.config.window())
+	}
+	h := x
+	if b.attGamma != nil {
+		h = r.LayerNorm(x, b.attGamma, b.attBeta, eps)
+	}
+	qkv := p.linear(r, h, b.qkv, b.qkvBias, engine.NoAct, engine.NoValue)
+	q, k, v := r.Columns(qkv, 0, c), r.Columns(qkv, c, c), r.Columns(qkv, 2*c, c)
+	b.rotary.rotate(r, q, k, attention)
+	if p.attendKept { // such texts are no longer than a window (Model.record)
+		attention.Mask, attention.Window = engine.FullMask, 0
+		k, v = r.KeepRows(k), r.KeepRows(v)
+	}
+	prune := last && p.keep != engine.PoolMean
+	if prune && !b.local {
+		q, x = r.GatherRows(q, p.keep), r.GatherRows(x, p.keep)
+	}
+	a := r.Attention(q, k, v, attention)
+	if prune && b.local { // a window needs the places of its queries
+		a, x = r.GatherRows(a, p.keep), r.GatherRows(x, p.keep)
+	}
+	x = p.linear(r, a, b.out, b.outBias, engine.NoAct, x)
+	h = p.gated(r, r.LayerNorm(x, b.mlpGamma, b.mlpBeta, eps), b.gated, b.gatedBias,
+		gates[m.config.Activation], engine.NoValue)
+	return p.linear(r, h, b.down, b.downBias, engine.NoAct, x)
+}
+
+func (m *modernbert) linears() []linear {
+	c, f := m.config.HiddenSize, m.config.IntermediateSize
+	var all []linear
+	for i, b := range m.blocks {
+		at := fmt.Sprintf("%s%d.", modernbertLayers, i)
+		all = append(all,
+			linear{b.qkv, []string{at + "attn.Wqkv"}, 3 * c, c, nil},
+			linear{b.out, []string{at + "attn.Wo"}, c, c, nil},
+			linear{b.gated, []string{at + "mlp.Wi"}, 2 * f, c, &halves{0, f}},
+			linear{b.down, []string{at + "mlp.Wo"}, c, f, nil})
+	}
+	return all
+}
+
+func (m *modernbert) shape() encoderShape {
+	c, f := float64(m.config.HiddenSize), float64(m.config.IntermediateSize)
+	s := encoderShape{
+		columns:   m.config.HiddenSize,
+		words:     m.config.HiddenSize,
+		blocks:    int(m.config.Layers),
+		positions: m.config.Positions,
+		vocab:     m.config.VocabSize,
+		cost:      Cost{Window: int(m.config.window())},
+	}
+	for _, b := range m.blocks {
+		s.cost.PerToken += 2 * c * (4*c + 3*f)
+		if b.local {
+			s.cost.PerNear += 4 * c
+		} else {
+			s.cost.PerPair += 4 * c
+		}
+	}
+	return s
+}
+
+// heads returns the names of the layers behind the encoder. All go through one layer with a
+// LayerNorm: a text's pooled state, a token's state, and the words' logits.
+func (m *modernbert) heads() headNames {
+	act, pooling := activations[m.config.ClassifierActivation], engine.PoolCLS
+	if m.config.ClassifierPooling == "mean" {
+		pooling = engine.PoolMean
+	}
+	before := transformNames{
+		dense: "head.dense", noBias: !m.config.ClassifierBias, act: act,
+		norm: "head.norm", noBeta: !m.config.NormBias, eps: m.config.NormEps,
+	}
+	h := headNames{pooler: before, pooling: pooling, logits: "classifier", tagger: before, tag: "classifier",
+		masked: maskedNames{transform: before, words: modernbertWords, decoder: "decoder"}}
+	if m.config.DecoderBias {
+		h.masked.biases = []string{"decoder.bias"}
+	}
+	return h
+}
