@@ -241,3 +241,68 @@ profiles:
 		}
 	}
 }
+
+// A model whose code this server does not know is served by no entrance, although its files could
+// be loaded as the plain architecture that they name: not as a directory, as a hub id that was seen
+// or not seen at the start, or by a model file.
+func TestModelsWithTheirOwnCodeAreRefused(t *testing.T) {
+	repo := published(t, "st-mean")
+	config := strings.TrimSpace(string(repo["config.json"]))
+	repo["config.json"] = []byte(`{"auto_map": {"AutoModel": "modeling_own.BertModel"},` + config[1:])
+	const says = "runs code of its own (modeling_own.py: BertModel); this server does not know it"
+	server := hubtest.New(t)
+	server.Add("acme/own", repo)
+	t.Setenv("HF_ENDPOINT", server.URL)
+
+	dir := filepath.Join(t.TempDir(), "own")
+	for name, data := range repo {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, ref := range []string{dir, "own=" + dir, "acme/own"} {
+		src := &sourceFlags{Models: []string{ref}, LocalCache: t.TempDir(), HFFallback: true}
+		if _, err := src.catalog(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("-m %s: %v", ref, err)
+		}
+	}
+
+	refused := func(entrance string, src *sourceFlags, model string) {
+		cat, err := src.catalog()
+		if err != nil {
+			t.Fatal(entrance, err)
+		}
+		server.Fault(nil)
+		w := openWorker(t, src, cat)
+		defer w.Close()
+		_, err = servicetest.Of(w).Encode(t.Context(),
+			&servicetest.Request{Model: model, Texts: []string{"a"}})
+		if e := errs.As(err); e == nil || e.Status != 502 || !strings.Contains(e.Message, says) {
+			t.Errorf("%s: %v", entrance, err)
+		}
+	}
+	server.Fault(func(w http.ResponseWriter, _ *http.Request, _ bool) bool {
+		hubtest.Refuse(w, http.StatusUnauthorized, "GatedRepo", "later")
+		return true
+	})
+	refused("a hub id that was not seen",
+		&sourceFlags{Models: []string{"acme/own"}, LocalCache: t.TempDir(), HFFallback: true}, "acme/own")
+	models := t.TempDir()
+	if err := os.WriteFile(filepath.Join(models, "m.yaml"), []byte(`sie_id: acme/entry
+hf_id: acme/own
+tasks: {encode: {dense: {dim: 32}}}
+max_sequence_length: 60
+profiles:
+  default: {adapter_path: "sie_server.adapters.sentence_transformer:X", max_batch_tokens: 4096}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused("a model file",
+		&sourceFlags{ModelsDir: models, LocalCache: t.TempDir(), HFFallback: true}, "acme/entry")
+	refused("a model file with weights from a directory", &sourceFlags{
+		ModelsDir: models, Models: []string{"acme/entry=" + dir}, LocalCache: t.TempDir(), HFFallback: true,
+	}, "acme/entry")
+}

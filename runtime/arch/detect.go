@@ -3,14 +3,22 @@ package arch
 import (
 	"errors"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/sie-engine/sie/internal/files"
 )
 
-// DetectedBy lists the files that Detect reads. Of other files Detect only asks whether they exist.
-var DetectedBy = append([]string{modulesFile, configFile, promptsFile, adapterFile}, transformerFiles...)
+// DetectedBy lists the files that Detect reads. Of other files Detect only asks whether they exist;
+// it also reads an encoder's files in another folder than savedEncoder where they have content.
+var DetectedBy = append([]string{
+	modulesFile, configFile, promptsFile, adapterFile, tokenizerFile, routerFile,
+	savedEncoder + "/" + configFile, savedEncoder + "/" + tokenizerFile,
+}, transformerFiles...)
+
+// savedEncoder is the folder of the encoder in models that sentence-transformers saved before 2.0.
+const savedEncoder = "0_Transformer"
 
 // adapterFile is the configuration of a PEFT adapter.
 const adapterFile = "adapter_config.json"
@@ -32,9 +40,22 @@ func (s *saved) has(kind string) bool { return strings.Contains(s.kinds, kind) }
 // looks at files that only one head has; at the model_type and the Transformer task that
 // sentence-transformers writes from 5.4 on; at the classes of modules.json; and at the class in
 // config.json. labels are those of a head for whole texts. A directory that shows none of these is
-// an embedder.
+// an embedder. A model that runs code which this server does not know is refused.
 func Detect(dir string) (task Task, labels []string, err error) {
 	tree := files.Dir(dir)
+	if task, labels, err = detect(tree); err != nil {
+		return task, labels, err
+	}
+	folder, err := codeFolder(tree)
+	if err == nil && !isEmpty(tree, path.Join(folder, configFile)) {
+		_, err = readCode(tree, folder, task.auto())
+	} else if err == nil {
+		err = checkModuleCode(tree, "")
+	}
+	return task, labels, err
+}
+
+func detect(tree fs.FS) (task Task, labels []string, err error) {
 	for _, t := range heads {
 		if t.files != nil &&
 			!slices.ContainsFunc(t.files, func(name string) bool { return !has(tree, name) }) {

@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -10,7 +11,7 @@ import (
 
 // heads holds every head that this build loads. To add one, write its file and enter it here.
 // Detect asks them in this order.
-var heads = []Task{BGEM3, Judge, Classify, Tag, Splade, ColBERT, Embed}
+var heads = []Task{BGEM3, Classify, Tag, Splade, ColBERT, Embed}
 
 // likely is the task of a model that no head claims.
 var likely = Embed
@@ -27,6 +28,9 @@ func (t Task) String() string {
 	return t.name
 }
 
+// auto returns the class of transformers that loads models of the task.
+func (t Task) auto() string { return cmp.Or(t.loadedBy, autoEncoder) }
+
 // Gives reports whether one pass of a model loaded for the task gives the output.
 func (t Task) Gives(o Output) bool { return t.head != nil && slices.Contains(t.outputs, o) }
 
@@ -36,6 +40,8 @@ type head struct {
 	name string
 	// outputs are what one pass gives. The first is the output of Model.Program.
 	outputs []Output
+	// loadedBy is the class of transformers that loads such models; "" = autoEncoder.
+	loadedBy string
 	// files are names that only models with this head have, all of them; nil: none.
 	files []string
 	// made reports whether a model was saved for this head; nil: its files never say so.
@@ -62,10 +68,7 @@ type loading struct {
 	names      headNames
 	shape      encoderShape
 	onGPU      bool // the device is a GPU
-	// of the encoder's module, and of Options
-	transformer transformerConfig
-	answers     []int32
-	p           *packer
+	p          *packer
 }
 
 // folder returns the folder of the encoder's files.
@@ -76,7 +79,7 @@ func (l *loading) gives(o Output, g given) { l.m.given[o] = g }
 
 // adapts makes the linear n × k of that name one that adapters can change.
 func (l *loading) adapts(w *engine.Weight, name string, n, k int64) {
-	l.m.adapts = append(l.m.adapts, linear{weight: w, names: []string{name}, n: n, k: k})
+	l.m.adapts = append(l.m.adapts, linear{w, []string{name}, n, k, nil})
 }
 
 // fixes refuses adapters for a linear that outputs depend on.

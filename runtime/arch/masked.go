@@ -13,8 +13,9 @@ const OutSparse Output = "sparse"
 
 // Splade is the task of sparse encoders, which have the masked-language-model head.
 var Splade = Task{&head{
-	name:    "splade",
-	outputs: []Output{OutSparse},
+	name:     "splade",
+	loadedBy: "AutoModelForMaskedLM",
+	outputs:  []Output{OutSparse},
 	made: func(s *saved) bool {
 		return s.modelType == "SparseEncoder" || s.has("SpladePooling")
 	},

@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
 	"path/filepath"
-	"slices"
 
 	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/internal/lockorder"
-	"github.com/sie-engine/sie/runtime/chat"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/weights"
 )
@@ -46,8 +43,12 @@ type Cost struct {
 	Window   int
 }
 
-// architectures maps the model_type of config.json to the loader.
-var architectures = map[string]func(dir fs.FS, p *packer) (encoder, error){
+// loadEncoder packs the encoder whose configuration is in dir.
+type loadEncoder func(dir fs.FS, p *packer) (encoder, error)
+
+// architectures maps the model_type of config.json to the loader, and names that knownClasses gives
+// to what code in repositories computes.
+var architectures = map[string]loadEncoder{
 	"bert":        bertNames.load,
 	"roberta":     robertaNames.load,
 	"xlm-roberta": robertaNames.load,
@@ -56,8 +57,6 @@ var architectures = map[string]func(dir fs.FS, p *packer) (encoder, error){
 	"electra":     electraNames.load,
 	"albert":      loadAlbert,
 	"modernbert":  loadModernbert,
-	"qwen2":       qwen2.load,
-	"qwen3":       qwen3.load,
 }
 
 // The default caps of a program: the token budget of a batch, and the number of sequences that it
@@ -76,7 +75,6 @@ type Options struct {
 	MaxSeqLen int            // 0 = as the files say; never beyond the model's positions
 	MaxTokens int            // of a batch; 0 = DefaultMaxTokens. Raised to the longest sequence.
 	MaxSeqs   int            // of a batch; 0 = DefaultMaxSeqs
-	Answers   []int32        // of a judge: the tokens whose logits are read; nil = as the module chain says
 	NoPruning bool           // compute the whole last block even where only one row of it is read; for tests
 }
 
@@ -101,7 +99,7 @@ func (o *Options) Validate() error {
 // Model is a loaded model: packed weights and the program of its task. The exported fields are
 // read-only. Safe for concurrent use.
 type Model struct {
-	Arch string // model_type
+	Arch string // its name in architectures, which is model_type unless the model's own code computes another
 	Task Task
 	// columns of a dense vector that a request gets: at most truncate_dim, where the files set that
 	Dim       int
@@ -118,9 +116,6 @@ type Model struct {
 	Labels     []string   // of a classification head, in the order of the logits; nil without one
 	Activation Activation // of a score
 	MultiLabel bool       // the labels do not exclude each other
-
-	Answers []int32    // of a judge: the tokens whose logits make the score; nil for other models
-	Chat    *chat.Pair // of a judge whose files have its prompt; else nil
 
 	// SPLADE: the weight of each token id in a query, which then needs no encoder; nil: queries run
 	// like documents
@@ -149,8 +144,6 @@ type parts struct {
 	limits   textLimits
 	truncate *int64 // columns of a dense vector that are kept; nil: all
 	info     engine.Info
-	module   transformerConfig
-	answers  []int32
 }
 
 // Load packs the model in dir for dev and records its program. It reads the checkpoint once, the
@@ -224,23 +217,16 @@ func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) 
 	if prompts.Default != nil {
 		m.DefaultPrompt = *prompts.Default
 	}
-	return m, parts{chain, load, limits, prompts.TruncateDim, info, module, o.Answers}, nil
+	return m, parts{chain, load, limits, prompts.TruncateDim, info}, nil
 }
 
 // pack packs the weights with p, or only counts them if p.sizing is set.
 func (m *Model) pack(dir string, of parts, p *packer) error {
 	chain := of.chain
 	encoderDir := filepath.Join(dir, filepath.FromSlash(chain.encoderDir))
-	var config struct {
-		ModelType string `json:"model_type"`
-	}
-	if err := needJSON(files.Dir(encoderDir), configFile, &config); err != nil {
+	name, load, err := readArchitecture(files.Dir(dir), chain.encoderDir, m.Task.auto())
+	if err != nil {
 		return err
-	}
-	loadEncoder, ok := architectures[config.ModelType]
-	if !ok {
-		return refuse(configFile, "model_type", "%.60q is not supported; supported are %v", config.ModelType,
-			slices.Sorted(maps.Keys(architectures)))
 	}
 	checkpoint, err := weights.Open(encoderDir)
 	if err != nil {
@@ -250,7 +236,7 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 	if p.sizing == nil {
 		_ = checkpoint.Prefetch() // advice: reading works without it
 	}
-	m.Arch = config.ModelType
+	m.Arch = name
 	if m.Compute == 0 {
 		m.Compute = defaultCompute(of.info, checkpoint)
 	}
@@ -258,7 +244,7 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 	defer buffer.Close()
 	m.packer = p
 	p.dev, p.from, p.file, p.compute, p.buffer = m.device, checkpoint, checkpoint.Name(), m.Compute, buffer
-	if m.encoder, err = loadEncoder(files.Dir(encoderDir), m.packer); err == nil {
+	if m.encoder, err = load(files.Dir(encoderDir), m.packer); err == nil {
 		m.given, m.fixed = make(map[Output]given), make(map[string]string)
 		err = cmp.Or(of.load(&loading{
 			m:          m,
@@ -268,9 +254,6 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 			shape:      m.encoder.shape(),
 			onGPU:      of.info.Kind == engine.CUDA,
 			p:          m.packer,
-
-			transformer: of.module,
-			answers:     of.answers,
 		}), m.packer.err)
 	}
 	if err := checkpoint.ReadError(err); err != nil {

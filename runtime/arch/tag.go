@@ -11,10 +11,11 @@ const OutTokenLogits Output = "token_logits"
 
 // Tag is the task of models with a token classification head.
 var Tag = Task{&head{
-	name:    "tag",
-	outputs: []Output{OutTokenLogits},
-	made:    func(s *saved) bool { return strings.HasSuffix(s.class, "ForTokenClassification") },
-	read:    readClassified(loadTagger),
+	name:     "tag",
+	loadedBy: "AutoModelForTokenClassification",
+	outputs:  []Output{OutTokenLogits},
+	made:     func(s *saved) bool { return strings.HasSuffix(s.class, "ForTokenClassification") },
+	read:     readClassified(loadTagger),
 	linears: func(n headNames) []string {
 		if n.tagger.dense == "" {
 			return []string{n.tag}
