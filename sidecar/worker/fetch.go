@@ -83,6 +83,7 @@ func tries(ctx context.Context, f func() error) error {
 
 // store puts a result into the payload store.
 func (w *Worker) store(s *slice, key string, data []byte) {
+	w.storing[key] = true
 	w.job(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
@@ -90,7 +91,10 @@ func (w *Worker) store(s *slice, key string, data []byte) {
 			ResultRef: key, ResultSHA256: payload.Sum(data), ResultBytes: uint64(len(data)),
 		}
 		err := tries(ctx, func() error { return w.c.Store.Put(ctx, key, data) })
-		w.post(func() { w.core.stored(s, reference, data, err) })
+		w.post(func() {
+			delete(w.storing, key)
+			w.core.stored(s, reference, data, err)
+		})
 	})
 }
 
@@ -110,8 +114,12 @@ func (w *Worker) discard(key string) {
 	})
 }
 
-// endDiscards waits for what is being deleted.
+// endDiscards deletes the results whose storing ended when nobody read events any more, and waits
+// for what is being deleted. The jobs that store must have ended.
 func (w *Worker) endDiscards() {
+	for key := range w.storing {
+		w.discard(key)
+	}
 	done := make(chan struct{})
 	go func() { w.discards.Wait(); close(done) }()
 	select {

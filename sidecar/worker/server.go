@@ -164,7 +164,7 @@ func (c *core) abandon() {
 			ids = append(ids, s.item.WorkItemID)
 		}
 		c.settle(s, func(d delivery) { c.do.nak(d, nakServer) })
-		if s.key != "" { // the result that is stored, or perhaps will be
+		if s.key != "" && s.state != storing { // else when its storing has ended
 			c.do.discard(s.key)
 		}
 	}

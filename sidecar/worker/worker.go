@@ -72,6 +72,10 @@ type Worker struct {
 	over   bool          // drained was called
 	queues uint64        // that were opened
 
+	// storing holds the keys of results that are being stored, or were and core does not know: as
+	// many as maxStoringBytes leaves room for.
+	storing map[string]bool
+
 	// closing holds the queues that are to be closed: at most as many as were opened within
 	// pull.Expires.
 	closing []*pull.Queue
@@ -93,6 +97,7 @@ func New(c Config) (*Worker, error) {
 	w := &Worker{
 		c: c, inbox: bus.SidecarInboxes + "." + nuid.Next(), events: make(chan func(), maxEvents),
 		ended: make(chan struct{}), jobs: make(chan struct{}, maxJobs),
+		storing: map[string]bool{},
 	}
 	w.core = newCore(c.Lane, c.ID, c.Stall, w)
 	w.core.epoch = nuid.Next()
