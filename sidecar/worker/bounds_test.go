@@ -19,11 +19,44 @@ func TestTombstonesAreBounded(t *testing.T) {
 	for i := range maxTombs + 10 {
 		all.add(now, fmt.Sprint("r", i), 0)
 	}
-	if len(all.at) != maxTombs || len(all.order) != maxTombs {
-		t.Errorf("%d tombstones in an order of %d", len(all.at), len(all.order))
+	if len(all.at) != maxTombs || all.order.Len() != maxTombs {
+		t.Errorf("%d tombstones in an order of %d", len(all.at), all.order.Len())
 	}
 	if all.has(now, "r9", 0) || !all.has(now, "r10", 0) || !all.has(now, fmt.Sprint("r", maxTombs+9), 0) {
 		t.Error("others than the oldest are forgotten")
+	}
+}
+
+// The bound counts requests: one that is cancelled again and again takes the place of no other, and
+// is remembered from its first slice that was ever cancelled, for as long as after its last.
+func TestTombstonesCountRequests(t *testing.T) {
+	var all tombs
+	now := time.Unix(1_700_000_000, 0)
+	for i := range maxTombs {
+		all.add(now, fmt.Sprint("r", i), 5)
+	}
+	for range maxTombs {
+		all.add(now.Add(time.Second), "r0", 3)
+	}
+	all.add(now.Add(time.Second), "r0", 9)
+	if !all.has(now, "r1", 5) || !all.has(now, fmt.Sprint("r", maxTombs-1), 5) {
+		t.Error("a request that was cancelled often pushes others out")
+	}
+	all.add(now.Add(time.Second), "new", 0)
+	if all.has(now, "r1", 5) || !all.has(now, "r2", 5) || !all.has(now, "r0", 3) || all.has(now, "r0", 2) ||
+		!all.has(now, "new", 0) {
+		t.Error("one more takes the place of another than the oldest")
+	}
+	if n := all.order.Len(); len(all.at) != maxTombs || n != maxTombs {
+		t.Errorf("%d tombstones in an order of %d", len(all.at), n)
+	}
+	end := now.Add(time.Second + tombAge)
+	if !all.has(end, "r0", 3) || all.has(end.Add(1), "r0", 3) || all.has(end, "r2", 5) {
+		t.Error("a tombstone is not as old as it may be")
+	}
+	all.add(end, "last", 0)
+	if len(all.at) != 3 || all.order.Len() != 3 {
+		t.Errorf("%d tombstones are left when the others are old", len(all.at))
 	}
 }
 

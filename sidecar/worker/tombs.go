@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"container/list"
 	"strings"
 	"time"
 
@@ -14,10 +15,11 @@ const (
 	tombAge  = 5 * time.Minute
 )
 
-// tombs remembers the requests that were cancelled, and from which slice on.
+// tombs remembers the requests that were cancelled, and from which slice on: each once, by the time
+// of its last cancellation.
 type tombs struct {
-	at    map[string]tomb
-	order []tomb // by time
+	at    map[string]*list.Element // of order, by request
+	order list.List                // of tomb, the oldest first
 }
 
 type tomb struct {
@@ -28,25 +30,31 @@ type tomb struct {
 
 func (t *tombs) add(now time.Time, request string, from uint32) {
 	if t.at == nil {
-		t.at = map[string]tomb{}
+		t.at = map[string]*list.Element{}
 	}
-	for len(t.order) > 0 && (len(t.order) >= maxTombs || now.Sub(t.order[0].at) > tombAge) {
-		if old := t.order[0]; t.at[old.request].at.Equal(old.at) {
-			delete(t.at, old.request)
+	if e := t.at[request]; e != nil {
+		e.Value = tomb{request, now, min(from, e.Value.(tomb).from)}
+		t.order.MoveToBack(e)
+		return
+	}
+	for e := t.order.Front(); e != nil; e = t.order.Front() {
+		old := e.Value.(tomb)
+		if len(t.at) < maxTombs && now.Sub(old.at) <= tombAge {
+			break
 		}
-		t.order = t.order[1:]
+		t.order.Remove(e)
+		delete(t.at, old.request)
 	}
-	if old, ok := t.at[request]; ok {
-		from = min(from, old.from)
-	}
-	x := tomb{request, now, from}
-	t.at[request] = x
-	t.order = append(t.order, x)
+	t.at[request] = t.order.PushBack(tomb{request, now, from})
 }
 
 func (t *tombs) has(now time.Time, request string, index uint32) bool {
-	x, ok := t.at[request]
-	return ok && now.Sub(x.at) <= tombAge && index >= x.from
+	e := t.at[request]
+	if e == nil {
+		return false
+	}
+	x := e.Value.(tomb)
+	return now.Sub(x.at) <= tombAge && index >= x.from
 }
 
 // cancelled handles a cancellation.
