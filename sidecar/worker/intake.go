@@ -70,8 +70,9 @@ func (c *core) arrived(q *queue, m *nats.Msg, open bool) {
 		return
 	}
 	if old := c.slices[it.WorkItemID]; old != nil {
-		c.join(old, it.Attempt, d)
-		return
+		if c.join(old, it, d) {
+			return
+		}
 	}
 	if c.done.Has(it.WorkItemID, it.Attempt) {
 		c.do.count("redelivered", "done")
@@ -118,25 +119,34 @@ func (c *core) useless(s *slice) bool {
 	return true
 }
 
-// join adds another message of a slice in hand.
-func (c *core) join(s *slice, attempt uint32, d delivery) {
+// join adds another message of a slice in hand. It reports false when the message takes the place
+// of the slice, which is forgotten then.
+func (c *core) join(s *slice, it *work.Item, d delivery) bool {
 	c.do.count("redelivered", "in_hand")
 	if s.dropped {
 		c.settleOne(d, c.do.ack)
-		return
+		return true
 	}
-	if s.entry != nil && s.entry.Died && attempt > s.item.Attempt {
-		// The gateway must count the death of this attempt before the next one begins.
+	newer := it.Attempt > s.item.Attempt
+	// The gateway must count the death of an attempt before the next one begins. One that must run
+	// alone waits for a copy that runs beside others.
+	died := s.entry != nil && s.entry.Died
+	if newer && (died || it.Alone && !s.item.Alone && s.state == sent) {
 		c.settleOne(d, func(d delivery) { c.do.nak(d, nakOther) })
-		return
+		return true
 	}
-	s.item.Attempt = max(s.item.Attempt, attempt)
+	if newer && it.Alone && (s.state == fetching || s.state == queued) {
+		c.settle(s, c.do.ack) // the newer message stands for them
+		c.forget(s)
+		return false
+	}
+	s.item.Attempt = max(s.item.Attempt, it.Attempt)
 	if s.state != keeping {
 		c.sendMark(s, work.Taken)
 	}
 	for _, old := range s.deliveries {
 		if old == d {
-			return
+			return true
 		}
 	}
 	s.deliveries = append(s.deliveries, d)
@@ -144,6 +154,7 @@ func (c *core) join(s *slice, attempt uint32, d delivery) {
 		c.settleOne(s.deliveries[0], c.do.ack)
 		s.deliveries = slices.Delete(s.deliveries, 0, 1)
 	}
+	return true
 }
 
 // preferOther reports whether a slice whose server died here is to run on another worker: one that
