@@ -61,6 +61,7 @@ type familyInfo struct {
 	options []string
 	folds   bool // folds its multivector by default, as the reference does
 	pairs   bool // scores a query and a text by reading them together
+	judges  bool // reads a score from the logits of words; see Resolved.Judging
 	splade  bool // takes the pooling splade
 }
 
@@ -110,8 +111,11 @@ var families = []familyInfo{
 		pairs:   true,
 		options: []string{"instruction"}},
 	{name: FamilyCausalReranker, outputs: []string{outScore},
-		adapters: []string{"qwen2_flash_cross_encoder", "native_causal_cross_encoder"},
-		reason:   notYet + "decoder reranking is not part of it"},
+		adapters: []string{"qwen2_flash_cross_encoder", nativeJudge},
+		adHoc:    nativeJudge + ":Adapter",
+		pairs:    true,
+		judges:   true,
+		options:  []string{"instruction"}},
 	{name: FamilyPruner, outputs: []string{outScore, outJSON},
 		adapters: []string{"stablebridge_pruner"},
 		reason:   notYet + "context pruning is not part of it"},

@@ -29,6 +29,9 @@ type LoadtimeOptions struct {
 	Normalize           *bool
 	DefaultInstruction  *string
 
+	// of rerankers that are decoders; see Resolved.Judging
+	YesToken, NoToken, InputFormat, ScoreMode string
+
 	// Raw holds every option, typed or not, by name. Read-only.
 	Raw map[string]any
 }
@@ -54,6 +57,9 @@ func init() {
 	text := func(get func(*LoadtimeOptions) *string) loadtimeSetter {
 		return func(o *LoadtimeOptions, v any) (err error) { *get(o), err = asText(v); return err }
 	}
+	choice := func(values []string, get func(*LoadtimeOptions) *string) loadtimeSetter {
+		return func(o *LoadtimeOptions, v any) (err error) { *get(o), err = asEnum(v, values); return err }
+	}
 	flag := func(get func(*LoadtimeOptions) **bool) loadtimeSetter {
 		return func(o *LoadtimeOptions, v any) error {
 			b, err := asBool(v)
@@ -70,6 +76,12 @@ func init() {
 		"doc_prefix":       text(func(o *LoadtimeOptions) *string { return &o.DocPrefix }),
 		"dense_projection_path": text(
 			func(o *LoadtimeOptions) *string { return &o.DenseProjectionPath }),
+		"yes_token": text(func(o *LoadtimeOptions) *string { return &o.YesToken }),
+		"no_token":  text(func(o *LoadtimeOptions) *string { return &o.NoToken }),
+		"input_format": choice([]string{FormatQwen3, FormatMxbai},
+			func(o *LoadtimeOptions) *string { return &o.InputFormat }),
+		"score_mode": choice([]string{"logit_diff", "log_softmax"},
+			func(o *LoadtimeOptions) *string { return &o.ScoreMode }),
 		"query_expansion":            flag(func(o *LoadtimeOptions) **bool { return &o.QueryExpansion }),
 		"attend_to_expansion_tokens": flag(func(o *LoadtimeOptions) **bool { return &o.AttendToExpansion }),
 		"doc_punctuation_skiplist":   flag(func(o *LoadtimeOptions) **bool { return &o.SkipPunctuation }),
@@ -94,8 +106,7 @@ func init() {
 	checked := map[string]func(any) error{
 		"attn_implementation": isText, "backend": isText, "cuda_graphs": isText,
 		"classification_type": isText, "classification_task": isText, "positive_label": isText,
-		"default_task": isText, "yes_token": isText, "no_token": isText, "input_format": isText,
-		"score_mode": isText, "hypothesis_template": isText, "causal": isBool, "append_eos": isBool,
+		"default_task": isText, "hypothesis_template": isText, "causal": isBool, "append_eos": isBool,
 		"fused_rope": isBool, "fused_kernels": isBool, "prefix_reuse": isBool, "use_model_encode": isBool,
 		"modernbert_flash": isAny, "multi_label": isBool, "mem_fraction_static": isNumber,
 		"score_threshold": isNumber, "max_len": isCount, "max_prompt_tokens": isCount,

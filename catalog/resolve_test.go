@@ -404,7 +404,7 @@ func TestAdapters(t *testing.T) {
 }
 
 var servedFamilies = []Family{FamilyDense, FamilySparse, FamilyColBERT, FamilyMultiFunction,
-	FamilyCrossEncoder, FamilyZeroShot, FamilySequenceClassifier, FamilyTagger}
+	FamilyCrossEncoder, FamilyCausalReranker, FamilyZeroShot, FamilySequenceClassifier, FamilyTagger}
 
 // Every adapter maps to a family of the table. Every family that is not served has a reason.
 func TestFamilyTable(t *testing.T) {

@@ -181,7 +181,9 @@ func TestPlacesOfAnArchitecture(t *testing.T) {
 	for _, name := range types {
 		n := 0
 		for _, w := range all {
-			if w.kind == token.STRING && w.text == name && w.file != code {
+			// The option input_format has the value qwen3 for a prompt, whatever the architecture.
+			if w.kind == token.STRING && w.text == name && w.file != code &&
+				w.file != "catalog/judging.go" {
 				n++
 			}
 		}

@@ -11,12 +11,14 @@ import (
 	"github.com/sie-engine/sie/runtime/lora"
 )
 
-// linear is a matrix of a model. It stacks several linears of the checkpoint, each [n, k].
+// linear is a matrix of a model. It stacks several linears of the checkpoint, each [n, k], or of
+// different heights.
 type linear struct {
 	weight *engine.Weight
 	names  []string // in the checkpoint, without the prefix that the saving class added
 	n, k   int64
 	gated  *halves // of a gated linear; nil for others
+	rows   []int64 // of each linear, where they differ; nil: n
 }
 
 // Adapter is a LoRA adapter packed for a model. The caller closes it after the programs recorded
@@ -34,8 +36,12 @@ func (m *Model) LoadAdapter(dir string) (*Adapter, error) {
 	linears := slices.Concat(m.encoder.linears(), m.adapts)
 	base := lora.Base{Linears: make(map[string]lora.Shape), Unused: m.unused(), Fixed: m.fixed}
 	for _, l := range linears {
-		for _, name := range l.names {
-			base.Linears[name] = lora.Shape{N: int(l.n), K: int(l.k)}
+		for i, name := range l.names {
+			n := l.n
+			if l.rows != nil {
+				n = l.rows[i]
+			}
+			base.Linears[name] = lora.Shape{N: int(n), K: int(l.k)}
 		}
 	}
 	read, err := lora.Read(dir, base)

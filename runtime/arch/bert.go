@@ -243,17 +243,18 @@ func (b *bert) projection() []linear {
 		return nil
 	}
 	return []linear{
-		{b.project.weight, []string{b.family.project}, b.config.HiddenSize, b.config.EmbeddingSize, nil},
+		{weight: b.project.weight, names: []string{b.family.project}, n: b.config.HiddenSize,
+			k: b.config.EmbeddingSize},
 	}
 }
 
 // linears returns the block's linears, whose names begin with at.
 func (l *bertBlock) linears(n bertTensors, at string, c, f int64) []linear {
 	return []linear{
-		{l.qkv, []string{at + n.query, at + n.key, at + n.value}, c, c, nil},
-		{l.out, []string{at + n.out}, c, c, nil},
-		{l.up, []string{at + n.up}, f, c, nil},
-		{l.down, []string{at + n.down}, c, f, nil},
+		{weight: l.qkv, names: []string{at + n.query, at + n.key, at + n.value}, n: c, k: c},
+		{weight: l.out, names: []string{at + n.out}, n: c, k: c},
+		{weight: l.up, names: []string{at + n.up}, n: f, k: c},
+		{weight: l.down, names: []string{at + n.down}, n: c, k: f},
 	}
 }
 

@@ -101,6 +101,11 @@ type headNames struct {
 	tag    string
 
 	masked maskedNames
+
+	// the logits of the vocabulary: a matrix, or the encoder's table of words where tied is set and
+	// the checkpoint has no matrix
+	words, table string
+	tied         bool
 }
 
 // labelConfig holds what the files say about labels and scores.
@@ -120,20 +125,10 @@ func readLabels(dir fs.FS, folder string) (labelConfig, error) {
 		LabelToID   map[string]int `json:"label2id"`
 		NumLabels   *int           `json:"num_labels"`
 		ProblemType string         `json:"problem_type"`
-		Sentence    struct {
-			Activation string `json:"activation_fn"`
-		} `json:"sentence_transformers"`
-		OldActivation string `json:"sbert_ce_default_activation_function"`
-	}
-	var beside struct {
-		Activation string `json:"activation_fn"`
 	}
 	var l labelConfig
 	name := path.Join(folder, configFile)
 	if err := needJSON(dir, name, &c); err != nil {
-		return l, err
-	}
-	if _, err := optional(readJSON(dir, promptsFile, &beside)); err != nil {
 		return l, err
 	}
 	key, names := "id2label", c.IDToLabel
@@ -168,22 +163,52 @@ func readLabels(dir fs.FS, folder string) (labelConfig, error) {
 		l.labels = append(l.labels, label)
 	}
 	l.multiLabel = c.ProblemType == "multi_label_classification"
-	for _, declared := range []struct{ file, activation string }{
-		{promptsFile, beside.Activation}, {name, c.Sentence.Activation}, {name, c.OldActivation},
-	} {
-		switch class := declared.activation[strings.LastIndexByte(declared.activation, '.')+1:]; {
-		case class == "Sigmoid":
-			l.activation = Sigmoid
-			return l, nil
-		case class == "Identity":
-			return l, nil
-		case class != "":
-			return l, refuse(declared.file, "activation_fn",
-				"%.80q is not supported; Sigmoid and Identity of torch.nn are", declared.activation)
-		}
+	declared, err := declaredActivation(dir, name)
+	if err != nil {
+		return l, err
+	}
+	if declared != nil {
+		l.activation = *declared
+		return l, nil
 	}
 	if len(l.labels) == 1 {
 		l.activation = Sigmoid
 	}
 	return l, nil
+}
+
+// declaredActivation returns the activation of a score that the files name, or nil. config is the
+// encoder's configuration.
+func declaredActivation(dir fs.FS, config string) (*Activation, error) {
+	var c struct {
+		Sentence struct {
+			Activation string `json:"activation_fn"`
+		} `json:"sentence_transformers"`
+		Old string `json:"sbert_ce_default_activation_function"`
+	}
+	var beside struct {
+		Activation string `json:"activation_fn"`
+	}
+	if err := needJSON(dir, config, &c); err != nil {
+		return nil, err
+	}
+	if _, err := optional(readJSON(dir, promptsFile, &beside)); err != nil {
+		return nil, err
+	}
+	for _, declared := range []struct{ file, activation string }{
+		{promptsFile, beside.Activation}, {config, c.Sentence.Activation}, {config, c.Old},
+	} {
+		switch class := declared.activation[strings.LastIndexByte(declared.activation, '.')+1:]; {
+		case class == "Sigmoid" || class == "Identity":
+			a := Identity
+			if class == "Sigmoid" {
+				a = Sigmoid
+			}
+			return &a, nil
+		case class != "":
+			return nil, refuse(declared.file, "activation_fn",
+				"%.80q is not supported; Sigmoid and Identity of torch.nn are", declared.activation)
+		}
+	}
+	return nil, nil
 }

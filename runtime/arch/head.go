@@ -11,7 +11,7 @@ import (
 
 // heads holds every head that this build loads. To add one, write its file and enter it here.
 // Detect asks them in this order.
-var heads = []Task{BGEM3, Classify, Tag, Splade, ColBERT, Embed}
+var heads = []Task{BGEM3, Judge, Classify, Tag, Splade, ColBERT, Embed}
 
 // likely is the task of a model that no head claims.
 var likely = Embed
@@ -68,7 +68,10 @@ type loading struct {
 	names      headNames
 	shape      encoderShape
 	onGPU      bool // the device is a GPU
-	p          *packer
+	// of the encoder's module, and of Options
+	transformer transformerConfig
+	answers     []int32
+	p           *packer
 }
 
 // folder returns the folder of the encoder's files.
@@ -79,7 +82,7 @@ func (l *loading) gives(o Output, g given) { l.m.given[o] = g }
 
 // adapts makes the linear n × k of that name one that adapters can change.
 func (l *loading) adapts(w *engine.Weight, name string, n, k int64) {
-	l.m.adapts = append(l.m.adapts, linear{w, []string{name}, n, k, nil})
+	l.m.adapts = append(l.m.adapts, linear{weight: w, names: []string{name}, n: n, k: k})
 }
 
 // fixes refuses adapters for a linear that outputs depend on.

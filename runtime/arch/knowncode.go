@@ -45,12 +45,12 @@ var knownClasses = []knownClass{
 	// Qwen2 in which every token sees all others, and a tokenizer that appends <|endoftext|>.
 	{file: "modeling_qwen.py",
 		classes: []string{"Qwen2Model", "Qwen2ForCausalLM", "Qwen2ForSequenceClassification"},
-		repos:   gteQwen2,
+		repos:   qwen2Bidirectional,
 		types:   []string{"qwen2"}, computes: "qwen2-bidirectional",
 		needs: map[string]any{"is_causal": false}},
 	{file: "tokenization_qwen.py",
 		classes: []string{"Qwen2Tokenizer", "Qwen2TokenizerFast"},
-		repos:   gteQwen2,
+		repos:   qwen2Bidirectional,
 		types:   []string{"qwen2"}, needs: map[string]any{"add_eos_token": true}},
 
 	// Decoders in which tokens of the text see all others.
@@ -87,13 +87,13 @@ var knownClasses = []knownClass{
 
 // The repositories from which models take code, and what code rests on.
 var (
-	newImpl  = []string{"Alibaba-NLP/new-impl"}
-	arctic   = []string{"Snowflake/snowflake-arctic-embed-m-v2.0"}
-	nomic    = []string{"nomic-ai/nomic-bert-2048", "nomic-ai/nomic-embed-text-v2-moe"}
-	jinaBert = []string{"jinaai/jina-bert-implementation"}
-	jinaCode = []string{"jinaai/jina-bert-v2-qk-post-norm"}
-	jinaXLMR = []string{"jinaai/xlm-roberta-flash-implementation"}
-	gteQwen2 = []string{"Alibaba-NLP/gte-Qwen2-1.5B-instruct", "Alibaba-NLP/gte-Qwen2-7B-instruct",
+	newImpl            = []string{"Alibaba-NLP/new-impl"}
+	arctic             = []string{"Snowflake/snowflake-arctic-embed-m-v2.0"}
+	nomic              = []string{"nomic-ai/nomic-bert-2048", "nomic-ai/nomic-embed-text-v2-moe"}
+	jinaBert           = []string{"jinaai/jina-bert-implementation"}
+	jinaCode           = []string{"jinaai/jina-bert-v2-qk-post-norm"}
+	jinaXLMR           = []string{"jinaai/xlm-roberta-flash-implementation"}
+	qwen2Bidirectional = []string{"Alibaba-NLP/gte-Qwen2-1.5B-instruct", "Alibaba-NLP/gte-Qwen2-7B-instruct",
 		"NovaSearch/stella_en_1.5B_v5"}
 	euroBERT = []string{"EuroBERT/EuroBERT-210m", "EuroBERT/EuroBERT-610m", "EuroBERT/EuroBERT-2.1B"}
 	mosaic   = []string{"mosaicml/mosaic-bert-base", "zhihan1996/DNABERT-2-117M"}

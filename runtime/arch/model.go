@@ -10,6 +10,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/internal/lockorder"
+	"github.com/sie-engine/sie/runtime/chat"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/weights"
 )
@@ -57,6 +58,8 @@ var architectures = map[string]loadEncoder{
 	"electra":     electraNames.load,
 	"albert":      loadAlbert,
 	"modernbert":  loadModernbert,
+	"qwen2":       qwen2.load,
+	"qwen3":       qwen3.load,
 }
 
 // The default caps of a program: the token budget of a batch, and the number of sequences that it
@@ -75,6 +78,7 @@ type Options struct {
 	MaxSeqLen int            // 0 = as the files say; never beyond the model's positions
 	MaxTokens int            // of a batch; 0 = DefaultMaxTokens. Raised to the longest sequence.
 	MaxSeqs   int            // of a batch; 0 = DefaultMaxSeqs
+	Answers   []int32        // of a judge: the tokens whose logits are read; nil = as the module chain says
 	NoPruning bool           // compute the whole last block even where only one row of it is read; for tests
 }
 
@@ -117,6 +121,9 @@ type Model struct {
 	Activation Activation // of a score
 	MultiLabel bool       // the labels do not exclude each other
 
+	Answers []int32    // of a judge: the tokens whose logits make the score; nil for other models
+	Chat    *chat.Pair // of a judge whose files have its prompt; else nil
+
 	// SPLADE: the weight of each token id in a query, which then needs no encoder; nil: queries run
 	// like documents
 	QueryWeights []float32
@@ -144,6 +151,8 @@ type parts struct {
 	limits   textLimits
 	truncate *int64 // columns of a dense vector that are kept; nil: all
 	info     engine.Info
+	module   transformerConfig
+	answers  []int32
 }
 
 // Load packs the model in dir for dev and records its program. It reads the checkpoint once, the
@@ -217,7 +226,7 @@ func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) 
 	if prompts.Default != nil {
 		m.DefaultPrompt = *prompts.Default
 	}
-	return m, parts{chain, load, limits, prompts.TruncateDim, info}, nil
+	return m, parts{chain, load, limits, prompts.TruncateDim, info, module, o.Answers}, nil
 }
 
 // pack packs the weights with p, or only counts them if p.sizing is set.
@@ -254,6 +263,9 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 			shape:      m.encoder.shape(),
 			onGPU:      of.info.Kind == engine.CUDA,
 			p:          m.packer,
+
+			transformer: of.module,
+			answers:     of.answers,
 		}), m.packer.err)
 	}
 	if err := checkpoint.ReadError(err); err != nil {

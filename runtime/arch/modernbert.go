@@ -393,10 +393,10 @@ func (m *modernbert) linears() []linear {
 	for i, b := range m.blocks {
 		at := fmt.Sprintf("%s%d.", modernbertLayers, i)
 		all = append(all,
-			linear{b.qkv, []string{at + "attn.Wqkv"}, 3 * c, c, nil},
-			linear{b.out, []string{at + "attn.Wo"}, c, c, nil},
-			linear{b.gated, []string{at + "mlp.Wi"}, 2 * f, c, &halves{0, f}},
-			linear{b.down, []string{at + "mlp.Wo"}, c, f, nil})
+			linear{weight: b.qkv, names: []string{at + "attn.Wqkv"}, n: 3 * c, k: c},
+			linear{weight: b.out, names: []string{at + "attn.Wo"}, n: c, k: c},
+			linear{weight: b.gated, names: []string{at + "mlp.Wi"}, n: 2 * f, k: c, gated: &halves{0, f}},
+			linear{weight: b.down, names: []string{at + "mlp.Wo"}, n: c, k: f})
 	}
 	return all
 }

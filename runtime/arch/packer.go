@@ -79,6 +79,24 @@ func (p *packer) linear(n, k int64, names ...string) *engine.Weight {
 	return p.pack(engine.LinearWeight, []int64{n, k}, names)
 }
 
+// stack packs matrices of k columns and of those numbers of rows, one after another.
+func (p *packer) stack(rows []int64, k int64, names ...string) *engine.Weight {
+	parts := make([]part, len(names))
+	for i, name := range names {
+		parts[i] = part{name: name, shape: []int64{rows[i], k}, rows: rows[i]}
+	}
+	return p.packParts(engine.WeightSpec{Kind: engine.LinearWeight, Compute: p.compute, K: k}, parts)
+}
+
+// stackVectors packs vectors of those lengths, one after another.
+func (p *packer) stackVectors(lengths []int64, names ...string) *engine.Weight {
+	parts := make([]part, len(names))
+	for i, name := range names {
+		parts[i] = part{name: name, shape: []int64{lengths[i]}, rows: lengths[i]}
+	}
+	return p.packParts(engine.WeightSpec{Kind: engine.VectorWeight, Compute: p.compute, K: 1}, parts)
+}
+
 // linearAfterAttention packs the matrix that reads attention's output.
 func (p *packer) linearAfterAttention(n, k int64, names ...string) *engine.Weight {
 	return p.packAs(afterAttention(p.compute), engine.LinearWeight, []int64{n, k}, names)

@@ -137,8 +137,17 @@ func TestTransformerConfigurations(t *testing.T) {
 			0, "",
 		},
 
-		`{"transformer_task": "text-generation"}`: {0,
-			`transformer_task: "text-generation" is not supported; feature-extraction, fill-mask and sequence-classification are`},
+		`{"transformer_task": "any-to-any"}`: {0,
+			`transformer_task: "any-to-any" is not supported; feature-extraction, fill-mask, sequence-classification and text-generation are`},
+		`{"transformer_task": "text-generation", "processing_kwargs": {"chat_template": {"add_generation_prompt": true}}}`: {
+			0, "",
+		},
+		`{"transformer_task": "text-generation", "processing_kwargs": {"chat_template": {"documents": []}}}`: {
+			0, "chat_template.documents",
+		},
+		`{"transformer_task": "text-generation", "processing_kwargs": {"chat_template": {"restore_suffix": false}}}`: {
+			0, "chat_template.restore_suffix is false",
+		},
 		`{"transformer_task": "retrieval"}`: {0, `"retrieval" is not supported`},
 		`{"transformer_task": "fill-mask", "modality_config": {"image": {"method": "forward", "method_output_name": "logits"}}}`: {
 			0, "modality_config: names no text",

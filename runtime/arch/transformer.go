@@ -31,6 +31,7 @@ var transformerOutputs = map[string]struct{ field, feature string }{
 	taskFeatures: {"last_hidden_state", "token_embeddings"},
 	taskMasked:   {"logits", "token_embeddings"},
 	taskClassify: {"logits", "scores"},
+	taskGenerate: {"logits", "causal_logits"},
 }
 
 // transformerConfig holds the configuration of a Transformer module.
@@ -39,6 +40,9 @@ type transformerConfig struct {
 	task      string // "" in files that do not say
 	maxSeqLen int64  // tokens; 0 = not stated
 	lowerCase bool
+
+	// of models that generate: chat templates also begin the answer, and get contents as lists
+	generationPrompt, structured bool
 }
 
 // readTransformer reads the configuration of the Transformer module in folder, if there is one. It
@@ -49,6 +53,7 @@ func readTransformer(dir fs.FS, folder string) (transformerConfig, error) {
 		Modalities map[string]struct {
 			Method string `json:"method"`
 			Output any    `json:"method_output_name"`
+			Format string `json:"format"`
 		} `json:"modality_config"`
 		Feature    string                    `json:"module_output_name"`
 		Processing map[string]map[string]any `json:"processing_kwargs"` // of each call of the tokenizer
@@ -86,7 +91,7 @@ func readTransformer(dir fs.FS, folder string) (transformerConfig, error) {
 	if c.Modalities != nil && c.Task != "" {
 		text, ok := c.Modalities["text"]
 		switch _, chat := c.Modalities["message"]; {
-		case chat:
+		case chat && task != taskGenerate:
 			return t, refuse(name, "modality_config", "texts as chat messages are not supported")
 		case !ok:
 			return t, refuse(name, "modality_config", "names no text, and only text is supported")
@@ -102,6 +107,12 @@ func readTransformer(dir fs.FS, folder string) (transformerConfig, error) {
 	calls, err := readCalls(name, c.Processing)
 	if err != nil {
 		return t, err
+	}
+	if task == taskGenerate {
+		if t.generationPrompt, err = readChatCall(name, c.Processing["chat_template"]); err != nil {
+			return t, err
+		}
+		t.structured = c.Modalities["message"].Format == "structured"
 	}
 	for _, limit := range []struct {
 		key   string
@@ -149,6 +160,22 @@ func readCalls(file string, kinds map[string]map[string]any) (*int64, error) {
 		}
 	}
 	return length, nil
+}
+
+// readChatCall reads how a module calls chat templates, and returns whether they begin the answer.
+func readChatCall(file string, keys map[string]any) (begins bool, _ error) {
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		value, isFlag := keys[key].(bool)
+		switch {
+		case key == "add_generation_prompt" && isFlag:
+			begins = value
+		case key == "restore_suffix" && value:
+		default:
+			return false, refuse(file, "processing_kwargs",
+				"chat_template.%.60s is %.60v, which is not supported; add_generation_prompt is", key, keys[key])
+		}
+	}
+	return begins, nil
 }
 
 // expect refuses a module whose file names another task.

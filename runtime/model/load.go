@@ -129,8 +129,13 @@ func (h *Host) load(
 	if h.opt.MaxBatchTokens > 0 {
 		tokens = h.opt.MaxBatchTokens
 	}
-	replicas, need, err := h.pack(ctx, found.Dir,
-		arch.Options{Task: task, Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
+	answers, err := answersOf(m, tok)
+	if err != nil {
+		tok.Close()
+		return nil, err
+	}
+	replicas, need, err := h.pack(ctx, found.Dir, arch.Options{Task: task, Compute: compute,
+		MaxSeqLen: shared.maxTokens, MaxTokens: tokens, Answers: answers})
 	if err != nil {
 		h.Fatal(err)
 		tok.Close()
@@ -159,6 +164,34 @@ func (h *Host) load(
 	h.loaded.Store(key, l)
 	h.seen.Store(m.ID, nil)
 	return l, nil
+}
+
+// answersOf returns the tokens whose logits a reranker's score is made of: the first token of its
+// yes, then that of its no. It returns nil where the model's files name them, and for other models.
+func answersOf(m *catalog.Resolved, tok *tokenizer.Tokenizer) ([]int32, error) {
+	j := m.Judging()
+	if j.Format == "" {
+		return nil, nil
+	}
+	var b tokenizer.Batch
+	words := []string{j.Yes, j.No}
+	if err := tok.Encode(&b, words, tokenizer.Options{NoSpecial: true}); err != nil {
+		return nil, tokenizerError{err}
+	}
+	out := make([]int32, len(words))
+	for i, word := range words {
+		ids := b.Text(i)
+		if len(ids) == 0 {
+			return nil, &arch.ModelError{File: "tokenizer.json", Reason: fmt.Sprintf(
+				"has no token for %q, an answer of the reranker; set the options yes_token and no_token", word)}
+		}
+		out[i] = ids[0]
+	}
+	if out[0] == out[1] {
+		return nil, &arch.ModelError{File: "tokenizer.json", Reason: fmt.Sprintf(
+			"%q and %q begin with the same token %d; the reranker's answers must differ", j.Yes, j.No, out[0])}
+	}
+	return out, nil
 }
 
 // pack packs the weights in dir on all devices in parallel, and returns one replica for each and

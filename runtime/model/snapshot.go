@@ -36,6 +36,9 @@ func (h *Host) key(m *catalog.Resolved) string {
 	if task, ok := h.opt.Tasks[m.Family]; ok {
 		key += " to " + task.String()
 	}
+	if j := m.Judging(); j.Format != "" {
+		key += fmt.Sprintf(" with answers %q and %q", j.Yes, j.No)
+	}
 	if h.runsInFloat32(m) && h.devices[0].about.DefaultCompute() != engine.ComputeF32 {
 		key += " in float32"
 	}

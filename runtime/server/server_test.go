@@ -62,7 +62,7 @@ profiles: {default: {adapter_path: "sie_server.adapters.cross_encoder:X", max_ba
 	judge, _, err := catalog.ParseModel("judge.yaml", []byte(`sie_id: acme/judge
 hf_id: acme/judge
 tasks: {score: {}}
-profiles: {default: {adapter_path: "sie_server.adapters.qwen2_flash_cross_encoder:X", max_batch_tokens: 4096}}
+profiles: {default: {adapter_path: "sie_server.adapters.stablebridge_pruner:X", max_batch_tokens: 4096}}
 `))
 	if err != nil {
 		t.Fatal(err)

@@ -1,12 +1,12 @@
 package tokenizer
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/sie-engine/sie/internal/files"
 )
@@ -15,37 +15,8 @@ const (
 	maxTokenizerBytes = 256 << 20 // the largest published files have about 35 MB
 	maxConfigBytes    = 16 << 20
 	maxModelLength    = 1 << 24 // above this, model_max_length means "no limit"
+	maxAdded          = 1 << 16 // tokens added to a vocabulary; published models have some hundreds
 )
-
-// settings holds tokenizer_config.json and special_tokens_map.json; both are optional.
-type settings struct {
-	Class          string       `json:"tokenizer_class"`
-	MaxLength      float64      `json:"model_max_length"` // often 1e30
-	TruncationSide string       `json:"truncation_side"`
-	Lowercase      *bool        `json:"do_lower_case"`
-	Chinese        *bool        `json:"tokenize_chinese_chars"`
-	StripAccents   *bool        `json:"strip_accents"`
-	CLS            specialToken `json:"cls_token"`
-	SEP            specialToken `json:"sep_token"`
-	PAD            specialToken `json:"pad_token"`
-	UNK            specialToken `json:"unk_token"`
-	MASK           specialToken `json:"mask_token"`
-}
-
-// specialToken is a string in the file, or an object with its content; null leaves it empty.
-type specialToken string
-
-func (s *specialToken) UnmarshalJSON(b []byte) error {
-	var object struct {
-		Content string `json:"content"`
-	}
-	if len(b) > 0 && b[0] == '{' {
-		err := json.Unmarshal(b, &object)
-		*s = specialToken(object.Content)
-		return err
-	}
-	return json.Unmarshal(b, (*string)(s))
-}
 
 // bertFlags replaces the flags of the BertNormalizer in tokenizer.json.
 type bertFlags struct {
@@ -53,46 +24,50 @@ type bertFlags struct {
 	stripAccents       *bool // nil: as lowercase
 }
 
-// Load reads the tokenizer of a model directory. It reads tokenizer.json, or vocab.txt if a BERT
-// model has only that. tokenizer_config.json and special_tokens_map.json refine it. Truncation and
-// padding in tokenizer.json are ignored; Options sets limits. Errors name the file.
+// Load reads the tokenizer of a model directory. It reads tokenizer.json, or the vocabulary files
+// of a family that is known (families.go). The configuration files refine it (settings.go).
+// Truncation and padding in tokenizer.json are ignored; Options sets limits. Errors name the file.
 func Load(dir string) (*Tokenizer, error) {
-	var set settings
-	// The later file wins, as in transformers. It holds only special tokens.
-	for _, name := range []string{"tokenizer_config.json", "special_tokens_map.json"} {
-		if err := readJSON(filepath.Join(dir, name), &set); err != nil {
-			return nil, err
-		}
+	set, err := readSettings(dir)
+	if err != nil {
+		return nil, err
 	}
 	path := filepath.Join(dir, "tokenizer.json")
 	data, err := read(path, maxTokenizerBytes)
-	flags := set.bertFlags()
-	if errors.Is(err, fs.ErrNotExist) {
-		path = filepath.Join(dir, "vocab.txt")
-		data, err = fromVocab(dir, &set)
-		flags = nil
+	flags, refine := set.bertFlags(), refinement{literal: set.SplitSpecial}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		flags, refine.exact = nil, true
+		path, data, err = fromFiles(dir, set)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf(
-				"tokenizer: %s has no tokenizer.json (nor the vocab.txt of a BERT model): "+
-					"download the model again with its tokenizer files, or save them there with AutoTokenizer.from_pretrained(...).save_pretrained",
-				dir)
+				"tokenizer: %s has no tokenizer.json, no vocab.txt, no vocab.json with merges.txt and no "+
+					"SentencePiece model (%s): download the model again with its tokenizer files, or save them "+
+					"there with AutoTokenizer.from_pretrained(...).save_pretrained",
+				dir, strings.Join(spmFiles, ", "))
 		}
+	case err == nil:
+		data, err = set.patch(path, data)
+		refine.exact = set.readsScores()
 	}
 	if err != nil {
 		return nil, err
 	}
 	lib, info, err := newLibrary(data, flags)
+	if err == nil {
+		if err = lib.refine(data, refine); err != nil {
+			lib.free()
+		}
+	}
 	if err != nil {
 		if errors.Is(err, ErrNotBuilt) {
 			return nil, err
 		}
 		return nil, fmt.Errorf("tokenizer: %s: %w", path, err)
 	}
-	t := &Tokenizer{lib: lib, info: info, left: set.TruncationSide == "left"}
-	if set.MaxLength > 0 && set.MaxLength <= maxModelLength {
-		t.maxLength = int(set.MaxLength)
-	}
-	t.special, err = t.specialIDs(&set)
+	t := &Tokenizer{lib: lib, info: info, left: set.TruncationSide == "left", maxLength: set.limit(),
+		cleanup: set.cleansUp(data)}
+	t.special, err = t.specialIDs(set)
 	if err != nil {
 		t.Close()
 		return nil, fmt.Errorf("tokenizer: %s: %w", path, err)
@@ -100,12 +75,18 @@ func Load(dir string) (*Tokenizer, error) {
 	return t, nil
 }
 
+// refinement is what a tokenizer.json does not say.
+type refinement struct {
+	literal bool // special tokens in a text are text
+	exact   bool // the scores of a Unigram model are read exactly
+}
+
 // specialIDs looks up the named tokens. Where the settings name none, it looks for the usual names:
 // BERT's when the tokenizer adds one of BERT's tokens to an empty text, else RoBERTa's.
 func (t *Tokenizer) specialIDs(set *settings) (SpecialIDs, error) {
-	id := func(named specialToken, usual string) int32 {
-		if named != "" {
-			usual = string(named)
+	id := func(named tokenValue, usual string) int32 {
+		if named.Content != "" {
+			usual = named.Content
 		}
 		if id, ok := t.lib.tokenID(usual); ok {
 			return id
@@ -117,7 +98,8 @@ func (t *Tokenizer) specialIDs(set *settings) (SpecialIDs, error) {
 		return SpecialIDs{}, err
 	}
 	usual := [5]string{"<s>", "</s>", "<pad>", "<unk>", "<mask>"}
-	if slices.Contains(frame.IDs, id("", "[CLS]")) || slices.Contains(frame.IDs, id("", "[SEP]")) {
+	first, last := id(tokenValue{}, "[CLS]"), id(tokenValue{}, "[SEP]")
+	if slices.Contains(frame.IDs, first) || slices.Contains(frame.IDs, last) {
 		usual = [5]string{"[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]"}
 	}
 	return SpecialIDs{
@@ -129,38 +111,16 @@ func (t *Tokenizer) specialIDs(set *settings) (SpecialIDs, error) {
 	}, nil
 }
 
-// bertClasses lists transformers' BERT tokenizer and the classes that derive from it unchanged.
-var bertClasses = []string{"BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer",
-	"DistilBertTokenizerFast", "ElectraTokenizer", "ElectraTokenizerFast"}
+// bertClasses lists the classes of transformers that set the flags of a BertNormalizer.
+var bertClasses = append(slices.Clone(families[0].classes), families[1].classes...)
 
 // bertFlags returns the normalizer flags that transformers' BERT tokenizer takes from its
 // configuration, whatever tokenizer.json says; nil for other classes.
 func (s *settings) bertFlags() *bertFlags {
-	if !slices.Contains(bertClasses, s.Class) {
+	if !slices.Contains(bertClasses, s.class()) {
 		return nil
-	}
-	or := func(b *bool, unset bool) bool {
-		if b == nil {
-			return unset
-		}
-		return *b
 	}
 	return &bertFlags{or(s.Lowercase, true), or(s.Chinese, true), s.StripAccents}
-}
-
-// readJSON decodes a file into v. A missing file changes nothing.
-func readJSON(path string, v any) error {
-	data, err := read(path, maxConfigBytes)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("tokenizer: %s: %w", path, err)
-	}
-	return nil
 }
 
 // read reads a regular file of at most limit bytes.
@@ -170,9 +130,4 @@ func read(path string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	return data, nil
-}
-
-// knownClass reports whether a vocab.txt under these settings is a BERT WordPiece vocabulary.
-func (s *settings) knownClass() bool {
-	return s.Class == "" || slices.Contains(bertClasses, s.Class)
 }

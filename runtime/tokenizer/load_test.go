@@ -169,8 +169,8 @@ func TestLoadErrorsNameTheFile(t *testing.T) {
 			[]string{"vocab.txt", `"[CLS]"`}},
 		"vocab, not UTF-8": {map[string]string{"vocab.txt": "[UNK]\n\xff\n"}, []string{"vocab.txt", "UTF-8"}},
 		"vocab, not BERT": {map[string]string{
-			"vocab.txt": "a\n", "tokenizer_config.json": `{"tokenizer_class":"MPNetTokenizer"}`,
-		}, []string{"MPNetTokenizer", "save_pretrained"}},
+			"vocab.txt": "a\n", "tokenizer_config.json": `{"tokenizer_class":"XLNetTokenizer"}`,
+		}, []string{"XLNetTokenizer", "save_pretrained"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tok, err := Load(modelDir(t, c.files))
@@ -198,5 +198,64 @@ func TestLoadErrorsNameTheFile(t *testing.T) {
 	must(os.Truncate(big, maxTokenizerBytes+1))
 	if _, err := Load(filepath.Dir(big)); err == nil || !strings.Contains(err.Error(), "limit") {
 		t.Errorf("a file above the limit: %v", err)
+	}
+}
+
+// Texts are cleaned up when the configuration says so, except those of BPE.
+func TestCleanUp(t *testing.T) {
+	unigram := string(gunzip(filepath.Join(filesDir, "t5", "spiece.model.gz")))
+	bpe := string(gunzip(filepath.Join(filesDir, "mistral", "tokenizer.model.gz")))
+	for _, c := range []struct{ class, vocab, more, want string }{
+		{"T5", unigram, "", "it 's . no ,"},
+		{"T5", unigram, `,"clean_up_tokenization_spaces":true`, "it's. no,"},
+		{"Llama", bpe, `,"clean_up_tokenization_spaces":true`, "it 's . no ,"},
+		{"Llama", bpe, `,"clean_up_tokenization_spaces":true,` +
+			`"clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output":true`, "it's. no,"},
+	} {
+		tok := loadDir(t, modelDir(t, map[string]string{"tokenizer.model": c.vocab,
+			"tokenizer_config.json": `{"tokenizer_class":"` + c.class + `Tokenizer"` + c.more + `}`}))
+		var b Batch
+		must(tok.Encode(&b, []string{"it 's . no ,"}, Options{}))
+		if got, err := tok.Decode(b.IDs); err != nil || got != c.want {
+			t.Errorf("%s%s: %q, %v; want %q", c.class, c.more, got, err, c.want)
+		}
+	}
+}
+
+// A tokenizer.json is changed where transformers changes it, and else left as it is.
+func TestConfigurationChangesTokenizerJSON(t *testing.T) {
+	roberta, err := os.ReadFile(filepath.Join(goldenDir, "roberta", "tokenizer.json"))
+	must(err)
+	ids := func(config, text string) []int32 {
+		tok := loadDir(t, modelDir(t, map[string]string{"tokenizer.json": string(roberta),
+			"tokenizer_config.json": config}))
+		var b Batch
+		must(tok.Encode(&b, []string{text}, Options{NoSpecial: true}))
+		return b.IDs
+	}
+	plain, spaced := ids(`{}`, "the fox"), ids(`{}`, " the fox")
+	if slices.Equal(plain, spaced) {
+		t.Fatal("the texts are too weak")
+	}
+	for config, want := range map[string][]int32{
+		`{"tokenizer_class":"RobertaTokenizer"}`:                                    plain,
+		`{"tokenizer_class":"RobertaTokenizerFast","add_prefix_space":true}`:        spaced,
+		`{"tokenizer_class":"GPT2Tokenizer","add_prefix_space":true}`:               spaced,
+		`{"tokenizer_class":"PreTrainedTokenizerFast","add_prefix_space":true}`:     plain,
+		`{"tokenizer_class":"RobertaTokenizer","add_bos_token":true,"legacy":true}`: plain,
+	} {
+		if got := ids(config, "the fox"); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", config, got, want)
+		}
+	}
+	// Tokens that the file lacks come after its vocabulary.
+	if got := ids(`{"additional_special_tokens":["<x>"]}`, "<x>"); len(got) != 1 || got[0] != 1501 {
+		t.Errorf("a token of the configuration is %v", got)
+	}
+	if got := ids(`{"split_special_tokens":true}`, "<s>"); len(got) == 1 {
+		t.Errorf("a special token in a text is %v although special tokens are split", got)
+	}
+	if got := ids(`{}`, "<s>"); len(got) != 1 || got[0] != 0 {
+		t.Errorf("a special token in a text is %v", got)
 	}
 }

@@ -57,22 +57,28 @@ var texts = sync.OnceValue(func() []string {
 	mustJSON(filepath.Join(goldenDir, "texts.json"), &raw)
 	all := make([]string, len(raw))
 	for i, r := range raw {
-		if r[0] == '"' {
-			must(json.Unmarshal(r, &all[i]))
-			continue
-		}
-		var long struct {
-			Repeat string
-			Times  int
-		}
-		must(json.Unmarshal(r, &long))
-		all[i] = strings.Repeat(long.Repeat, long.Times)
+		all[i] = expand(r)
 	}
 	if len(all) < 400 {
 		panic("the golden corpus is too small")
 	}
 	return all
 })
+
+// expand returns a text of the corpus: a string, or a unit and how often it is repeated.
+func expand(raw json.RawMessage) string {
+	var text string
+	if raw[0] == '"' {
+		must(json.Unmarshal(raw, &text))
+		return text
+	}
+	var long struct {
+		Repeat string
+		Times  int
+	}
+	must(json.Unmarshal(raw, &long))
+	return strings.Repeat(long.Repeat, long.Times)
+}
 
 func mustJSON(path string, v any) {
 	data, err := os.ReadFile(path)

@@ -10,6 +10,8 @@ package tokenizer
 #cgo nocallback sietok_token_id
 #cgo noescape sietok_new
 #cgo nocallback sietok_new
+#cgo noescape sietok_refine
+#cgo nocallback sietok_refine
 #cgo nocallback sietok_decode
 #cgo nocallback sietok_free
 #cgo nocallback sietok_free_text
@@ -64,6 +66,29 @@ func newLibrary(json []byte, bert *bertFlags) (library, info, error) {
 		streaming:    in.streaming != 0,
 		cuttable:     in.cuttable != 0,
 	}, nil
+}
+
+// refine completes a library that nothing uses yet; json is what it was made of.
+func (l library) refine(json []byte, r refinement) error {
+	flags := C.uint32_t(0)
+	if r.literal {
+		flags |= C.SIETOK_LITERAL
+	}
+	if r.exact && modelKind(json) == "Unigram" {
+		flags |= C.SIETOK_EXACT
+	}
+	if flags == 0 {
+		return nil
+	}
+	var (
+		message [512]byte
+		n       C.uint32_t
+	)
+	if C.sietok_refine(l.model, (*C.uint8_t)(unsafe.SliceData(json)), C.size_t(len(json)), flags,
+		(*C.uint8_t)(&message[0]), C.size_t(len(message)), &n) != C.SIETOK_OK {
+		return errors.New(string(message[:n]))
+	}
+	return nil
 }
 
 func flag(b bool) C.int8_t {
@@ -266,6 +291,7 @@ func (t *Tokenizer) flags(in input, opt Options) C.uint32_t {
 	set(!opt.NoSpecial, C.SIETOK_SPECIAL)
 	set(in.second != nil, C.SIETOK_PAIR)
 	set(t.left || opt.Left, C.SIETOK_LEFT)
+	set(opt.OnlySecond, C.SIETOK_SECOND)
 	set(opt.general, C.SIETOK_GENERAL)
 	set(opt.whole, C.SIETOK_WHOLE)
 	return f

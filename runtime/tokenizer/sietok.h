@@ -13,7 +13,14 @@
 
 typedef struct sietok sietok;
 
-enum { SIETOK_SPECIAL = 1, SIETOK_PAIR = 2, SIETOK_LEFT = 4, SIETOK_GENERAL = 8, SIETOK_WHOLE = 16 };
+enum {
+  SIETOK_SPECIAL = 1,
+  SIETOK_PAIR = 2,
+  SIETOK_LEFT = 4,
+  SIETOK_GENERAL = 8,
+  SIETOK_WHOLE = 16,
+  SIETOK_SECOND = 32
+};
 enum { SIETOK_OK = 0, SIETOK_FAILED = 1, SIETOK_TOO_LONG = 2, SIETOK_NO_ROOM = 3, SIETOK_STOPPED = 4 };
 
 typedef struct {
@@ -48,6 +55,15 @@ typedef struct {
 sietok *sietok_new(const uint8_t *json, size_t len, int8_t lowercase, int8_t chinese, int8_t strip_accents,
                    sietok_info *info, uint8_t *message, size_t message_cap, uint32_t *message_len);
 void sietok_free(sietok *model);
+
+enum { SIETOK_LITERAL = 1, SIETOK_EXACT = 2 };
+
+/* Refines a model that no other call uses yet; `json` is what it was made of. SIETOK_LITERAL: special
+ * tokens written in a text are text. SIETOK_EXACT: the scores of a Unigram model are read exactly,
+ * as Python's json module reads them; the library's own reading may be off by one unit in the last
+ * place. Returns SIETOK_OK, or SIETOK_FAILED and a message. */
+int32_t sietok_refine(sietok *model, const uint8_t *json, size_t len, uint32_t flags, uint8_t *message,
+                      size_t message_cap, uint32_t *message_len);
 
 /* Encodes `count` texts (or pairs) laid end to end in `text`. Text i is [offsets[i], offsets[i+1]);
  * pair i is texts 2i and 2i+1. Writes packed ids[cap], types[cap] unless NULL, ends[count]

@@ -18,6 +18,7 @@ func (library) tokenID(string) (int32, bool)         { return 0, false }
 func (library) decode([]int32, bool) (string, error) { return "", ErrNotBuilt }
 
 func newLibrary([]byte, *bertFlags) (library, info, error) { return library{}, info{}, ErrNotBuilt }
+func (library) refine([]byte, refinement) error            { return ErrNotBuilt }
 
 func (t *Tokenizer) encode(*Batch, input, int, int, Options, *uint32) error { return ErrNotBuilt }
 

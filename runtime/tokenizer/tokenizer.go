@@ -1,5 +1,6 @@
 // Package tokenizer turns texts into packed token ids, the same ids as the Python tokenizers
-// library. It reads a model's tokenizer.json, or its vocab.txt.
+// library. It reads a model's tokenizer.json, or the vocabulary files of the families in
+// families.go: vocab.txt, vocab.json with merges.txt, or a SentencePiece model.
 //
 // Load reads a model directory. Encode and EncodePairs fill a Batch on the caller's goroutine;
 // EncodeParallel and EncodePairsParallel spread the texts over the cores and can be cancelled. A
@@ -55,11 +56,14 @@ func (e *TextError) Unwrap() error { return e.Err }
 // Options configures one call.
 type Options struct {
 	// MaxTokens is the number of tokens kept per text or pair, special tokens included; 0 or less
-	// keeps all. The longer text of a pair is cut first.
+	// keeps all. The longer text of a pair is cut first, unless OnlySecond says else.
 	MaxTokens int
 	// Left keeps the end of a text that is too long, not its start. A tokenizer whose
 	// truncation_side is left always does.
 	Left bool
+	// OnlySecond cuts only the second text of a pair. A first text that leaves it no token is an
+	// error.
+	OnlySecond bool
 	// NoSpecial leaves out the special tokens.
 	NoSpecial bool
 
@@ -107,6 +111,7 @@ type Tokenizer struct {
 	info      info
 	maxLength int
 	left      bool
+	cleanup   bool // of decoded texts
 	special   SpecialIDs
 }
 
@@ -173,7 +178,11 @@ func (t *Tokenizer) decode(ids []int32, skipSpecial bool) (string, error) {
 	if !t.lib.open() {
 		return "", ErrClosed
 	}
-	return t.lib.decode(ids, skipSpecial)
+	text, err := t.lib.decode(ids, skipSpecial)
+	if err == nil && t.cleanup {
+		text = cleanUp(text)
+	}
+	return text, err
 }
 
 // Close waits for running calls of the library and frees the tokenizer. Later calls return

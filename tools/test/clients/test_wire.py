@@ -246,7 +246,7 @@ def test_other_routes(server, path, status):
 def test_models_of_families_that_are_not_served_say_so(tmp_path):
     (tmp_path / "judge.yaml").write_text(
         "sie_id: acme/judge\nhf_id: acme/judge\ntasks: {score: {}}\nprofiles: {default: {adapter_path: "
-        "'sie_server.adapters.qwen2_flash_cross_encoder:X', max_batch_tokens: 4096}}\n")
+        "'sie_server.adapters.stablebridge_pruner:X', max_batch_tokens: 4096}}\n")
     s = Server("--models-dir", str(tmp_path), models="acme/judge", preload="")
     with s.context():
         names = {m["name"] for m in json.loads(urllib.request.urlopen(s.url + "/v1/models").read())["models"]}

@@ -73,7 +73,9 @@ impl Bert {
         }
         let mut added: Vec<Vec<(Vec<u8>, u32)>> = vec![Vec::new(); 256];
         for (id, t) in hf.get_added_tokens_decoder() {
-            if t.normalized || t.single_word || t.lstrip || t.rstrip {
+            // White space beside a token ends words and leaves nothing, whether the token takes it
+            // (lstrip, rstrip) or not.
+            if t.normalized || t.single_word {
                 return None;
             }
             let content = t.content.into_bytes();

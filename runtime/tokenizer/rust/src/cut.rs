@@ -40,6 +40,8 @@ pub struct Rule {
     space: bool,
     newline: bool,
     inner: bool,
+    /// A space is one more character of a pre-token, which no stage looks across.
+    joined: bool,
     /// Adjacent characters of added tokens, and last characters of added tokens, in the raw and in
     /// the normalised form. The tokenizer treats what follows an added token as the start of a
     /// text, and some added tokens look at what follows them.
@@ -60,7 +62,7 @@ impl Rule {
             Some(Err(_)) => None,
         };
         let Some(splits) = splits.filter(|_| local) else { return Rule::default() };
-        let mut rule = Rule { inner: true, ..Rule::default() };
+        let mut rule = Rule { inner: true, joined: joined(hf), ..Rule::default() };
         let mut blank = splits;
         for t in hf.get_added_tokens_decoder().values() {
             let normal = normalized(hf, &t.content);
@@ -99,6 +101,9 @@ impl Rule {
             return Cut::None;
         }
         let white = match text[i] {
+            b' ' if self.joined => {
+                return if self.ends_in_word(hf, &text[..i]) { Cut::Inner } else { Cut::None };
+            }
             b' ' => self.space,
             b'\n' => self.newline,
             b if b.is_ascii_punctuation() => {
@@ -255,6 +260,33 @@ fn local_normalizer(v: &Value) -> bool {
     }
 }
 
+/// Whether spaces are replaced one by one and no split depends on them: SentencePiece BPE, whose
+/// pre-tokens are whole texts.
+fn joined(hf: &Tokenizer) -> bool {
+    let one = |v: &Value| {
+        kind(v) == "Replace" && v["pattern"]["String"].as_str().is_some_and(|s| s.chars().count() == 1)
+    };
+    let normalizer = match hf.get_normalizer().map(serde_json::to_value) {
+        None => Value::Null,
+        Some(n) => n.unwrap_or_default(),
+    };
+    let pre = match hf.get_pre_tokenizer().map(serde_json::to_value) {
+        None => return false,
+        Some(p) => p.unwrap_or_default(),
+    };
+    match kind(&pre) {
+        "Metaspace" => normalizer.is_null() && pre["split"] == Value::Bool(false),
+        // The normalizer leaves no space to split at.
+        "Split" => {
+            one(&normalizer)
+                && normalizer["pattern"]["String"] == " "
+                && pre["pattern"]["String"] == " "
+                && normalizer["content"].as_str().is_some_and(|s| !s.contains(' '))
+        }
+        _ => false,
+    }
+}
+
 /// Some(true): the stage is local and splits before white space. Some(false): it is local only.
 /// None: unknown.
 fn splitting(v: &Value) -> Option<bool> {
@@ -267,6 +299,8 @@ fn splitting(v: &Value) -> Option<bool> {
         "Punctuation" | "Digits" => Some(false),
         "Metaspace" => Some(v["split"] != Value::Bool(false)),
         "ByteLevel" => Some(v["use_regex"] != Value::Bool(false)),
+        // One character of the text decides alone.
+        "Split" if v["pattern"]["String"].as_str().is_some_and(|s| s.chars().count() == 1) => Some(false),
         "Split" => {
             let plain = v["behavior"] == "Isolated" && v["invert"] == Value::Bool(false);
             (plain && PATTERNS.contains(&v["pattern"]["Regex"].as_str()?)).then_some(true)

@@ -21,6 +21,8 @@ pub const LEFT: u32 = 4;
 /// Use the library's pipeline even where the streaming pass applies (for tests, which compare the
 /// two).
 pub const GENERAL: u32 = 8;
+/// Cut only the second text of a pair.
+pub const SECOND: u32 = 32;
 /// Never cut a text before tokenizing it (for tests, which compare the two).
 pub const WHOLE: u32 = 16;
 
@@ -32,6 +34,9 @@ pub enum Failure {
     Stopped,
     /// The limit is below this number of special tokens.
     NoRoom(usize),
+    /// Only the second text of a pair may be cut, and the first has at least as many tokens (first
+    /// number) as there is room for (second number).
+    First(usize, usize),
     Library(String),
 }
 
@@ -145,6 +150,12 @@ impl Model {
         }
         let keep = if count == 1 {
             (room, 0)
+        } else if plan.has(SECOND) {
+            // As in the library, the second text keeps at least one token.
+            match room.checked_sub(order[0]) {
+                Some(n) if n > 0 => (order[0], n),
+                _ => return Err(Failure::First(order[0].min(room), room)),
+            }
         } else {
             if order[0] > room && order[1] > room && room % 2 == 1 {
                 // Both texts are cut and the odd token goes to the longer one, so their full

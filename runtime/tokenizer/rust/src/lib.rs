@@ -14,9 +14,12 @@ mod trie;
 
 use bound::Bound;
 use encode::{Failure, Model, Plan, Scratch, PAIR};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{ptr, slice};
+use tokenizers::models::unigram::Unigram;
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::{NormalizerWrapper, Tokenizer};
 
@@ -25,6 +28,11 @@ const FAILED: i32 = 1;
 const TOO_LONG: i32 = 2;
 const NO_ROOM: i32 = 3;
 const STOPPED: i32 = 4;
+
+/// Special tokens in a text are text.
+const LITERAL: u32 = 1;
+/// The scores of a Unigram model are read exactly.
+const EXACT: u32 = 2;
 
 #[repr(C)]
 pub struct Options {
@@ -97,6 +105,10 @@ unsafe fn fail(f: Failure, p: &mut Progress, message: *mut u8, cap: usize) {
         Failure::TooLong(n) => (TOO_LONG, n.to_string()),
         Failure::Stopped => (STOPPED, String::new()),
         Failure::NoRoom(n) => (NO_ROOM, n.to_string()),
+        Failure::First(n, room) => (
+            FAILED,
+            format!("the first text of the pair has {n} tokens or more, and {room} are left for both: only the second is cut"),
+        ),
         Failure::Library(s) => (FAILED, s),
     };
     p.code = code;
@@ -161,6 +173,71 @@ pub unsafe extern "C" fn sietok_new(
             };
             *message_len = put(&text, message, cap);
             ptr::null_mut()
+        }
+    }
+}
+
+/// The scores of a Unigram model, each as it is written in the file.
+#[derive(Deserialize)]
+struct Scores<'a> {
+    #[serde(borrow)]
+    model: ScoredModel<'a>,
+}
+
+#[derive(Deserialize)]
+struct ScoredModel<'a> {
+    #[serde(borrow)]
+    vocab: Vec<(String, &'a RawValue)>,
+    unk_id: Option<usize>,
+    #[serde(default)]
+    byte_fallback: bool,
+}
+
+/// Replaces the scores of a Unigram model by those of `json`, rounded correctly. The library's own
+/// reading may be off by one unit in the last place, which decides between paths of equal score.
+fn exact_scores(m: &mut Model, json: &[u8]) -> Result<(), String> {
+    let file: Scores = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+    let mut vocab = Vec::with_capacity(file.model.vocab.len());
+    for (i, (token, score)) in file.model.vocab.into_iter().enumerate() {
+        let score = score.get().parse().map_err(|e| format!("model.vocab[{i}]: score {}: {e}", score.get()))?;
+        vocab.push((token, score));
+    }
+    let model = Unigram::from(vocab, file.model.unk_id, file.model.byte_fallback).map_err(|e| e.to_string())?;
+    m.hf.with_model(model);
+    Ok(())
+}
+
+/// # Safety
+/// `m` came from `sietok_new` with the same `json` and is not used by another call; the sizes are
+/// as `sietok.h` says.
+#[no_mangle]
+pub unsafe extern "C" fn sietok_refine(
+    m: *mut Model,
+    json: *const u8,
+    len: usize,
+    flags: u32,
+    message: *mut u8,
+    cap: usize,
+    message_len: *mut u32,
+) -> i32 {
+    let done = guard(|| {
+        if flags & LITERAL != 0 {
+            (*m).hf.set_encode_special_tokens(true);
+        }
+        if flags & EXACT != 0 {
+            exact_scores(&mut *m, bytes(json, len)).map_err(Failure::Library)?;
+        }
+        Ok(())
+    });
+    match done {
+        Ok(()) => OK,
+        Err(f) => {
+            let text = match f {
+                Failure::Library(s) => s,
+                _ => "tokenizer not usable".into(),
+            };
+            *message_len = put(&text, message, cap);
+            FAILED
         }
     }
 }

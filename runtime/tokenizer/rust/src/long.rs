@@ -12,8 +12,9 @@ use tokenizers::{Model, ModelWrapper};
 
 /// Bytes of a pre-token that are collected before its ids are computed.
 pub const ENOUGH: usize = 8 << 10;
-/// Bytes of a pre-token that may be held without a boundary.
-const MOST: usize = 512 << 10;
+/// Bytes of a pre-token that may be held without a boundary: a text of 1 MiB, which byte-level BPE may
+/// double. The library then needs some 60 bytes for each of them.
+pub const MOST: usize = 2 << 20;
 
 /// The tables of a model whose pre-tokens can be cut. They are built for the first long pre-token.
 struct Table {
@@ -22,6 +23,8 @@ struct Table {
     scores: Vec<f64>,
     /// Bytes of the longest entry of the vocabulary.
     longest: usize,
+    /// Every character that is no entry becomes tokens of its bytes, which nothing merges.
+    bytes: bool,
 }
 
 /// Tokenizes long pre-tokens of one model. Safe for concurrent use.
@@ -128,7 +131,7 @@ fn ids(model: &ModelWrapper, text: &str, out: &mut Vec<u32>) -> Result<(), Faile
 impl Table {
     /// Returns None for a model whose tokens are not simply pieces of the text.
     fn new(model: &ModelWrapper, unk_id: Option<u32>) -> Option<Table> {
-        let mut scores = Vec::new();
+        let (mut scores, mut bytes) = (Vec::new(), false);
         match model {
             ModelWrapper::Unigram(m) => {
                 unk_id?;
@@ -140,12 +143,11 @@ impl Table {
             ModelWrapper::BPE(m) => {
                 let plain = m.dropout.is_none_or(|d| d == 0.0)
                     && m.continuing_subword_prefix.as_deref().unwrap_or("").is_empty()
-                    && m.end_of_word_suffix.as_deref().unwrap_or("").is_empty()
-                    && !m.ignore_merges
-                    && !m.byte_fallback;
+                    && m.end_of_word_suffix.as_deref().unwrap_or("").is_empty();
                 if !plain {
                     return None;
                 }
+                bytes = m.byte_fallback && (0..256).all(|b| model.token_to_id(&format!("<0x{b:02X}>")).is_some());
             }
             _ => return None,
         }
@@ -155,23 +157,25 @@ impl Table {
             return None;
         }
         let trie = Trie::new(vocab.into_iter().filter(|t| !t.0.is_empty()).map(|(k, v)| (k.into_bytes(), v)));
-        Some(Table { trie, scores, longest })
+        Some(Table { trie, scores, longest, bytes })
     }
 
-    /// Returns the last position of `text` that no entry spans, whatever follows `text`.
+    /// Returns the last position of `text` that no entry spans, whatever follows `text`. More bytes
+    /// than the longest entry has lie on each side of it: a model that ignores merges takes a whole
+    /// pre-token that is an entry, and neither side may be taken for one.
     fn boundary(&self, text: &str) -> Option<usize> {
         // An entry that begins at or before this position lies completely in `text`.
-        let last = text.len().checked_sub(self.longest)?;
+        let last = text.len().checked_sub(self.longest + 1)?;
         let (mut reach, mut found) = (0, None);
         for (i, c) in text.char_indices() {
             if i > last {
                 break;
             }
-            if i > 0 && reach <= i {
+            if i > self.longest && reach <= i {
                 found = Some(i);
             }
             let n = c.len_utf8();
-            let mut alone = false;
+            let mut alone = self.bytes;
             let mut end = i + n;
             self.trie.each(ROOT, &text.as_bytes()[i..], |_, len| {
                 alone |= len == n;

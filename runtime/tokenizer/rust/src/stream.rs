@@ -9,7 +9,7 @@
 
 use crate::cut::{Cut, Rule};
 use crate::encode::{library, Failure};
-use crate::long::{Failed, Long, Word, ENOUGH};
+use crate::long::{Failed, Long, Word, ENOUGH, MOST};
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokenizers::{OffsetReferential, OffsetType, PreTokenizer, Tokenizer};
 
@@ -65,7 +65,7 @@ impl Stream<'_> {
 
     fn failure(&self, e: Failed) -> Failure {
         match e {
-            Failed::Stuck => Failure::TooLong(self.most),
+            Failed::Stuck => Failure::TooLong(MOST),
             Failed::Library(s) => Failure::Library(s),
         }
     }

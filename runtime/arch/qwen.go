@@ -1,0 +1,190 @@
+package arch
+
+import (
+	"fmt"
+	"io/fs"
+	"math"
+
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// Qwen2 (Yang 2024, arXiv:2407.10671) and Qwen3 (Yang 2025, arXiv:2505.09388) are decoders: RMSNorm
+// before each half of a block, rotary positions, heads of keys that several heads of queries share,
+// a SwiGLU MLP and a causal mask. Qwen2 has biases on q, k and v. Qwen3 has a width of heads of its
+// own and normalises each head of q and k before it is rotated. They are the encoders of
+// Qwen3-Embedding, gte-Qwen2 and stella 1.5B, and the judges of Qwen3-Reranker, mxbai-rerank v2 and
+// zerank. qwenconfig.go reads their configurations.
+
+// qwen holds the packed weights. C = hidden_size, F = intermediate_size, D = the width of a head,
+// H = num_attention_heads, G = num_key_value_heads.
+type qwen struct {
+	config qwenConfig
+	word   *engine.Weight // [vocab, C]
+	rotary rotary
+	blocks []qwenBlock
+	norm   *engine.Weight // [C]
+}
+
+type qwenBlock struct {
+	attentionNorm, mlpNorm *engine.Weight // [C]
+	qkv, qkvBias           *engine.Weight // [(H + 2·G)·D, C]; no bias: nil
+	qNorm, kNorm           *engine.Weight // [D], or nil
+	out, outBias           *engine.Weight // [C, H·D]; no bias: nil
+	gateUp                 *engine.Weight // [2·F, C], gate and up in turns
+	down                   *engine.Weight // [C, F]
+}
+
+// qwenPrefixes are what saving classes put before the names: nothing for the model alone, "model."
+// for one with a head.
+var qwenPrefixes = []string{"", "model.", "0.auto_model."}
+
+const qwenTable = "embed_tokens.weight"
+
+// load packs a decoder of the family. It leaves p.prefix at the prefix of the decoder's tensors.
+func (family *qwenFamily) load(dir fs.FS, p *packer) (encoder, error) {
+	config, err := readQwenConfig(dir, family)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.checkHeadDim(config.HeadDim, "head_dim"); err != nil {
+		return nil, err
+	}
+	p.findPrefix(qwenTable, qwenPrefixes)
+	m := &qwen{config: config, word: p.table(config.VocabSize, config.HiddenSize, qwenTable)}
+	p.refuseBlocksFrom("layers.", config.Layers)
+	m.rotary = p.rope(&config.rope, config.HeadDim, config.MaxPositionEmbeddings)
+	for i := range config.Layers {
+		m.blocks = append(m.blocks, loadQwenBlock(p, &config, fmt.Sprintf("layers.%d.", i)))
+		if p.err != nil {
+			break
+		}
+	}
+	m.norm = p.vector(config.HiddenSize, "norm.weight")
+	return m, p.err
+}
+
+// loadQwenBlock packs the block whose tensors' names begin with at.
+func loadQwenBlock(p *packer, config *qwenConfig, at string) (b qwenBlock) {
+	c, f, d := config.HiddenSize, config.IntermediateSize, config.HeadDim
+	wide, narrow := config.Heads*d, config.KVHeads*d
+	q, k, v := at+"self_attn.q_proj", at+"self_attn.k_proj", at+"self_attn.v_proj"
+	b.attentionNorm = p.vector(c, at+"input_layernorm.weight")
+	heights := []int64{wide, narrow, narrow}
+	b.qkv = p.stack(heights, c, q+".weight", k+".weight", v+".weight")
+	b.out = p.linearAfterAttention(c, wide, at+"self_attn.o_proj.weight")
+	if config.qkvBias {
+		b.qkvBias = p.stackVectors(heights, q+".bias", k+".bias", v+".bias")
+	}
+	if config.outBias {
+		b.outBias = p.vector(c, at+"self_attn.o_proj.bias")
+	}
+	if config.headNorms {
+		b.qNorm = p.vector(d, at+"self_attn.q_norm.weight")
+		b.kNorm = p.vector(d, at+"self_attn.k_norm.weight")
+	}
+	b.mlpNorm = p.vector(c, at+"post_attention_layernorm.weight")
+	b.gateUp = p.gated(f, c, gateHalf{at + "mlp.gate_proj.weight", 0}, gateHalf{at + "mlp.up_proj.weight", 0})
+	b.down = p.linear(c, f, at+"mlp.down_proj.weight")
+	return b
+}
+
+// forward records the decoder. State i is the sum of the branches up to block i; behind the last
+// one comes the state that heads read, the normalised sum.
+func (m *qwen) forward(r *engine.Recorder, p pass) engine.Value {
+	x := r.EmbedLayerNorm(engine.Embedding{Word: m.word, Norm: engine.NoNorm})
+	p.see(0, x)
+	branch, sum := x, engine.NoValue
+	for i := range m.blocks {
+		branch, sum = m.block(r, p, branch, sum, i)
+	}
+	y, sum := r.Norm(branch, m.rmsNorm(m.norm, sum))
+	p.see(len(m.blocks), sum)
+	p.see(len(m.blocks)+1, y)
+	return y
+}
+
+func (m *qwen) rmsNorm(gamma *engine.Weight, residual engine.Value) engine.NormSpec {
+	return engine.NormSpec{Norm: engine.RMSNorm, Gamma: gamma, Residual: residual,
+		Eps: float32(m.config.RMSNormEps)}
+}
+
+// block records block i. branch is what the block before adds to sum; the result is what this block
+// adds to the new sum.
+func (m *qwen) block(
+	r *engine.Recorder, p pass, branch, sum engine.Value, i int,
+) (_, newSum engine.Value) {
+	b, a := &m.blocks[i], m.attention()
+	h, sum := r.Norm(branch, m.rmsNorm(b.attentionNorm, sum))
+	if i > 0 {
+		p.see(i, sum)
+	}
+	qkv := p.linear(r, h, b.qkv, b.qkvBias, engine.NoAct, engine.NoValue)
+	wide, narrow := m.config.Heads*m.config.HeadDim, m.config.KVHeads*m.config.HeadDim
+	q, k, v := r.Columns(qkv, 0, wide), r.Columns(qkv, wide, narrow), r.Columns(qkv, wide+narrow, narrow)
+	r.Rope(q, k, engine.Rotation{Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim,
+		Rot: m.rotary.columns, Cos: m.rotary.cos, Sin: m.rotary.sin, QGamma: b.qNorm, KGamma: b.kNorm,
+		Eps: float32(m.config.RMSNormEps)})
+	if p.attendKept {
+		k, v = r.KeepRows(k), r.KeepRows(v)
+	}
+	if i == len(m.blocks)-1 && p.keep == engine.PoolLast {
+		q, sum = r.GatherRows(q, p.keep), r.GatherRows(sum, p.keep)
+		a.Mask = engine.FullMask // the last token sees all others in any case
+	}
+	o := p.linear(r, r.Attention(q, k, v, a), b.out, b.outBias, engine.NoAct, engine.NoValue)
+	h, sum = r.Norm(o, m.rmsNorm(b.mlpNorm, sum))
+	h = p.gated(r, h, b.gateUp, nil, m.config.gate, engine.NoValue)
+	return p.linear(r, h, b.down, nil, engine.NoAct, engine.NoValue), sum
+}
+
+func (m *qwen) attention() engine.Attention {
+	a := engine.Attention{Mask: engine.CausalMask, Heads: int32(m.config.Heads),
+		KVHeads: int32(m.config.KVHeads), HeadDim: int32(m.config.HeadDim),
+		Scale: float32(1 / math.Sqrt(float64(m.config.HeadDim)))}
+	if m.config.bidirectional {
+		a.Mask = engine.FullMask
+	}
+	return a
+}
+
+func (m *qwen) linears() []linear {
+	var all []linear
+	c, f, d := m.config.HiddenSize, m.config.IntermediateSize, m.config.HeadDim
+	wide, narrow := m.config.Heads*d, m.config.KVHeads*d
+	for i, b := range m.blocks {
+		at := fmt.Sprintf("layers.%d.", i)
+		all = append(all,
+			linear{weight: b.qkv, k: c, rows: []int64{wide, narrow, narrow},
+				names: []string{at + "self_attn.q_proj", at + "self_attn.k_proj", at + "self_attn.v_proj"}},
+			linear{weight: b.out, n: c, k: wide, names: []string{at + "self_attn.o_proj"}},
+			linear{weight: b.gateUp, n: f, k: c, gated: &halves{gate: 0, up: f},
+				names: []string{at + "mlp.gate_proj", at + "mlp.up_proj"}},
+			linear{weight: b.down, n: c, k: f, names: []string{at + "mlp.down_proj"}})
+	}
+	return all
+}
+
+func (m *qwen) shape() encoderShape {
+	c := &m.config
+	wide, narrow := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	perPair := 4 * float64(c.Layers) * float64(wide)
+	if !c.bidirectional {
+		perPair /= 2
+	}
+	return encoderShape{
+		columns:   c.HiddenSize,
+		words:     c.HiddenSize,
+		blocks:    int(c.Layers),
+		positions: c.MaxPositionEmbeddings,
+		vocab:     c.VocabSize,
+		cost: Cost{
+			PerToken: 2 * float64(c.Layers) * float64(c.HiddenSize) *
+				float64(2*wide+2*narrow+3*c.IntermediateSize),
+			PerPair: perPair,
+		},
+	}
+}
+
+func (m *qwen) heads() headNames {
+	return headNames{words: "lm_head", tied: m.config.Tie, table: qwenTable}
+}

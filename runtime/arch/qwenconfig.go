@@ -1,0 +1,170 @@
+package arch
+
+import (
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// qwenFamily holds the differences between Qwen2 and Qwen3.
+type qwenFamily struct {
+	bias      bool // on q, k and v, whatever attention_bias says
+	headNorms bool // RMSNorm of each head of q and k
+	headDim   int64
+	// bidirectional: tokens see all others, as the code of some repositories has it
+	bidirectional bool
+}
+
+var (
+	qwen2 = &qwenFamily{bias: true}
+	qwen3 = &qwenFamily{headNorms: true, headDim: 128}
+	// gteQwen2 is what modeling_qwen.py of gte-Qwen2 and stella makes of Qwen2.
+	gteQwen2 = &qwenFamily{bias: true, bidirectional: true}
+)
+
+// qwenConfig holds the keys of config.json that the computation depends on.
+type qwenConfig struct {
+	HiddenSize            int64    `json:"hidden_size"`
+	IntermediateSize      int64    `json:"intermediate_size"`
+	Layers                int64    `json:"num_hidden_layers"`
+	Heads                 int64    `json:"num_attention_heads"`
+	KVHeads               int64    `json:"num_key_value_heads"`
+	HeadDim               int64    `json:"head_dim"`
+	HiddenAct             string   `json:"hidden_act"`
+	MaxPositionEmbeddings int64    `json:"max_position_embeddings"`
+	RMSNormEps            float64  `json:"rms_norm_eps"`
+	VocabSize             int64    `json:"vocab_size"`
+	Tie                   bool     `json:"tie_word_embeddings"`
+	AttentionBias         bool     `json:"attention_bias"`
+	IsCausal              *bool    `json:"is_causal"`
+	UseSlidingWindow      bool     `json:"use_sliding_window"`
+	SlidingWindow         *int64   `json:"sliding_window"`
+	MaxWindowLayers       int64    `json:"max_window_layers"`
+	LayerTypes            []string `json:"layer_types"`
+
+	qkvBias, outBias, headNorms, bidirectional bool
+	gate                                       engine.Gate
+	rope                                       rope
+}
+
+// qwenNeutral lists keys of other decoders' configurations with the value that changes nothing. A
+// file with another value was made for code that computes something else.
+var qwenNeutral = map[string]any{
+	"mlp_bias": false, "use_mrope": false, "attn_logit_softcapping": nil, "final_logit_softcapping": nil,
+	"query_pre_attn_scalar": nil, "quantization_config": nil, "use_bidirectional_attention": false,
+	"num_experts": nil, "add_cross_attention": false, "is_encoder_decoder": false, "no_bias": true,
+	"embedding_multiplier": 1.0, "residual_multiplier": 1.0, "attention_multiplier": nil,
+	"logits_scaling": 1.0, "logit_scale": 1.0, "qk_layernorm": false, "use_qk_norm": true,
+}
+
+// readQwenConfig reads and checks config.json. Absent keys have the defaults of transformers where
+// published models leave them out. Sizes are required.
+func readQwenConfig(dir fs.FS, family *qwenFamily) (qwenConfig, error) {
+	c := qwenConfig{HiddenAct: "silu", RMSNormEps: 1e-6, MaxWindowLayers: 28}
+	if err := needJSON(dir, configFile, &c); err != nil {
+		return c, err
+	}
+	if err := refuseUnknownMeaning(dir, qwenNeutral); err != nil {
+		return c, err
+	}
+	if c.KVHeads == 0 {
+		c.KVHeads = c.Heads
+	}
+	if c.HeadDim == 0 && c.Heads > 0 {
+		c.HeadDim = family.headDim
+		if family.headDim == 0 {
+			c.HeadDim = c.HiddenSize / c.Heads
+		}
+	}
+	c.headNorms, c.gate = family.headNorms, gates[c.HiddenAct]
+	c.qkvBias, c.outBias = family.bias || c.AttentionBias, !family.bias && c.AttentionBias
+	c.bidirectional = family.bidirectional || c.IsCausal != nil && !*c.IsCausal
+	if err := c.check(); err != nil {
+		return c, err
+	}
+	var err error
+	c.rope, err = readRope(dir, 10000)
+	return c, err
+}
+
+// refuseUnknownMeaning refuses keys of config.json whose value is not the neutral one.
+func refuseUnknownMeaning(dir fs.FS, neutral map[string]any) error {
+	var all map[string]json.RawMessage
+	if err := needJSON(dir, configFile, &all); err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(neutral)) {
+		var value any
+		if raw, ok := all[key]; !ok || json.Unmarshal(raw, &value) != nil || value == nil ||
+			value == neutral[key] {
+			continue
+		}
+		return refuse(configFile, key,
+			"is %.60s, which changes what the model computes and is not supported", all[key])
+	}
+	return nil
+}
+
+func (c *qwenConfig) check() error {
+	for _, size := range []struct {
+		key             string
+		value, from, to int64
+	}{
+		{"hidden_size", c.HiddenSize, 1, 16384},
+		{"intermediate_size", c.IntermediateSize, 1, 1 << 17},
+		{"num_hidden_layers", c.Layers, 1, 256},
+		{"num_attention_heads", c.Heads, 1, 256},
+		{"num_key_value_heads", c.KVHeads, 1, 256},
+		{"head_dim", c.HeadDim, 2, 1024},
+		{"max_position_embeddings", c.MaxPositionEmbeddings, 1, 1 << 18},
+		{"vocab_size", c.VocabSize, 1, 1 << 22},
+	} {
+		if size.value < size.from || size.value > size.to {
+			return refuse(configFile, size.key, "is %d or missing; %d to %d is possible",
+				size.value, size.from, size.to)
+		}
+	}
+	if c.Heads%c.KVHeads != 0 {
+		return refuse(configFile, "num_key_value_heads",
+			"is %d, which does not divide num_attention_heads %d", c.KVHeads, c.Heads)
+	}
+	if c.HeadDim%2 != 0 {
+		return refuse(configFile, "head_dim", "is %d; rotary positions need an even number", c.HeadDim)
+	}
+	if !(c.RMSNormEps > 0 && c.RMSNormEps < 1) {
+		return refuse(configFile, "rms_norm_eps", "is %g; it must be above 0 and below 1", c.RMSNormEps)
+	}
+	if c.gate == 0 {
+		return refuse(configFile, "hidden_act", "is %.60q; supported are %s", c.HiddenAct, listed(gates))
+	}
+	return c.checkWindows()
+}
+
+// checkWindows refuses blocks whose tokens see only the tokens before them that are near. Without
+// use_sliding_window the other keys mean nothing.
+func (c *qwenConfig) checkWindows() error {
+	if n := int64(len(c.LayerTypes)); n != 0 && n != c.Layers {
+		return refuse(configFile, "layer_types", "lists %d layers; num_hidden_layers is %d", n, c.Layers)
+	}
+	for i, kind := range c.LayerTypes {
+		if kind != "full_attention" && kind != "sliding_attention" {
+			return refuse(configFile, "layer_types",
+				"has %.60q for layer %d; full_attention is supported", kind, i)
+		}
+	}
+	slides := slices.Contains(c.LayerTypes, "sliding_attention")
+	if c.UseSlidingWindow && c.SlidingWindow != nil {
+		if *c.SlidingWindow >= c.MaxPositionEmbeddings { // no text is longer than the window
+			return nil
+		}
+		slides = slides || c.LayerTypes == nil && c.MaxWindowLayers < c.Layers
+	}
+	if slides {
+		return refuse(configFile, "use_sliding_window",
+			"asks for causal windows in some layers, which this server has no attention for; models are served where it is false, or where sliding_window is at least max_position_embeddings")
+	}
+	return nil
+}

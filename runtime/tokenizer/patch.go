@@ -1,0 +1,164 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// modelKind returns the type of the model in a tokenizer.json. Old files have no type; a Unigram
+// model is known by its unk_id.
+func modelKind(data []byte) string {
+	var file struct {
+		Model struct {
+			Type string          `json:"type"`
+			Unk  json.RawMessage `json:"unk_id"`
+		} `json:"model"`
+	}
+	if json.Unmarshal(data, &file) == nil && file.Model.Type == "" && file.Model.Unk != nil {
+		return "Unigram"
+	}
+	return file.Model.Type
+}
+
+// cleanups are the replacements of clean_up_tokenization_spaces, in their order.
+var cleanups = [][2]string{{" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"},
+	{" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}}
+
+// cleanUp removes the spaces before marks that decoded WordPiece tokens have.
+func cleanUp(text string) string {
+	for _, c := range cleanups {
+		text = strings.ReplaceAll(text, c[0], c[1])
+	}
+	return text
+}
+
+// cleansUp reports whether decoded texts are cleaned up. As in transformers, BPE needs a second
+// flag.
+func (s *settings) cleansUp(data []byte) bool {
+	return s.Cleanup && (s.CleanupBPE || modelKind(data) != "BPE")
+}
+
+// readsScores reports whether transformers reads tokenizer.json itself and hands its scores to the
+// library, which rounds them better than the library's own reading.
+func (s *settings) readsScores() bool {
+	f := familyOf(s.class())
+	return f != nil && slices.Equal(f.files, spmFiles)
+}
+
+// byteLevelClasses lists the classes that set the prefix space of their pre-tokenizer from the
+// configuration, whatever tokenizer.json says.
+var byteLevelClasses = []string{"RobertaTokenizer", "BartTokenizer", "GPT2Tokenizer", "Qwen2Tokenizer",
+	"DebertaTokenizer"}
+
+// patch changes what transformers changes in a tokenizer.json: tokens of the configuration that it
+// lacks are added, and for some classes the prefix space is that of the configuration.
+func (s *settings) patch(path string, data []byte) ([]byte, error) {
+	space := slices.Contains(byteLevelClasses, s.class())
+	if !space && s.Added == nil && !s.hasNamed() {
+		return data, nil
+	}
+	var file map[string]json.RawMessage
+	if err := json.Unmarshal(data, &file); err != nil {
+		return nil, fmt.Errorf("tokenizer: %s: %w", path, err)
+	}
+	changed := false
+	if space {
+		was := or(s.PrefixSpace, false)
+		part, did, err := setPrefixSpace(file["pre_tokenizer"], was)
+		if err != nil {
+			return nil, fmt.Errorf("tokenizer: %s: pre_tokenizer: %w", path, err)
+		}
+		if did {
+			file["pre_tokenizer"], changed = part, true
+		}
+	}
+	var added []addedToken
+	if raw := file["added_tokens"]; raw != nil {
+		if err := json.Unmarshal(raw, &added); err != nil {
+			return nil, fmt.Errorf("tokenizer: %s: added_tokens: %w", path, err)
+		}
+	}
+	before := len(added)
+	added = s.missing(added)
+	if len(added) > maxAdded {
+		return nil, fmt.Errorf("tokenizer: %s: added_tokens: %d tokens; the limit is %d", path, len(added),
+			maxAdded)
+	}
+	if len(added) > before {
+		raw, err := json.Marshal(added)
+		if err != nil {
+			return nil, err
+		}
+		file["added_tokens"], changed = raw, true
+	}
+	if !changed {
+		return data, nil
+	}
+	return json.Marshal(file)
+}
+
+func (s *settings) hasNamed() bool {
+	for _, t := range s.named.all() {
+		if t.Content != "" {
+			return true
+		}
+	}
+	return len(s.extra()) > 0
+}
+
+// missing returns the tokens with those of the configuration that are not among them. The library
+// gives them their ids: those of the vocabulary, or the next ones.
+func (s *settings) missing(added []addedToken) []addedToken {
+	have := make(map[string]bool, len(added))
+	for _, t := range added {
+		have[t.Content] = true
+	}
+	add := func(t addedToken) {
+		if t.Content != "" && !have[t.Content] {
+			have[t.Content] = true
+			added = append(added, t)
+		}
+	}
+	for _, t := range s.listed() {
+		t.Special = t.Special || s.isNamed(t.Content)
+		add(t)
+	}
+	for _, t := range s.named.all() {
+		add(t.added(true))
+	}
+	for _, t := range s.extra() {
+		add(t.added(true))
+	}
+	return added
+}
+
+// setPrefixSpace sets add_prefix_space of the byte-level part of a pre-tokenizer, and reports
+// whether that changed it.
+func setPrefixSpace(raw json.RawMessage, space bool) (json.RawMessage, bool, error) {
+	var part map[string]any
+	if len(raw) == 0 || raw[0] != '{' {
+		return raw, false, nil
+	}
+	if err := json.Unmarshal(raw, &part); err != nil {
+		return nil, false, err
+	}
+	changed := false
+	set := func(v any) {
+		if p, ok := v.(map[string]any); ok && p["type"] == "ByteLevel" && p["add_prefix_space"] != space {
+			p["add_prefix_space"], changed = space, true
+		}
+	}
+	set(part)
+	if list, ok := part["pretokenizers"].([]any); ok {
+		for _, p := range list {
+			set(p)
+		}
+	}
+	if !changed {
+		return raw, false, nil
+	}
+	out, err := json.Marshal(part)
+	return out, true, err
+}
