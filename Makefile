@@ -211,6 +211,12 @@ bench-cluster: build minilm ## gateway, broker, sidecar and IPC beside direct HT
 bench-long: build minilm ## short queries beside texts of 8,192 tokens (BENCHFLAGS)
 	python3 -B bench/longtexts.py $(BENCHFLAGS)
 
+# Before it: pip install transformers==5.23.0 tokenizers==0.23.3 into the Python that runs it (PYTHON=…).
+bench-tokenizers: tokenizers ## tokenizing on one core beside the tokenizers library's batch calls, each family (BENCHFLAGS)
+	@mkdir -p bin/tools
+	@$(GO) build $(GOTAGS) -trimpath -o bin/tools/ ./bench/tokenize
+	$(or $(PYTHON),python3) -B bench/tokens.py $(BENCHFLAGS)
+
 bench-kernels: deps ## time every CUDA kernel, beside cuBLASLt and PyTorch; without a GPU check them (FILTER=text)
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
 	@tools/gpu/bench.sh "$(FILTER)"

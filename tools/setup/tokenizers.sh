@@ -56,7 +56,7 @@ if [ "${1:-}" != --force ] && [ -f "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" =
 	exit 0
 fi
 
-say "building with cargo ($(rustc --version | cut -d' ' -f2)): one to two minutes on two cores"
+say "building with cargo ($(rustc --version | cut -d' ' -f2)): two to three minutes on two cores"
 started=$(date +%s)
 (cd "$crate" && CARGO_TARGET_DIR="$build/tokenizers-target" cargo build --release --locked) ||
 	fail "cargo failed; its messages are above"
