@@ -178,6 +178,10 @@ golden-sie: deps ## make what of testdata/golden sie-server itself makes; instal
 	HF_HUB_OFFLINE=1 build/venv-sie/bin/python -B tools/golden/late.py
 	HF_HUB_OFFLINE=1 build/venv-sie/bin/python -B tools/golden/m3_text.py
 
+golden-pylate: ## make what of testdata/golden PyLate makes
+	@tools/setup/venv.sh pylate
+	HF_HUB_OFFLINE=1 build/venv-pylate/bin/python -B tools/golden/pylate_colbert.py
+
 # ---- measure ---------------------------------------------------------------------------------------------------
 
 bench: build minilm ## race against sentence-transformers, ONNX Runtime and OpenVINO on this machine

@@ -128,6 +128,8 @@ type Model struct {
 	// like documents
 	QueryWeights []float32
 
+	Late Late // how a late-interaction model reads texts, where its files say so
+
 	Prompts       map[string]string // by name; nil without any
 	DefaultPrompt string            // name of the prompt for inputs that choose none; "" = none
 
@@ -219,6 +221,10 @@ func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) 
 		Normalize: chain.normalize,
 		LowerCase: limits.lowerCase,
 		Prompts:   prompts.Prompts,
+		Late:      prompts.Late,
+	}
+	if limits.maxSeqLen > 0 { // PyLate cuts texts by the lengths of their roles, and by these alone
+		limits.maxSeqLen = max(limits.maxSeqLen, prompts.Late.QueryLength, prompts.Late.DocumentLength)
 	}
 	if o.Normalize != nil {
 		m.Normalize = *o.Normalize

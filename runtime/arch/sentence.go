@@ -181,6 +181,8 @@ type prompts struct {
 
 	TruncateDim   *int64 `json:"truncate_dim"`    // components of a dense vector that are kept
 	MaxActiveDims *int64 `json:"max_active_dims"` // weights of a sparse vector that are kept
+
+	Late
 }
 
 func readPrompts(dir fs.FS) (prompts, error) {
@@ -200,6 +202,9 @@ func readPrompts(dir fs.FS) (prompts, error) {
 	}
 	if p.TruncateDim != nil && *p.TruncateDim < 1 {
 		return p, refuse(promptsFile, "truncate_dim", "is %d; it must be at least 1", *p.TruncateDim)
+	}
+	if err := p.Late.check(); err != nil {
+		return p, err
 	}
 	if p.Default != nil {
 		if _, ok := p.Prompts[*p.Default]; !ok {

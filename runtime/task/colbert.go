@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/sie-engine/sie/catalog"
@@ -54,27 +55,47 @@ const asciiPunctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 // marking holds the options that markers depend on. Entries with equal options share their markers,
 // even after the catalog was read again.
 type marking struct {
-	queryLength, docLength                int
-	queryPrefix, docPrefix                string
-	expand, attend, skipSpecial, skipSign bool
+	queryLength, docLength      int
+	queryPrefix, docPrefix      string
+	expand, attend, skipSpecial bool
+	skip                        string // the tokens that documents lose, each with a NUL behind it
 }
 
-func markingOf(o *catalog.LoadtimeOptions) marking {
-	return marking{
-		queryLength: o.QueryMaxLength,
-		docLength:   o.DocMaxLength,
-		queryPrefix: o.QueryPrefix,
-		docPrefix:   o.DocPrefix,
-		expand:      isTrue(o.QueryExpansion, true),
-		attend:      isTrue(o.AttendToExpansion, false),
-		skipSpecial: isTrue(o.SkipSpecialTokens, true),
-		skipSign:    isTrue(o.SkipPunctuation, true),
+// markingOf returns the options of an entry. What it leaves out is as the model's own file says,
+// else the reference's default.
+func markingOf(o *catalog.LoadtimeOptions, file *arch.Late) marking {
+	m := marking{
+		queryLength: cmp.Or(o.QueryMaxLength, int(file.QueryLength)),
+		docLength:   cmp.Or(o.DocMaxLength, int(file.DocumentLength)),
+		queryPrefix: cmp.Or(o.QueryPrefix, orEmpty(file.QueryPrefix)),
+		docPrefix:   cmp.Or(o.DocPrefix, orEmpty(file.DocumentPrefix)),
+		expand:      isTrue(o.QueryExpansion, isTrue(file.Expand, true)),
+		attend:      isTrue(o.AttendToExpansion, isTrue(file.Attend, false)),
+		skipSpecial: isTrue(o.SkipSpecialTokens, !file.Given()),
 	}
+	if !isTrue(o.SkipPunctuation, true) {
+		return m
+	}
+	words := file.Skip
+	if words == nil {
+		words = strings.Split(asciiPunctuation, "")
+	}
+	for _, word := range words {
+		m.skip += word + "\x00"
+	}
+	return m
+}
+
+func orEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }
 
 // markersOf returns the markers of entry m. They are made once for each marking.
 func markersOf(l *model.Model, m *catalog.Resolved) *markers {
-	by := markingOf(m.Loadtime)
+	by := markingOf(m.Loadtime, &l.Weights().Late)
 	return l.Keep(by, func() any { return newMarkers(by, l.Tokenizer()) }).(*markers)
 }
 
@@ -95,12 +116,10 @@ func newMarkers(by marking, t *tokenizer.Tokenizer) *markers {
 	k.expand = k.expand && k.mask >= 0
 	k.query, k.queryText = marker(by.queryPrefix, t)
 	k.doc, k.docText = marker(by.docPrefix, t)
-	if by.skipSign {
-		k.skip = make(map[int32]struct{})
-		for _, c := range asciiPunctuation {
-			if id, ok := t.TokenToID(string(c)); ok {
-				k.skip[id] = struct{}{}
-			}
+	k.skip = make(map[int32]struct{})
+	for _, word := range strings.Split(by.skip, "\x00") {
+		if id, ok := t.TokenToID(word); ok && word != "" {
+			k.skip[id] = struct{}{}
 		}
 	}
 	return k

@@ -1,6 +1,6 @@
 """Makes testdata/golden anew, one maker after another. `make golden` calls it in a venv of its own;
 late.py and m3_text.py have another (`make golden-sie`), for they run adapters of sie-server, which
-need all of that.
+need all of that, and pylate_colbert.py has a third (`make golden-pylate`).
 """
 
 import pathlib
@@ -11,7 +11,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 MINILM = HERE.parents[1] / "build/models/all-MiniLM-L6-v2"
 MAKERS = [["bert.py"], ["sentence.py"], ["saved.py"], ["heads.py"], ["pipelines.py"], ["lora.py"],
           ["lora_heads.py"], ["minilm.py"], ["minilm_short.py"], ["fold.py"], ["quantise.py"], ["rope.py"],
-          ["modernbert.py"], ["qwen.py"], ["judge.py"], ["chat.py"],
+          ["modernbert.py"], ["modernbert_text.py"], ["qwen.py"], ["judge.py"], ["chat.py"],
           ["tokenizer.py", "--minilm", str(MINILM)], ["tokenizer_files.py"]]
 
 for name, *args in MAKERS:
