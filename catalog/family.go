@@ -113,7 +113,6 @@ var families = []familyInfo{
 	{name: FamilyCausalReranker, outputs: []string{outScore},
 		adapters: []string{"qwen2_flash_cross_encoder", nativeJudge},
 		adHoc:    nativeJudge + ":Adapter",
-		pairs:    true,
 		judges:   true,
 		options:  []string{"instruction"}},
 	{name: FamilyPruner, outputs: []string{outScore, outJSON},

@@ -13,7 +13,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-var loraCases = []string{"lora-bert", "lora-xlm-roberta", "lora-electra", "lora-albert", "lora-modernbert"}
+var loraCases = []string{"lora-bert", "lora-xlm-roberta", "lora-electra", "lora-albert",
+	"lora-modernbert", "lora-qwen3", "lora-qwen2"}
 
 // One batch has every sequence without an adapter and with each of a case. The results agree with
 // those of PEFT, which computes one adapter at a time.

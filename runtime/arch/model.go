@@ -60,6 +60,8 @@ var architectures = map[string]loadEncoder{
 	"modernbert":  loadModernbert,
 	"qwen2":       qwen2.load,
 	"qwen3":       qwen3.load,
+	// not a model_type: the code of some repositories makes this of qwen2
+	"qwen2-bidirectional": qwen2BothWays.load,
 }
 
 // The default caps of a program: the token budget of a batch, and the number of sequences that it

@@ -21,8 +21,8 @@ type qwenFamily struct {
 var (
 	qwen2 = &qwenFamily{bias: true}
 	qwen3 = &qwenFamily{headNorms: true, headDim: 128}
-	// gteQwen2 is what modeling_qwen.py of gte-Qwen2 and stella makes of Qwen2.
-	gteQwen2 = &qwenFamily{bias: true, bidirectional: true}
+	// qwen2BothWays is what modeling_qwen.py of gte-Qwen2 and stella makes of Qwen2.
+	qwen2BothWays = &qwenFamily{bias: true, bidirectional: true}
 )
 
 // qwenConfig holds the keys of config.json that the computation depends on.

@@ -25,6 +25,8 @@ func TestModuleChains(t *testing.T) {
 		{"st-last-dense-identity", 48, 120, engine.PoolLast, false, 2, ""},
 		{"st-mean-dense-tanh-normalize-prompts", 20, 64, engine.PoolMean, true, 3, "query"},
 		{"st-xlmr-mean-torch", 64, 32, engine.PoolMean, true, 3, ""},
+		{"st-qwen3-last", 32, 64, engine.PoolLast, true, 2, ""},
+		{"st-qwen2-dense", 24, 64, engine.PoolMean, true, 3, ""},
 	} {
 		t.Run(want.name, func(t *testing.T) {
 			c := golden.Open(t, want.name)

@@ -80,7 +80,7 @@ func (r *run) judged(p *prompt, texts []string, first int, results *sizes) ([]ba
 	for i, text := range texts {
 		written[i] = p.write(text)
 	}
-	o := tokenizer.Options{MaxTokens: room, NoSpecial: true}
+	o := tokenizer.Options{MaxTokens: room, NoSpecial: true, Left: r.reader.left}
 	if p.joined {
 		o.MaxTokens = limit
 	}
@@ -164,6 +164,10 @@ func (r *run) judgePrompt(how catalog.Judging) (*prompt, error) {
 		return nil, errs.Invalidf("instruction",
 			"Model '%s' takes no instruction: its prompt has a query and a document; put conditions into the query",
 			r.model.ID)
+	}
+	if r.reader.left {
+		return nil, errs.Invalidf("truncation_direction",
+			"Model '%s' cannot cut texts at the start: its prompt is tokenised with them", r.model.ID)
 	}
 	return r.chatPrompt(query)
 }

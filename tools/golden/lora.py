@@ -29,12 +29,14 @@ from peft.tuners.lora import Linear
 from safetensors.torch import save_file
 from transformers import (
     AlbertConfig, AlbertModel, BertConfig, BertModel, ElectraConfig, ElectraModel, XLMRobertaConfig,
-    ModernBertConfig, ModernBertModel, XLMRobertaForSequenceClassification,
+    ModernBertConfig, ModernBertModel, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3Model,
+    XLMRobertaForSequenceClassification,
 )
 
 import bert
 import manifest
 import modernbert
+import qwen
 
 SHAPE = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=100)
 
@@ -92,11 +94,31 @@ CASES = {
             "every": dict(r=3, lora_alpha=4, target_modules="all-linear"),
             "gate": dict(r=5, lora_alpha=6, target_modules=r"layers\.1\.mlp\.Wi"),
         }),
+    # Queries and keys of different heights, and a gate and its multiplier in matrices of their own.
+    "qwen3": (lambda: Qwen3Model(Qwen3Config(
+        vocab_size=101, max_position_embeddings=40, num_key_value_heads=1, head_dim=32,
+        **SHAPE | dict(hidden_size=48, intermediate_size=40), attn_implementation="eager")), "",
+              lambda m: m, 0, {
+            "attention": dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"]),
+            "every": dict(r=3, lora_alpha=4, target_modules="all-linear"),
+            "gate": dict(r=5, lora_alpha=6, target_modules=["gate_proj"]),
+            "up": dict(r=2, lora_alpha=6, target_modules=["up_proj", "down_proj", "k_proj", "o_proj"]),
+        }),
+    "qwen2": (lambda: Qwen2ForCausalLM(Qwen2Config(
+        vocab_size=101, max_position_embeddings=40, num_key_value_heads=1,
+        **SHAPE | dict(hidden_size=48, intermediate_size=40), attn_implementation="eager")), "model.",
+              lambda m: m.model, 0, {
+                  "rank4": dict(r=4, lora_alpha=8, target_modules=["q_proj", "k_proj", "v_proj", "o_proj",
+                                                                   "gate_proj", "up_proj", "down_proj"]),
+                  "keys": dict(r=7, lora_alpha=8, target_modules=["k_proj"]),
+              }),
 }
 
 
 def states(model, encoder, ids, type_ids, cu):
     """The encoder's hidden states, every sequence alone."""
+    if type_ids is None and encoder.config.model_type.startswith("qwen"):
+        return qwen.run(encoder, ids, cu)[0]
     if type_ids is None:
         return modernbert.states(encoder, ids, cu)[0][:-1]
     out = []
@@ -150,6 +172,8 @@ def make(name, spec, seed):
     base = build().eval()
     if name == "modernbert":
         modernbert.randomise(base, seed)
+    elif name.startswith("qwen"):
+        qwen.randomise(base, seed)
     else:
         bert.randomise(base, seed, 0.9)
     base.save_pretrained(case)
