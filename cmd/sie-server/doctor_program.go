@@ -25,13 +25,9 @@ func (c *doctorCmd) program(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	compute := engine.Compute(0)
-	if c.Precision != "auto" {
-		k, ok := engine.ParseCompute(c.Precision)
-		if !ok || !info.Supports(k) {
-			return fmt.Errorf("--precision %s is not available here", c.Precision)
-		}
-		compute = k
+	compute, err := c.compute(info)
+	if err != nil {
+		return err
 	}
 	task, _, err := arch.Detect(c.Program)
 	if err != nil {
@@ -47,6 +43,18 @@ func (c *doctorCmd) program(w io.Writer) error {
 		lanes = c.ProgramThreads
 	}
 	return printProgram(w, m.Program(), m.Compute, lanes)
+}
+
+// compute returns the class that --precision names, or 0 for the device's default.
+func (f *computeFlags) compute(info engine.Info) (engine.Compute, error) {
+	if f.Precision == "auto" || f.Precision == "" {
+		return 0, nil
+	}
+	k, ok := engine.ParseCompute(f.Precision)
+	if !ok || !info.Supports(k) {
+		return 0, fmt.Errorf("--precision %s is not available here", f.Precision)
+	}
+	return k, nil
 }
 
 func printProgram(w io.Writer, p *engine.Program, compute engine.Compute, lanes int) error {

@@ -62,7 +62,10 @@ func TestEveryFlagRefusesNonsense(t *testing.T) {
 	used := map[string]bool{}
 	for _, command := range commands(t) {
 		// The arguments that the command also needs, so that only the flag is wrong.
-		besides := map[string][]string{"pull": {"nope"}, "race": {texts}, "encode": {"text"}}[command.Name]
+		besides := map[string][]string{
+			"pull": {"nope"}, "race": {texts}, "encode": {"text"},
+			"check-model": {golden.Open(t, "st-mean").Dir},
+		}[command.Name]
 		for _, group := range command.AllFlags(false) {
 			for _, f := range group {
 				name := f.Name
@@ -77,7 +80,7 @@ func TestEveryFlagRefusesNonsense(t *testing.T) {
 						args = []string{command.Name, "--" + name + "=" + value, other}
 					case name == "device" || name == "pinned-models" || name == "default-model":
 						args = append(args, "--models="+tiny)
-						if command.Name == "doctor" {
+						if command.Name == "doctor" || command.Name == "check-model" {
 							args = args[:len(args)-1]
 						}
 					}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"strings"
 
 	"github.com/sie-engine/sie/runtime/engine"
 )
@@ -150,6 +151,8 @@ func (family *bertFamily) load(dir fs.FS, p *packer) (encoder, error) {
 			break
 		}
 	}
+	layers, _, _ := strings.Cut(family.block, "%")
+	p.refuseBlocksFrom(layers, config.Layers)
 	return b, p.err
 }
 

@@ -176,15 +176,18 @@ func (p *packer) packParts(spec engine.WeightSpec, parts []part) *engine.Weight 
 		return nil
 	}
 	tensors, bytes, rows := map[string]weights.Tensor{}, int64(0), int64(0)
-	for i, part := range parts {
+	for _, part := range parts {
 		rows += part.rows
 		if _, again := tensors[part.name]; again {
 			continue
 		}
 		t, dtype, err := p.find(p.prefix+part.name, part.shape)
-		if err == nil && i > 0 && dtype != spec.DType {
+		if err == nil && len(tensors) > 0 && dtype != spec.DType {
 			err = refuse(p.file, p.prefix+part.name, "has dtype %s, but %s beside it has %s",
 				t.DType, parts[0].name, tensors[parts[0].name].DType)
+		}
+		if p.sizing != nil && p.sizing.found.note(p, p.prefix+part.name, err) && err != nil {
+			continue
 		}
 		if err != nil {
 			p.fail(err)

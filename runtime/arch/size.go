@@ -28,9 +28,10 @@ func SizeOf(dir string, dev *engine.Device, o Options) (Size, error) {
 
 // sizing counts the memory of a load without packing anything.
 type sizing struct {
-	packed int64 // weights so far
-	buffer int64 // the present size of the load's buffer
-	peak   int64 // the largest sum of packed, buffer and the beside of add
+	packed int64      // weights so far
+	buffer int64      // the present size of the load's buffer
+	found  *inventory // what was asked for; nil: nobody wants to know
+	peak   int64      // the largest sum of packed, buffer and the beside of add
 }
 
 // read counts a weight that is packed from tensors of that many bytes.
