@@ -174,8 +174,9 @@ typedef struct sie_quantise_rows_args {
 } sie_quantise_rows_args;
 
 /* y = softmax(scale·q·kᵀ − slope·distance)·v, per sequence and head, over the keys the mask lets
- * through. Query i of Lq stands at position i + Lkv − Lq, key j at j; distance = |position − j|
- * (ALiBi). Without keys, y is zero. */
+ * through. Key j stands at position j. Query i of Lq stands at i + Lkv − Lq, or at i where
+ * queries_first is 1; distance = |position − j| (ALiBi). Without keys, y is zero. A query's bits do
+ * not depend on which other queries of its sequence are there. */
 typedef struct sie_attention_args {
   sie_rows q_rows, seqs;
   const int32_t *cu_q;  /* [B+1] rows of q and y */
@@ -194,7 +195,7 @@ typedef struct sie_attention_args {
    * (sequence, head) and the same arguments except the range, and nobody has written to the scratch
    * since. */
   int32_t resumed;
-  int32_t reserved;
+  int32_t queries_first; /* 1: the queries stand at the first positions; 0: at the last ones */
 } sie_attention_args;
 
 /* q and k in place: each head's D columns are normalised (where a weight is given), then rotated,

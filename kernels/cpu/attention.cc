@@ -3,8 +3,8 @@
 //   s_j = (scale·log₂e·q)·k_j − (slope·log₂e)·|position − j|
 //   p_j = 2^(s_j − max s),  y = (Σ p_j·v_j)/Σ p_j
 // Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h
-//          reads key head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq. Without visible
-//          keys, y is zero. 1 ≤ D ≤ 256.
+//          reads key head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq, or at i with
+//          queries_first. Without visible keys, y is zero. 1 ≤ D ≤ 256.
 // Types    q, k, v, y f32 | bf16, all one type; computed in f32.
 // Mask     full, causal, window.
 // Alias    none.
@@ -279,7 +279,7 @@ void attend_head(const sie_attention_args *a, const Head<T> &head, const Head<T>
     fetch_rows(next.q, a->q.ld, next.queries, d, i, tiles);
     const int64_t row = range.first + tile_start(count, tiles, i),
                   end = range.first + tile_start(count, tiles, i + 1);
-    sight.position = row + head.keys - head.queries;
+    sight.position = a->queries_first ? row : row + head.keys - head.queries;
     (all ? attend_tile<true, T> : attend_tile<false, T>)(head.q + row * a->q.ld, a->q.ld, end - row, a->scale,
                                                          sight, head.keys, d, at, scratch,
                                                          head.y + row * a->y.ld, a->y.ld);

@@ -2,7 +2,8 @@
 //   s_j = q·k_j,  p_j = bf16(2^((s_j − max s)·scale·log2 e)),  y = Σ p_j·v_j / Σ p_j
 //   over the visible keys
 // Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; D = 32 or
-//          64. Query i of Lq stands at position i + Lkv − Lq. Without visible keys y is zero.
+//          64. Query i of Lq stands at position i + Lkv − Lq, or at i with queries_first. Without
+//          visible keys y is zero.
 // Types    q, k, v, y bf16.
 // Alias    none.
 // Align    any; 64 B rows of a head load fastest.
@@ -234,9 +235,9 @@ void query_block(const sie_attention_args *a, const Head &h, int64_t first, int6
   float inverse[kQueryBlock];
   const float scale_log2 = a->scale * 1.44269504f;
   for (int64_t i = 0; i < rows; i++) {
-    const int64_t position = first + i + h.keys - h.queries;
+    const int64_t position = first + i + (a->queries_first ? 0 : h.keys - h.queries);
     int64_t begin = 0, end = h.keys;
-    if (a->mask == SIE_MASK_CAUSAL) end = position + 1;
+    if (a->mask == SIE_MASK_CAUSAL && position + 1 < end) end = position + 1;
     if (a->mask == SIE_MASK_WINDOW) {
       begin = position - a->window > 0 ? position - a->window : 0;
       end = position + a->window + 1 < h.keys ? position + a->window + 1 : h.keys;

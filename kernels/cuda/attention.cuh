@@ -3,8 +3,8 @@
 //   s_j = q·k_j,  p_j = 2^(c·s_j − max c·s),  y = Σ p_j·v_j / Σ p_j
 //   with c = scale·log₂e (attention_block.cuh)
 // Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], any row strides; D 32, 64, 128, 256. Head h reads key
-//          head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq; y is zero where it sees no
-//          key.
+//          head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq, or at i with queries_first;
+//          y is zero where it sees no key.
 // Types    bf16 | f16, all one; sums, scores and exponentials f32; p rounded to the operands' type
 //          for p·v.
 // Alias    none.

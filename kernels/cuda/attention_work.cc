@@ -111,6 +111,7 @@ sie_status attention_check(const sie_attention_args *a) {
   if (a->mask != SIE_MASK_FULL && a->mask != SIE_MASK_CAUSAL && a->mask != SIE_MASK_WINDOW)
     return SIE_INVALID_ARGUMENT;
   if (a->mask == SIE_MASK_WINDOW && a->window < 0) return SIE_INVALID_ARGUMENT;
+  if (a->queries_first != 0 && a->queries_first != 1) return SIE_INVALID_ARGUMENT;
   // The largest score is found before scaling, so the scale must keep the order; slopes are divided
   // by it.
   if (!(a->scale >= 1e-30f && a->scale <= 1e30f)) return SIE_INVALID_ARGUMENT;
@@ -149,7 +150,7 @@ sie_status attention_work(const sie_attention_args *host_view, void *dst) {
       item.q_rows = queries - i < rows ? queries - i : rows;
       item.kv_row = a->cu_kv[b];
       item.keys = keys;
-      item.position = keys - queries + i;
+      item.position = a->queries_first ? i : keys - queries + i;
       items[n++] = item;
       (warp ? work->warp_items : work->cta_items)++;
     }

@@ -2,8 +2,8 @@
 //   s_j = scale·Σ q·k_j − slope_h·|position − j|,  p_j = e^(s_j − max s)/Σ,  y = Σ p_j·v_j
 //   over the keys j that the mask lets through
 // Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h
-//          reads key head h·Hkv/H. Queries are aligned with the last keys of their sequence: query
-//          i of Lq stands at position i + Lkv − Lq. Without keys, y is zero.
+//          reads key head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq, or at i with
+//          queries_first. Without keys, y is zero.
 // Types    q, k, v f32 | bf16 | f16, all one type; y f32 | bf16 | f16.
 // Alias    none.
 // Share    sequences.
@@ -74,7 +74,7 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
       }
       int64_t last = a->q_last == 0 || a->q_last > queries ? queries : a->q_last;
       for (int64_t i = a->q_last == 0 ? 0 : a->q_first; i < last; i++) {
-        int64_t position = i + keys - queries;
+        int64_t position = a->queries_first ? i : i + keys - queries;
         attend(a, a->cu_q[b] + i, position, visible(a, position, keys), h, {k, v, v + keys * d});
       }
     }

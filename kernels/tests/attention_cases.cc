@@ -23,6 +23,7 @@ struct Config {
   Input input;
   bool bench;
   bool alibi = false;
+  bool first = false;  // gathered: the query is the first row of its sequence, not the last
 };
 
 class AttentionCase : public Case {
@@ -31,7 +32,7 @@ class AttentionCase : public Case {
       : c_(config), sequences_(config.lengths), queries_(queries_of(config)) {
     static const char *const masks[] = {"full", "causal", "window"};
     form = text("attention %s D=%d mask=%s%s%s%s", dtype_text(c_.dtype), c_.head_dim, masks[c_.mask],
-                c_.gathered ? " gathered" : "", c_.kv_heads != c_.heads ? " grouped" : "",
+                c_.gathered ? (c_.first ? " gathered first" : " gathered") : "", c_.kv_heads != c_.heads ? " grouped" : "",
                 c_.alibi ? " alibi" : "");
     shape = text("T=%lld B=%zu H=%d longest=%lld input=%s", static_cast<long long>(sequences_.tokens()),
                  c_.lengths.size(), c_.heads, static_cast<long long>(sequences_.longest()),
@@ -127,6 +128,22 @@ class AttentionCase : public Case {
   // Calls from here on are for these queries of each sequence; last 0: for all.
   void set_block(int32_t first, int32_t last, int32_t resumed) { block_ = {first, last, resumed}; }
   const Sequences &queries() const { return queries_; }
+  // Takes over the keys, the values and of each sequence the query of another case, which has them
+  // all.
+  void gather(const AttentionCase &all) {
+    auto copy = [](Rows *to, int64_t row, const Rows &from, int64_t source) {
+      for (int64_t i = 0; i < to->columns(); i++)
+        to->set(row, i, static_cast<float>(from.get(source, i)));
+    };
+    for (int64_t r = 0; r < k_->rows(); r++) copy(k_.get(), r, *all.k_, r), copy(v_.get(), r, *all.v_, r);
+    for (int64_t u = 0; u < units; u++) {
+      if (sequences_.length(u) > 0) copy(q_.get(), u, *all.q_, all.place_of_one(u, c_.first));
+    }
+  }
+  // The row of the query that is sequence u's first or last.
+  int64_t place_of_one(int64_t u, bool first) const {
+    return first ? queries_.first(u) : queries_.first(u + 1) - 1;
+  }
 
   double bytes() const override {
     return 2.0 * static_cast<double>(queries_.tokens() * c_.heads + sequences_.tokens() * c_.kv_heads) *
@@ -176,6 +193,7 @@ class AttentionCase : public Case {
     a.q_first = block_.first;
     a.q_last = block_.last;
     a.resumed = block_.resumed;
+    a.queries_first = c_.first ? 1 : 0;
     sie_status status = list_work(ops, &a);
     return status == SIE_OK ? ops->attention(&a, share) : status;
   }
@@ -263,6 +281,11 @@ void add_forms(std::vector<Config> *all, int32_t dtype, int32_t d) {
     add(ragged, 2, 1, SIE_MASK_CAUSAL, 0, gathered, true);
     add(ragged, 2, 2, SIE_MASK_WINDOW, 12, gathered, true);
     add(ragged, 3, 3, SIE_MASK_FULL, 0, gathered, true, plain, true);
+  }
+  // One query a sequence that is its first row: it sees the keys from there on.
+  for (int32_t mask : {SIE_MASK_CAUSAL, SIE_MASK_WINDOW, SIE_MASK_FULL}) {
+    add(ragged, 2, 1, mask, 12, true, true, plain, mask != SIE_MASK_CAUSAL);
+    all->back().first = true;
   }
   for (Input input : {outliers, equal_rows, sharp}) {
     if (dtype == SIE_F16 && input == outliers) continue;  // beyond its range
@@ -369,7 +392,49 @@ void check_blocks(AttentionCase *c, const sie_ops *ops, int32_t step, bool resum
         c->shape.c_str(), step, resumed ? ", resumed," : "");
 }
 
+// Checks that one query a sequence, the first or the last, has the bits that it has among all.
+void check_one_query(const Config &config, const sie_ops *ops, int seed) {
+  AttentionCase all(config, odd, seed);
+  if (!run_whole(all, ops)) return;
+  for (bool first : {true, false}) {
+    Config one = config;
+    one.gathered = true;
+    one.first = first;
+    AttentionCase gathered(one, aligned, seed + 1);
+    gathered.gather(all);
+    CHECK(run_whole(gathered, ops), "%s %s: refused", ops->name, gathered.form.c_str());
+    for (int64_t u = 0; u < gathered.units; u++) {
+      if (config.lengths[static_cast<size_t>(u)] == 0) continue;
+      const int64_t row = all.place_of_one(u, first);
+      for (int64_t i = 0; i < gathered.outputs[0]->columns(); i++) {
+        const double got = gathered.outputs[0]->get(u, i), want = all.outputs[0]->get(row, i);
+        CHECK(got == want, "%s %s %s: column %lld of sequence %lld is %.9g alone, %.9g among all", ops->name,
+              gathered.form.c_str(), gathered.shape.c_str(), static_cast<long long>(i),
+              static_cast<long long>(u), got, want);
+      }
+    }
+  }
+}
+
 }  // namespace
+
+void check_attention_one_query() {
+  int index = 0;
+  const std::vector<int32_t> lengths = {7, 1, 0, 33, 64, 2, 130, 65, 31, 32, 513, 257};
+  for (int32_t dtype : {SIE_F32, SIE_BF16, SIE_F16}) {
+    for (int32_t d : {32, 40, 64, 128, 256}) {
+      for (int32_t mask : {SIE_MASK_FULL, SIE_MASK_CAUSAL, SIE_MASK_WINDOW}) {
+        for (int32_t window : {0, 20, 100}) {
+          if ((window > 0 && mask != SIE_MASK_WINDOW) || (dtype == SIE_F16 && d != 64)) continue;
+          if (!check::in_shard(index++)) continue;
+          const Config config = {lengths, 2,    1,     d,    mask,    window,
+                                 dtype,   false, true, plain, false, window != 20};
+          for (const sie_ops *ops : backends()) check_one_query(config, ops, 4200 + index);
+        }
+      }
+    }
+  }
+}
 
 void check_attention_blocks() {
   int index = 0;

@@ -46,6 +46,7 @@ TEST_LIST(lora) { run(16); }
 TEST_LIST(mark_nonfinite) { run(17); }
 TEST_LIST(join_columns) { run(18); }
 TEST_LIST(attention_blocks) { check_attention_blocks(); }
+TEST_LIST(attention_one_query) { check_attention_one_query(); }
 // In two parts, so that two cores share them.
 TEST_LIST(production_shapes_0) { run_production(0, 2); }
 TEST_LIST(production_shapes_1) { run_production(1, 2); }
