@@ -19,7 +19,6 @@ sie_status check_heads(int32_t heads, int32_t kv_heads, int32_t head_dim, sie_er
 }
 
 sie_status check_attention(const sie_program *p, const sie_attention_params &a, sie_error *err) {
-  SIE_TRY(check_zero(a.reserved, "reserved", err));
   SIE_FAIL_IF(a.mask > SIE_MASK_WINDOW, SIE_INVALID_ARGUMENT, err, "mask %u is none of sie_mask", a.mask);
   SIE_TRY(check_heads(a.heads, a.kv_heads, a.head_dim, err));
   SIE_FAIL_IF(a.mask == SIE_MASK_WINDOW && a.window < 0, SIE_INVALID_ARGUMENT, err,
@@ -36,9 +35,14 @@ sie_status check_spaces(const sie_program *p, const sie_attention_params &a, sie
               "k has rows of %s and v of %s; one space that is not SEQS is needed", space_name(p, k),
               space_name(p, v));
   bool placed = a.mask != SIE_MASK_FULL || a.alibi != nullptr;
-  SIE_FAIL_IF(q == p->seqs && placed, SIE_UNSUPPORTED, err,
-              "a query of sequence rows sees all keys; a mask and alibi need rows of a ROWS space");
-  SIE_FAIL_IF(k != q && placed, SIE_UNSUPPORTED, err,
+  bool one = q == p->seqs, known = a.which == SIE_POOL_CLS || a.which == SIE_POOL_LAST;
+  SIE_FAIL_IF(one ? placed && !known : a.which != 0, SIE_INVALID_ARGUMENT, err,
+              "which is %u; it names the row that a query of sequence rows is, SIE_POOL_CLS or "
+              "SIE_POOL_LAST, and is 0 for other queries",
+              a.which);
+  SIE_FAIL_IF(!known && a.which != 0, SIE_INVALID_ARGUMENT, err,
+              "which is %u; SIE_POOL_CLS, SIE_POOL_LAST and 0 are possible", a.which);
+  SIE_FAIL_IF(placed && (one ? kind_of(p, k) != SIE_SPACE_ROWS : k != q), SIE_UNSUPPORTED, err,
               "keys of %s have no places among the rows of %s, which a mask and alibi need", space_name(p, k),
               space_name(p, q));
   return SIE_OK;
@@ -86,6 +90,7 @@ sie_status record_attention(sie_program *p, const void *params, sie_error *err) 
               static_cast<ll>(vq.columns), static_cast<ll>(vk.columns), static_cast<ll>(vv.columns),
               static_cast<ll>(q_columns), static_cast<ll>(kv_columns), static_cast<ll>(kv_columns));
   SIE_TRY(check_spaces(p, a, err));
+  if (a.mask == SIE_MASK_FULL && a.alibi == nullptr) a.which = 0;  // places make no difference
   SIE_FAIL_IF(vq.compute != vk.compute || vq.compute != vv.compute, SIE_INVALID_ARGUMENT, err,
               "q, k, v are of classes %s, %s, %s; one is needed", compute_name(vq.compute),
               compute_name(vk.compute), compute_name(vv.compute));

@@ -104,6 +104,7 @@ sie_status attention(const Replay &r, const PlannedOp &planned) {
   a.q_first = r.q_first;
   a.q_last = r.q_last;
   a.resumed = r.resumed ? 1 : 0;
+  a.queries_first = op.attention.which == SIE_POOL_CLS ? 1 : 0;
   return r.program->device->ops->attention(&a, &r.share);
 }
 

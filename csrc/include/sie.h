@@ -417,7 +417,10 @@ typedef struct sie_join_params {
 /* SIE_ATTENTION: y = softmax(scale·q·kᵀ − slope·distance)·v per sequence and head, over the keys
  * that the mask lets through. q has rows of a ROWS space or of the SEQS space. k and v have rows of
  * the same ROWS space; with SIE_MASK_FULL and without alibi of any ROWS space or subset, so that
- * unused keys are left out. q, y [R, H·D], k, v [R, kv_heads·D]. */
+ * unused keys are left out. Places among rows of a ROWS space count from 0 in each sequence. A q of
+ * the SEQS space is one of its sequence's rows (SIE_GATHER_ROWS); with a mask or alibi, `which` says
+ * which one. Its result has the bits that it has among all rows. q, y [R, H·D], k, v [R,
+ * kv_heads·D]. */
 typedef struct sie_attention_params {
   uint32_t struct_size;
   uint32_t mask; /* sie_mask */
@@ -428,7 +431,7 @@ typedef struct sie_attention_params {
   int32_t head_dim;        /* 1 to 256 on a CPU; on a GPU, those that the build has kernels for */
   int32_t window;          /* SIE_MASK_WINDOW: keys within ±window */
   float scale;             /* multiplies q·k; 0 = 1/√head_dim */
-  int32_t reserved;        /* 0 */
+  uint32_t which;          /* q of the SEQS space: SIE_POOL_CLS or SIE_POOL_LAST; else 0 */
   const sie_weight *alibi; /* slopes [H]; distance = |query's place − key's|; NULL: none */
 } sie_attention_params;
 

@@ -209,6 +209,7 @@ TEST(bad_recording_arguments) {
   };
   with([](sie_attention_params *t) { t->struct_size = 8; });
   with([](sie_attention_params *t) { t->mask = 3; });
+  with([](sie_attention_params *t) { t->which = SIE_POOL_LAST; });  // of a query for every row
   with([](sie_attention_params *t) { t->heads = 0; });
   with([](sie_attention_params *t) { t->heads = 3; });
   with([](sie_attention_params *t) { t->kv_heads = -1; });

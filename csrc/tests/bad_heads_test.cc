@@ -89,6 +89,35 @@ TEST(bad_kept_rows) {
   REFUSED(record::output_token_rows(r.p, r.x, SIE_MAX_OUTPUTS, &err));  // one too many
 }
 
+// One query a sequence: with a mask or slopes the program must say which row it is.
+TEST(bad_one_query) {
+  Recording r;
+  sie_value q = 0, y = 0;
+  sie_weight *slopes = nullptr;
+  r.ok(r.m.vector({0.5f, 0.25f}, &slopes));
+  r.ok(record::gather_rows(r.p, r.x, SIE_POOL_CLS, &q, &r.none));
+  sie_attention_params a = sized<sie_attention_params>();
+  a.heads = a.kv_heads = 2;
+  a.head_dim = 32;
+  for (uint32_t which : {0u, 1u, 2u, 3u, 4u, 99u}) {
+    const bool known = which == SIE_POOL_CLS || which == SIE_POOL_LAST;
+    for (bool placed : {false, true}) {
+      a.which = which;
+      a.mask = placed && which % 2 == 1 ? SIE_MASK_CAUSAL : SIE_MASK_FULL;
+      a.alibi = placed && a.mask == SIE_MASK_FULL ? slopes : nullptr;
+      if (known || (!placed && which == 0)) {
+        r.ok(record::attention(r.p, q, r.x, r.x, &a, &y, &r.none));
+      } else {
+        REFUSED(record::attention(r.p, q, r.x, r.x, &a, &y, &err));
+      }
+    }
+  }
+  a.which = SIE_POOL_LAST;
+  a.mask = SIE_MASK_CAUSAL;
+  a.alibi = nullptr;
+  REFUSED(record::attention(r.p, q, r.kept, r.kept, &a, &y, &err), SIE_UNSUPPORTED);  // keys without places
+}
+
 TEST(bad_splade) {
   Recording r;
   sie_value y = 0, z = 0;

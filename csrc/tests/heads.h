@@ -53,6 +53,7 @@ constexpr float block_eps = 1e-5f;
 sie_status residual_tail(model::Model *m, sie_value x);
 sie_status gate_tail(model::Model *m, sie_value x);
 sie_status rotary_tail(model::Model *m, sie_value x);
+sie_status one_query_tail(model::Model *m, sie_value x);
 sie_status update_tail(model::Model *m, sie_value x);
 sie_status pools_tail(model::Model *m, sie_value x);
 sie_status labels_tail(model::Model *m, sie_value x);

@@ -37,7 +37,8 @@ sie_status gate(Model *m, sie_value x, const sie_weight *w, uint32_t kind, sie_v
   return record::result(m->program, SIE_LINEAR, l, y, &m->err);
 }
 
-sie_status attend(Model *m, const Qkv &x, uint32_t mask, const sie_weight *alibi, sie_value *y) {
+sie_status attend(Model *m, const Qkv &x, uint32_t mask, const sie_weight *alibi, sie_value *y,
+                  uint32_t which = 0) {
   sie_attention_params a = record::params<sie_attention_params>();
   a.mask = mask;
   a.heads = block_heads;
@@ -45,6 +46,7 @@ sie_status attend(Model *m, const Qkv &x, uint32_t mask, const sie_weight *alibi
   a.head_dim = block_dim;
   a.window = mask == SIE_MASK_WINDOW ? block_window : 0;
   a.alibi = alibi;
+  a.which = which;
   return record::attention(m->program, x.q, x.k, x.v, &a, y, &m->err);
 }
 
@@ -159,6 +161,29 @@ sie_status rotary_tail(Model *m, sie_value x) {
   TRY(attend(m, qkv, SIE_MASK_WINDOW, alibi, &window));
   TRY(record::output_values(m->program, causal, 2, &m->err));
   return record::output_values(m->program, window, 3, &m->err);
+}
+
+// Each sequence's first row of attention in a window, and its last row of causal attention: taken
+// from all rows, then computed alone. Both have the same bits.
+sie_status one_query_tail(Model *m, sie_value x) {
+  Qkv qkv;
+  sie_weight *alibi;
+  sie_value y;
+  TRY(make_qkv(m, x, &qkv));
+  TRY(m->vector(slopes(), &alibi));
+  int32_t output = 0;
+  for (uint32_t which : {SIE_POOL_CLS, SIE_POOL_LAST}) {
+    const uint32_t mask = which == SIE_POOL_CLS ? SIE_MASK_WINDOW : SIE_MASK_CAUSAL;
+    const sie_weight *slopes = which == SIE_POOL_CLS ? alibi : nullptr;
+    Qkv one = qkv;
+    TRY(attend(m, qkv, mask, slopes, &y));
+    TRY(record::gather_rows(m->program, y, which, &y, &m->err));
+    TRY(record::output_values(m->program, y, output++, &m->err));
+    TRY(record::gather_rows(m->program, qkv.q, which, &one.q, &m->err));
+    TRY(attend(m, one, mask, slopes, &y, which));
+    TRY(record::output_values(m->program, y, output++, &m->err));
+  }
+  return SIE_OK;
 }
 
 // Uses one matrix before and after an update: no quantised rows from before may be used after it.

@@ -137,6 +137,22 @@ TEST(heads_do_not_depend_on_the_batch_or_the_team) {
   }
 }
 
+// Long sequences included: their attention is cut into blocks of queries.
+TEST(heads_one_query_has_the_bits_it_has_among_all) {
+  const Head &head = heads::named("one query");
+  for (const Path &path : model::machine_paths()) {
+    Model m;
+    if (!open(&m, head, SIE_DEVICE_CPU, path.isa, 3, path.compute)) continue;
+    std::vector<int> numbers = first_numbers(24);
+    numbers.insert(numbers.end(), {1000, 1017});
+    Batch batch = heads::batch_of(head, m.shape, numbers, false);
+    Result got = run(&m, batch);
+    CHECK(got.status == SIE_OK, "%s: status %d", path.name, got.status);
+    for (int o : {0, 2}) CHECK(got.bytes[o] == got.bytes[o + 1], "%s: outputs %d and %d", path.name, o, o + 1);
+    CHECK(got.bytes[0] != got.bytes[2], "%s: the first rows are the last", path.name);
+  }
+}
+
 TEST(heads_without_choices_take_the_defaults) {
   // Without the inputs: all rows are kept, and sequences have no adapter and no query.
   for (const char *name : {"keep", "lora", "maxsim of kept rows"}) {

@@ -210,10 +210,10 @@ class Recorder : Recording {
     if (by_length && chance(2)) {
       for (sie_value *part : {&a.k, &a.v}) *part = kept_rows_of(*part);
     }
-    bool gathered = by_length && chance(3);
+    bool gathered = chance(3);
     if (gathered) {
       sie_gather_rows_params g = record::params<sie_gather_rows_params>();
-      g.which = chance(2) ? SIE_POOL_CLS : SIE_POOL_LAST;
+      g.which = a.which = chance(2) ? SIE_POOL_CLS : SIE_POOL_LAST;
       g.x = a.q;
       g.y = a.q = fresh();
       add(SIE_GATHER_ROWS, g);

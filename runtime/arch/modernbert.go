@@ -373,14 +373,11 @@ func (m *modernbert) block(
 		attention.Mask, attention.Window = engine.FullMask, 0
 		k, v = r.KeepRows(k), r.KeepRows(v)
 	}
-	prune := last && p.keep != engine.PoolMean
-	if prune && !b.local {
+	if last && p.keep != engine.PoolMean {
 		q, x = r.GatherRows(q, p.keep), r.GatherRows(x, p.keep)
+		attention.Which = p.keep
 	}
 	a := r.Attention(q, k, v, attention)
-	if prune && b.local { // a window needs the places of its queries
-		a, x = r.GatherRows(a, p.keep), r.GatherRows(x, p.keep)
-	}
 	x = p.linear(r, a, b.out, b.outBias, engine.NoAct, x)
 	h = p.gated(r, r.LayerNorm(x, b.mlpGamma, b.mlpBeta, eps), b.gated, b.gatedBias,
 		gates[m.config.Activation], engine.NoValue)

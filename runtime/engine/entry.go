@@ -146,7 +146,7 @@ type attentionParams struct {
 	headDim int32
 	window  int32
 	scale   float32
-	_       int32
+	which   uint32
 	alibi   unsafe.Pointer
 }
 

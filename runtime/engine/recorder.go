@@ -255,6 +255,9 @@ type Attention struct {
 	Window  int32   // WindowMask: keys within ±Window
 	Scale   float32 // multiplies q·k; 0 counts as 1/√HeadDim
 	ALiBi   *Weight // a vector of slopes [Heads] times the distance, or nil
+	// Which is the row that GatherRows made q of, PoolCLS or PoolLast; 0 for a q of token rows. A
+	// mask and ALiBi need it. y has the bits of that row of attention for all rows.
+	Which Pooling
 }
 
 // Attention records y = softmax(scale·q·kᵀ − slope·distance)·v per sequence and head. q has token
@@ -263,7 +266,8 @@ func (r *Recorder) Attention(q, k, v Value, a Attention) Value {
 	return operation(r, kindAttention, func(p *attentionParams, y Value) {
 		*p = attentionParams{
 			mask: uint32(a.Mask), q: q, k: k, v: v, y: y, heads: a.Heads, kvHeads: a.KVHeads,
-			headDim: a.HeadDim, window: a.Window, scale: a.Scale, alibi: r.useLocked(a.ALiBi),
+			headDim: a.HeadDim, window: a.Window, scale: a.Scale, which: uint32(a.Which),
+			alibi: r.useLocked(a.ALiBi),
 		}
 	})
 }

@@ -89,6 +89,21 @@ TEST(gpu_heads_agree_with_the_reference) {
   }
 }
 
+TEST(gpu_one_query_has_the_bits_it_has_among_all) {
+  const Head &head = heads::named("one query");
+  for (const Path &path : paths) {
+    StandInCard card(path.major, path.minor, true);
+    Model m;
+    if (!open(&m, head, &card, path)) continue;
+    Batch batch = heads::batch_of(head, m.shape, numbers, false);
+    Result got = run(&m, batch);
+    CHECK(got.status == SIE_OK, "%s: %s", name_of(path), m.err.message);
+    for (int o : {0, 2})
+      CHECK(got.bytes[o] == got.bytes[o + 1], "%s: outputs %d and %d", name_of(path), o, o + 1);
+    CHECK(got.bytes[0] != got.bytes[2], "%s: the first rows are the last", name_of(path));
+  }
+}
+
 TEST(gpu_heads_do_not_depend_on_the_batch_or_the_graph) {
   for (int i = 0; i < heads::count; i++) {
     if (!check::in_shard(i)) continue;
