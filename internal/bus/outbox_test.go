@@ -1,8 +1,10 @@
 package bus
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -34,8 +36,10 @@ func (s *sent) len() int {
 	return len(s.all)
 }
 
+func byNumber(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
+
 // Every message is published once: those of Publish at once, the others with the next of Publish
-// and within Soon; at most maxSoon wait.
+// and within Soon, in their order; at most maxSoon wait.
 func TestOutbox(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
@@ -54,6 +58,9 @@ func TestOutbox(t *testing.T) {
 					}
 					if s.len() != before+1+waiting || s.all[before] != subject {
 						t.Fatalf("seed %d: %v were published after %s", seed, s.all[before:], subject)
+					}
+					if waited := s.all[before+1:]; !slices.IsSortedFunc(waited, byNumber) {
+						t.Fatalf("seed %d: what waited was published in the order %v", seed, waited)
 					}
 				} else {
 					o.PublishSoon(&nats.Msg{Subject: subject})
