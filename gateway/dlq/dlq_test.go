@@ -23,7 +23,8 @@ var lane = bus.Lane{Pool: "default", Profile: "cpu", Bundle: "default"}
 func letter(t *testing.T, id string) dlq.Letter {
 	t.Helper()
 	item := work.Item{WorkItemID: id, Operation: work.Encode, ModelID: "org/m", PoolName: "default",
-		Items: []msgp.Raw{msgp.AppendString(nil, "secret")}, Attempt: 3, DiedOn: []string{"w1"}}
+		Items: []msgp.Raw{msgp.AppendString(nil, "secret")}, Attempt: 3, Index: 7,
+		DiedOn: []string{"w1"}}
 	data, err := item.MarshalMsg(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +152,8 @@ func TestReplay(t *testing.T) {
 				for m := range got.Messages() {
 					var item work.Item
 					_, err := item.UnmarshalMsg(m.Data())
-					if err != nil || !item.Alone || item.Attempt != 0 || len(item.DiedOn) > 0 ||
+					if err != nil || !item.Alone || item.Attempt != 0 || item.Index != 0 ||
+						len(item.DiedOn) > 0 ||
 						strings.HasPrefix(item.WorkItemID, "r.1") || len(item.Items) != 1 {
 						t.Errorf("%v %+v", err, item)
 					}

@@ -248,6 +248,36 @@ func TestRoute(t *testing.T) {
 	}
 }
 
+// A route has the hashes of the bundle of its lane, whichever of the model's bundles that is.
+func TestRouteTellsTheBundleOfItsLane(t *testing.T) {
+	c, b := load(t, files...)
+	m, err := c.Resolve("org/both")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, name := range []string{"default", "fast"} {
+		bundle, err := b.ByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, _ := rig(t, "default/l4/"+name)
+		found, err := r.Find("org/both")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := found.Route("", "")
+		if err != nil || got.Lane.Bundle != name || got.BundleConfigHash != c.BundleConfigHash(bundle) ||
+			got.ModelConfigHash != m.Model.ConfigHash(bundle) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		seen[got.BundleConfigHash], seen[got.ModelConfigHash] = true, true
+	}
+	if len(seen) != 4 {
+		t.Errorf("hashes of two bundles are the same: %v", seen)
+	}
+}
+
 // A route has the hashes and the engine of its bundle; a change of another model keeps the model's.
 func TestRouteTellsTheConfiguration(t *testing.T) {
 	r, _ := rig(t, "default/l4/default")
