@@ -72,6 +72,31 @@ func TestLateAcknowledgementsAreBounded(t *testing.T) {
 	}
 }
 
+// An acknowledgement that was due before the stream was known goes out when it is the same stream,
+// and never to another one.
+func TestLateAcknowledgementsAreSent(t *testing.T) {
+	for same, want := range map[bool]int{true: 0, false: 1} {
+		s := connected(t)
+		m := s.delivers(simModels[0], true, nil)
+		x := s.c.slices[m.id]
+		s.c.disconnect()
+		s.c.connect(0)
+		s.records[m.id].receipted = true
+		s.c.settle(x, s.c.do.ack)
+		if len(s.msgs) != 1 || len(s.c.late) != 1 {
+			t.Errorf("%d messages, %d late", len(s.msgs), len(s.c.late))
+		}
+		created := s.created
+		if !same {
+			created = created.Add(time.Second)
+		}
+		s.c.listedAll(created, nil, nil)
+		if len(s.msgs) != want || len(s.c.late) != 0 {
+			t.Errorf("the same stream: %v; %d messages are left, %d late", same, len(s.msgs), len(s.c.late))
+		}
+	}
+}
+
 // A slice that was cancelled while the server had it is not run again when the connection to the
 // server comes back.
 func TestWhatWasCancelledIsNotRunAfterAReconnect(t *testing.T) {

@@ -20,11 +20,16 @@ func (s *sim) again(id string, change func(*work.Item)) *simMsg {
 	change(&r.item)
 	s.publishWork(r.item)
 	m := s.msgs[s.seq]
+	s.comes(m)
+	return m
+}
+
+// comes has the broker deliver a message.
+func (s *sim) comes(m *simMsg) {
 	m.at = s.now.Add(15 * time.Second)
 	s.c.arrived(s.c.follow(m.token), &nats.Msg{
 		Subject: subjectOf(m.token), Reply: fmt.Sprintf("%d.%d", s.stream, m.seq), Data: m.data,
 	}, true)
-	return m
 }
 
 // The next attempt of a slice that is in hand may say that it must run alone. It takes the place of
@@ -108,8 +113,13 @@ func TestAnAttemptThatMustRunAloneJoinsNoOther(t *testing.T) {
 		if n := len(s.c.alone); (n == 1) != (c.runAlone && c.state != sent) || n > 1 {
 			t.Errorf("%s: %d slices wait to run alone", name, n)
 		}
-		if s.msgs[old.seq] != nil && !c.same && !c.back && len(got.deliveries) != 1 {
-			t.Errorf("%s: the older message is held", name)
+		if acked := s.msgs[old.seq] == nil; acked == c.same || !c.same && len(got.deliveries) != 1 {
+			t.Errorf("%s: the older message is acknowledged: %v; %d are held", name, acked,
+				len(got.deliveries))
+		}
+		s.comes(old) // once more
+		if s.c.slices[old.id] != got || got.item.Attempt != c.attempt || got.item.Alone != c.runAlone {
+			t.Errorf("%s: the older message takes the place of the newer", name)
 		}
 	}
 }

@@ -283,6 +283,7 @@ func (s *sim) run(r *ipc.RunBatchRequest) (string, error) {
 	s.lastCall++
 	call := strconv.Itoa(s.lastCall)
 	operation := r.Items[0].Op
+	s.inCredit(r)
 	for _, i := range r.Items {
 		rec := s.records[i.WorkItemID]
 		if s.inside[i.WorkItemID] != "" {
@@ -301,6 +302,11 @@ func (s *sim) run(r *ipc.RunBatchRequest) (string, error) {
 		if s.now.After(rec.until.Add(work.ClockTolerance + 200*time.Millisecond)) {
 			s.failf("%s runs after its deadline", i.WorkItemID)
 		}
+		left := rec.until.Add(work.ClockTolerance).Sub(s.now)
+		want := max(float64(left)/float64(time.Millisecond), 1)
+		if d := i.TimeoutMS - want; d > 2 || d < -2 {
+			s.failf("%s may run for %v ms, and its deadline is in %v", i.WorkItemID, i.TimeoutMS, left)
+		}
 		rec.ran++
 		if rec.item.Alone {
 			s.stats["ran alone"]++
@@ -312,6 +318,16 @@ func (s *sim) run(r *ipc.RunBatchRequest) (string, error) {
 	}
 	s.calls[call] = len(r.Items)
 	return call, nil
+}
+
+// inCredit says when a batch is more than the credit of its model, of which only the last slice may
+// be the one that exceeds it. What runs alone needs none.
+func (s *sim) inCredit(r *ipc.RunBatchRequest) {
+	last := s.c.slices[r.Items[len(r.Items)-1].WorkItemID]
+	m := s.c.models[r.ModelID]
+	if used := m.inflight + r.TotalCost - last.tokens; used >= m.window && !last.item.Alone {
+		s.failf("%s: %d tokens of %d are in the server before the last slice", r.ModelID, used, m.window)
+	}
 }
 
 func (s *sim) cancel(ids []string)                     {}
