@@ -188,6 +188,10 @@ bench: build minilm ## race against sentence-transformers, ONNX Runtime and Open
 	@tools/setup/venv.sh bench
 	build/venv-bench/bin/python bench/race.py $(BENCHFLAGS)
 
+bench-arch: build ## race the shapes of well-known architectures, random weights, against transformers, OpenVINO, ONNX Runtime (BENCHFLAGS)
+	@tools/setup/venv.sh bench
+	build/venv-bench/bin/python -B bench/archrace.py $(BENCHFLAGS)
+
 bench-sie: build minilm ## race sie-server 0.10.1 over HTTP on this machine
 	@tools/setup/venv.sh sie
 	build/venv-sie/bin/python -B bench/servers.py $(BENCHFLAGS)

@@ -13,6 +13,7 @@ import os
 import statistics
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import machine
@@ -63,6 +64,26 @@ def build(folder):
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, "loops.S", "helpers.c"], cwd=folder,
                    check=True)
     return ctypes.CDLL(str(library))
+
+
+def peak(cpus, milliseconds=60):
+    """GFLOP/s of FMAs alone on so many CPUs at once; None without AVX-512."""
+    if "avx512f" not in machine.flags():
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        library = build(Path(folder))
+    library.timed.restype = ctypes.c_double
+    flop = 2 * 16 * FMAS * UNROLL
+    turns = ctypes.c_long(int(milliseconds * 1e-3 * 100e9 / flop))
+
+    def run(cpu):
+        os.sched_setaffinity(0, [cpu])  # of this thread alone
+        memory = (ctypes.c_float * (16 * LINES + 16))()
+        return library.timed(library.mix0, turns, memory, ctypes.byref(ctypes.c_double()))
+
+    with ThreadPoolExecutor(cpus) as pool:
+        seconds = list(pool.map(run, sorted(os.sched_getaffinity(0))[:cpus]))
+    return sum(flop * turns.value / s for s in seconds) * 1e-9
 
 
 def main():

@@ -59,8 +59,14 @@ class Graph:
             self.compiled[streams] = self.compile(streams)
         self.run, self.setting = self.compiled[streams], setting
 
+    def token_ids(self, texts):
+        return [e.ids for e in self.tokenizer.encode_batch_fast(texts)]
+
+    def pad(self):
+        return 0
+
     def batches(self, texts):
-        ids = [e.ids for e in self.tokenizer.encode_batch_fast(texts)]
+        ids = self.token_ids(texts)
         order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
         size, *unit = str(self.setting.get("batch", 1)).split()
         start = 0
@@ -68,7 +74,7 @@ class Graph:
             width = len(ids[order[start]])  # the longest is first, so this is what the others are padded to
             rows = order[start : start + (max(1, int(size) // width) if unit else int(size))]
             start += len(rows)
-            tokens = np.zeros((len(rows), width), np.int64)
+            tokens = np.full((len(rows), width), self.pad(), np.int64)
             mask = np.zeros_like(tokens)
             for r, i in enumerate(rows):
                 tokens[r, : len(ids[i])] = ids[i]

@@ -38,7 +38,7 @@ def artefact(kind, model, cache):
     isn't there."""
     make = {"onnx-fp32": _onnx, "onnx-int8": _onnx_int8, "openvino-fp32": _openvino,
             "openvino-int8": _openvino_int8}[kind]
-    folder = Path(cache) / f"{kind}-{_key(kind, model)}"
+    folder = Path(cache) / f"{kind}-{key(model, (Path(__file__), Path(texts.__file__)))}"
     path = folder / ("model.onnx" if kind.startswith("onnx") else "model.xml")
     if not path.exists():
         parts = Path(f"{folder}.parts-{os.getpid()}")
@@ -48,13 +48,12 @@ def artefact(kind, model, cache):
     return path
 
 
-def _key(kind, model):
-    """Changes whenever the weights, a library or this code does."""
+def key(model, code):
+    """Changes whenever the weights, a library or one of the files of code does."""
     h = hashlib.sha256()
     for name in ("torch", "transformers", "onnx", "onnxruntime", "openvino", "nncf"):
         h.update(f"{name} {version(name)}\n".encode())
-    for f in (Path(__file__), Path(texts.__file__), Path(model, "model.safetensors"),
-              Path(model, "config.json")):
+    for f in (*code, Path(model, "model.safetensors"), Path(model, "config.json")):
         h.update(hashlib.sha256(f.read_bytes()).digest())
     return h.hexdigest()[:12]
 

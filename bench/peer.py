@@ -1,6 +1,6 @@
 """One engine in a process of its own, driven line by line, so that several can be timed in turns.
 
-    peer.py ENGINE TEXTS.json --model DIR --cache DIR --threads N [--no-amx] [--quick]
+    peer.py ENGINE TEXTS.json --model DIR --cache DIR --threads N [--no-amx] [--quick] [--engines MODULE]
 
 TEXTS.json holds {"name": ["text", ...]}. Prints {"ready": true, "versions": {...}}, then answers
 each line of input with one line of JSON:
@@ -13,6 +13,7 @@ each line of input with one line of JSON:
 """
 
 import argparse
+import importlib
 import json
 import os
 import sys
@@ -30,8 +31,9 @@ def timed(work, *args):
 
 
 class Peer:
-    def __init__(self, engine, sets, quick):
+    def __init__(self, engine, sets, quick, tune_on):
         self.engine, self.sets, self.quick, self.settings = engine, sets, quick, {}
+        self.tune_on = tune_on
 
     def search(self, choices, work, texts):
         """The best value of one setting after the other, starting from the first value of each."""
@@ -54,8 +56,12 @@ class Peer:
 
     def tune(self, name):
         texts = self.sets[name]
+        if len(texts) == 1:  # one long text: its trials would outlast the race
+            self.settings[name] = {k: v[0] for k, v in self.engine.choices_one.items()}
+            self.trial(self.settings[name], self.engine.encode, texts)
+            return {"setting": self.settings[name]}
         self.settings[name] = self.search(self.engine.choices, self.engine.encode,
-                                          texts[: max(64, len(texts) // 4)])
+                                          texts[: max(self.tune_on, len(texts) // 4)])
         return {"setting": self.settings[name]}
 
     def one_by_one(self, texts):
@@ -92,6 +98,10 @@ def main():
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--no-amx", action="store_true")
     parser.add_argument("--quick", action="store_true", help="take the most promising settings untried")
+    parser.add_argument("--engines", choices=("engines", "archengines"), default="engines",
+                        help="the module that has the engine")
+    parser.add_argument("--tune-on", type=int, default=64,
+                        help="texts that settings are tried on; a quarter of a larger set")
     args = parser.parse_args()
 
     # Standard output carries the protocol; whatever libraries print goes to standard error.
@@ -104,12 +114,12 @@ def main():
         os.environ[name] = str(args.threads)
     os.environ |= {"TOKENIZERS_PARALLELISM": "true", "HF_HUB_OFFLINE": "1"}
 
-    import engines
-
+    engines = importlib.import_module(args.engines)
     kind, precision = engines.ENGINES[args.engine]
     with open(args.texts, encoding="utf-8") as f:
         sets = json.load(f)
-    peer = Peer(kind(precision, args.model, args.cache, args.threads, not args.no_amx), sets, args.quick)
+    peer = Peer(kind(precision, args.model, args.cache, args.threads, not args.no_amx), sets, args.quick,
+                args.tune_on)
     print(json.dumps({"ready": True, "versions": peer.engine.versions}), file=out)
     for line in sys.stdin:
         command, *rest = line.split(maxsplit=2)

@@ -152,6 +152,11 @@ class Ours:
     def each(self, name):
         return self._racer(name, "--one").ask("go")["each"]
 
+    def drop(self, name):
+        """Ends the processes of a set of texts: each holds the weights."""
+        for key in [k for k in self.running if k[0] == name]:
+            self.running.pop(key).close()
+
     def close(self):
         for racer in self.running.values():
             racer.close()

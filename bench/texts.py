@@ -137,6 +137,28 @@ def mixed(n, count, half=0, seed=37):
             for _ in range(n)]
 
 
+def sentences(n, half=0, seed=61):
+    """Single sentences."""
+    dice, subjects = Dice(seed), _subjects(half)
+    return [_sentence(dice, dice.pick(subjects)) for _ in range(n)]
+
+
+def spread(n, most, count, half=0, seed=43):
+    """n texts of 8 to `most` tokens, each length as likely as half of it: evenly on a logarithmic
+    scale, in an order without one."""
+    dice, subjects = Dice(seed), _subjects(half)
+    lengths = [int(8 * (most / 8) ** (i / (n - 1))) for i in range(n)]
+    made = [_passage(dice, dice.pick(subjects), tokens, count) for tokens in lengths]
+    return [made.pop(dice.below(len(made))) for _ in range(n)]
+
+
+def long_text(tokens, count, half=0, seed=47):
+    """One text of so many tokens, and hardly fewer."""
+    dice, subjects = Dice(seed), _subjects(half)
+    text = " ".join(_sentence(dice, dice.pick(subjects)) for _ in range(tokens // 24))
+    return text + " " + _passage(dice, dice.pick(subjects), max(8, tokens - count(text)), count)
+
+
 def calibration(count):
     """What int8 engines may look at: all three kinds, from the half of the subjects that the race
     uses."""
