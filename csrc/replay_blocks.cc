@@ -1,8 +1,8 @@
 // replay_blocks.cc — runs an operation of a long slab, block by block.
 //
 // To the kernel, a block of rows is a small slab: the operands' rows from first_row on, as many as
-// the block's slab has. A block of queries is one head of the sequence and a range of its queries,
-// against all keys.
+// the block's slab has. A block of queries is one key head of the sequence and a range of its
+// queries, against all keys.
 #include <algorithm>
 
 #include "cut.h"
@@ -44,15 +44,16 @@ sie_status by_rows(const Replay &whole, int32_t index, const PlannedOp &planned,
   return SIE_OK;
 }
 
-// Each block of each head is a work item. A part takes neighbouring items, so that it mostly
-// prepares a head's keys once.
+// Each block of queries of each key head is a work item: the heads that share its keys run
+// together.
 sie_status by_queries(const Replay &whole, int32_t index, const PlannedOp &planned, Pause *pause) {
   int64_t queries = whole.slab->spaces[space_of(whole, planned.op.in[0])].n;
-  int64_t keys = whole.slab->spaces[space_of(whole, planned.op.in[1])].n, heads = planned.op.attention.heads;
-  int64_t step = block_rows(whole.program, planned, keys, 1), blocks = (queries + step - 1) / step;
+  int64_t keys = whole.slab->spaces[space_of(whole, planned.op.in[1])].n;
+  int64_t heads = planned.op.attention.kv_heads, group = planned.op.attention.heads / heads;
+  int64_t step = block_rows(whole.program, planned, keys * group, 1), blocks = (queries + step - 1) / step;
   int64_t part = whole.share.part, parts = whole.share.parts;
   int64_t first = heads * blocks * part / parts, last = heads * blocks * (part + 1) / parts;
-  bool prepared = false;  // the scratch holds the prepared keys of the item's head
+  bool prepared = false;  // the scratch holds the prepared keys of the item's key head
   for (int64_t item = first; item < last; item++) {
     int64_t head = item / blocks, block = item % blocks;
     if (item > first && pause->take()) prepared = false;

@@ -192,7 +192,7 @@ typedef struct sie_attention_args {
    * those of a call for all queries. */
   int32_t q_first, q_last;
   /* 1: the scratch still holds what the previous call prepared there of k and v. That call had one
-   * (sequence, head) and the same arguments except the range, and nobody has written to the scratch
+   * (sequence, key head) and the same arguments except the range, and nobody has written to the scratch
    * since. */
   int32_t resumed;
   int32_t queries_first; /* 1: the queries stand at the first positions; 0: at the last ones */

@@ -6,21 +6,32 @@
 //          reads key head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq, or at i with
 //          queries_first. Without visible keys, y is zero. 1 ≤ D ≤ 256.
 // Types    q, k, v, y f32 | bf16, all one type; computed in f32.
-// Mask     full, causal, window.
+// Mask     full, causal, window. A key behind the mask is never multiplied, not even by 0, where
+//          its v is a NaN or an infinity.
 // Alias    none.
 // Align    element.
-// Share    (sequence, head) pairs in turn.
-// Scratch  kᵀ and v of one head, one tile of scores.
-// Cost     4·Lq·Lk·D flop and Lq·Lk exponentials a head. A mask skips the tiles of keys that no
-//          query of a tile sees.
-// Plan     kᵀ and v of the head are packed into scratch once (f32, dense, padded to vectors); they
-//          stay in L1 or L2 for all query tiles. For a tile of kRows queries gemm_tile computes
-//          scores, softmax runs in place, and gemm_tile computes the output. A tile's scores stay
-//          in L1 up to Lk ≈ 1,000.
-// Order    scores: one FMA chain over D. Sums over keys: lane by lane, then a fixed tree. Output:
-//          one FMA chain over the keys. All depend on the item's own length alone.
+// Share    (sequence, key head) pairs in turn; where there are fewer than parts, the queries of
+//          each pair are split as well.
+// Scratch  kᵀ and v of kBlockKeys keys at most, one tile of scores; for longer items also the sums
+//          of kChunkRows rows. At D = 128 and any length that is 1.2 MB.
+// Cost     4·D flop and an exponential for each visible pair of a query and a key, rounded up to
+//          the vectors of keys that some query of a tile sees.
+// Plan     a row is one query of one head. The rows of a key head's group go query by query, so
+//          that a tile of kRows rows has neighbouring positions. An item of at most kBlockKeys keys
+//          is one block: kᵀ and v are packed into scratch once (f32, dense, padded to vectors) for
+//          all its rows. gemm_tile computes the scores of a tile, softmax runs in place, gemm_tile
+//          computes the output. A longer item is cut into blocks of kBlockKeys keys. Rows go
+//          through them in chunks of at most kChunkRows, each with its largest score, its sum of
+//          weights and its sum of weighted values so far (online softmax). Of a block only what the
+//          chunk sees is packed.
+// Order    scores: one FMA chain over D. In a block: sums over keys lane by lane from the first
+//          visible one, then a fixed tree; the output one FMA chain over the keys. Blocks begin at
+//          multiples of kBlockKeys from key 0 and are joined in ascending order. So a row's bits
+//          depend on its query, its position and the item's keys alone.
 // Error    |y − ref| ≤ (D + Lk)·2⁻²⁴·max|v| at worst, then bf16 rounding.
-// Source   Vaswani 2017 §3.2.1
+// Source   Vaswani 2017 §3.2.1; the blocks: Milakov and Gimelshein 2018, arXiv:1805.02867
+#include <float.h>
+
 #include "gemm_tile.h"
 #include "math.h"
 #include "rows.h"
@@ -31,32 +42,41 @@ namespace SIE_ISA_NS {
 namespace {
 
 constexpr int64_t kMaxHeadDim = 256;
+// kᵀ and v of a block stay in L2 up to D = 128.
+constexpr int64_t kBlockKeys = 512;
+// Packing a block costs some 2 % of what it takes to multiply it with so many rows.
+constexpr int64_t kChunkRows = 1152;
 
 int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Where one head's intermediates lie in the scratch, in floats.
+// Where the intermediates of one key head lie in the scratch, in floats.
 struct Layout {
-  int64_t keys, d;         // padded to vectors
-  int64_t scores_ld;       // a vector more than the keys: rows must not fall into the same sets of L1
-  int64_t v, scores, end;  // kᵀ comes first
+  int64_t d;                                  // padded to vectors
+  int64_t scores_ld;                          // a vector more than the keys, against sets of L1
+  int64_t v, scores, values, top, total, end;  // kᵀ comes first
 };
 
 Layout layout_of(int64_t keys, int64_t head_dim) {
+  const int64_t block = padded(lesser(keys, kBlockKeys)), rows = keys > kBlockKeys ? kChunkRows : 0;
   Layout at;
-  at.keys = padded(keys);
   at.d = padded(head_dim);
-  at.scores_ld = at.keys + kLanes;
-  at.v = at.keys * head_dim;
-  at.scores = at.v + at.keys * at.d;
-  at.end = at.scores + kRows * at.scores_ld;
+  at.scores_ld = block + kLanes;
+  at.v = block * head_dim;
+  at.scores = at.v + block * at.d;
+  at.values = at.scores + kRows * at.scores_ld;
+  at.top = at.values + rows * at.d;
+  at.total = at.top + rows;
+  at.end = at.total + rows;
   return at;
 }
 
-// kᵀ in panels of kPanel keys, [D][width] each, as a packed weight; keys beyond the last read as 0.
+// The panels of kᵀ that hold keys [seen.first, seen.last) of a block of `keys`. A panel has kPanel
+// keys, [D][width], as a packed weight; keys beyond the last read as 0.
 template <typename T>
-void pack_keys(const T *k, int64_t ld, int64_t keys, int64_t d, float *out) {
-  for (int64_t n0 = 0; n0 < keys; n0 += kPanel) {
-    const int64_t width = padded(keys - n0 < kPanel ? keys - n0 : kPanel);
+void pack_keys(const T *k, int64_t ld, Range seen, int64_t keys, int64_t d, float *out) {
+  for (int64_t n0 = seen.first / kPanel * kPanel; n0 < seen.last; n0 += kPanel) {
+    const int64_t width = padded(lesser(keys - n0, kPanel));
     float *panel = out + n0 * d;
     for (int64_t n = n0; n < n0 + width; n += kLanes) {
       for (int64_t i = 0; i < d; i += kLanes) {
@@ -80,18 +100,25 @@ void pack_keys(const T *k, int64_t ld, int64_t keys, int64_t d, float *out) {
   }
 }
 
-template <typename T>
-void pack_values(const T *v, int64_t ld, int64_t keys, int64_t d, int64_t ldv, float *out) {
-  for (int64_t j = 0; j < keys; j++) {
-    for (int64_t i = 0; i < d; i += kLanes) vstore(out + j * ldv + i, vload_row(v + j * ld, i, d));
+// Values of keys [seen.first, seen.last). Returns whether all are finite, where Check asks.
+template <bool Check, typename T>
+bool pack_values(const T *v, int64_t ld, Range seen, int64_t d, int64_t ldv, float *out) {
+  uint32_t nans = 0;
+  for (int64_t j = seen.first; j < seen.last; j++) {
+    for (int64_t i = 0; i < d; i += kLanes) {
+      const Vec x = vload_row(v + j * ld, i, d);
+      if (Check) nans |= nan_lanes(x - x);
+      vstore(out + j * ldv + i, x);
+    }
   }
+  return nans == 0;
 }
 
-// In each of R rows s[j] becomes 2^(s[j] − max) for j below keys; sums takes the rows' sums. A
-// row's bits are the same for any R: further rows only fill the time in which each row waits for
-// its own maximum and sum.
+// In each of R rows s[j] becomes 2^(s[j] − largest) for j below keys; `most` has the largest score
+// before these and takes the largest so far; sums takes the rows' sums. A row's bits are the same
+// for any R: further rows only fill the time in which each row waits for its own maximum and sum.
 template <int R>
-SIE_INLINE void softmax_rows(float *s, int64_t ld, int64_t keys, float *sums) {
+SIE_INLINE void softmax_rows(float *s, int64_t ld, int64_t keys, float *most, float *sums) {
   const Vec none = vset(-__builtin_inff());
   Vec top[R], largest[R], sum[R];
 #pragma GCC unroll 4
@@ -109,7 +136,11 @@ SIE_INLINE void softmax_rows(float *s, int64_t ld, int64_t keys, float *sums) {
     for (int r = 0; r < R; r++) top[r] = vmax(vload_part_or(s + r * ld + j, keys - j, none), top[r]);
   }
 #pragma GCC unroll 4
-  for (int r = 0; r < R; r++) largest[r] = vset(vlargest(top[r]));
+  for (int r = 0; r < R; r++) {
+    const float here = vlargest(top[r]);
+    if (here > most[r]) most[r] = here;
+    largest[r] = vset(most[r]);
+  }
   for (j = 0; j + kLanes <= keys; j += kLanes) {
 #pragma GCC unroll 4
     for (int r = 0; r < R; r++) {
@@ -130,24 +161,35 @@ SIE_INLINE void softmax_rows(float *s, int64_t ld, int64_t keys, float *sums) {
   for (int r = 0; r < R; r++) sums[r] = vsum(sum[r]);
 }
 
-// Which keys the queries of a tile see, and how far away they are.
+// Which keys the queries see, and how far away they are.
 struct Sight {
   int32_t mask, window;
-  int64_t position;  // of the tile's first query
-  float slope;       // ALiBi, ·log₂e; 0: none
+  int64_t position;     // of query 0
+  int64_t keys;         // of the item
+  const float *slopes;  // ALiBi: of each head of the group; or null
 };
 
-// The keys that query m of a tile sees.
-SIE_INLINE Range visible(const Sight &sight, int64_t m, int64_t keys) {
-  const int64_t position = sight.position + m;
-  Range range = {0, keys};
+// The keys of the item that the query at `position` sees.
+SIE_INLINE Range visible(const Sight &sight, int64_t position) {
+  Range range = {0, sight.keys};
   if (sight.mask == SIE_MASK_WINDOW && position > sight.window) range.first = position - sight.window;
-  if (sight.mask != SIE_MASK_FULL)
-    range.last = position + (sight.mask == SIE_MASK_WINDOW ? sight.window : 0) + 1;
-  if (range.last > keys) range.last = keys;
+  if (sight.mask != SIE_MASK_FULL) {
+    const int64_t last = position + (sight.mask == SIE_MASK_WINDOW ? sight.window : 0) + 1;
+    range.last = last < 0 ? 0 : lesser(last, sight.keys);
+  }
+  if (range.first > range.last) range.first = range.last;
   return range;
 }
 
+// The part of `range` in the `count` keys from `first` on, counted from there.
+SIE_INLINE Range within(Range range, int64_t first, int64_t count) {
+  Range part = {range.first > first ? lesser(range.first - first, count) : 0,
+                lesser(range.last - first, count)};
+  if (part.last < part.first) part.last = part.first;
+  return part;
+}
+
+// ALiBi. A bias by distance (a table) would be added here, too.
 SIE_INLINE void subtract_distance(float *s, Range keys, int64_t position, float slope) {
   alignas(64) static const float kCount[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const Vec count = vload(kCount), by = vset(slope);
@@ -161,86 +203,198 @@ SIE_INLINE void clear(float *s, int64_t first, int64_t last) {
   if (first < last) memset(s + first, 0, static_cast<size_t>(last - first) * sizeof *s);
 }
 
-// Turns the scores of query m's keys into weights, with zeros in the rest of `span`, which holds
-// all keys of the tile. Returns 1/Σ.
-SIE_INLINE float weigh_visible(float *s, const Sight &sight, int64_t m, int64_t keys, Range span) {
-  const Range own = visible(sight, m, keys);
-  if (own.first >= own.last) {
-    clear(s, span.first, span.last);
-    return 0.0f;
-  }
-  if (sight.slope != 0.0f) subtract_distance(s, own, sight.position + m, sight.slope);
-  float sum;
-  softmax_rows<1>(s + own.first, 0, own.last - own.first, &sum);
-  clear(s, span.first, own.first);
-  clear(s, own.last, span.last);
-  return 1.0f / sum;
-}
-
-// Queries [0, rows) of one tile against a packed head. All: every query sees every key, without
-// distance.
-template <bool All, typename T>
-void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, const Sight &sight, int64_t keys,
-                 int64_t d, const Layout &at, float *scratch, T *y, int64_t ldy) {
-  alignas(64) float query[kRows * kMaxHeadDim], out[kRows * kMaxHeadDim];
-  float *s = scratch + at.scores;
-  const Vec factor_q = vset(scale * 1.44269504f);
-  for (int64_t m = 0; m < rows; m++) {
-    for (int64_t i = 0; i < d; i += kLanes)
-      vstore(query + m * at.d + i, vload_row(q + m * ldq, i, d) * factor_q);
-  }
-  // The keys that some query of the tile sees: both ends ascend with the position.
-  Range span = {0, keys};
-  if (!All) {
-    span = {visible(sight, 0, keys).first, visible(sight, rows - 1, keys).last};
-    if (span.last < span.first) span.last = span.first;
-  }
-  for (int64_t n = All ? 0 : span.first / kPanel * kPanel; n < (All ? at.keys : span.last); n += kPanel) {
-    const int64_t width = at.keys - n < kPanel ? at.keys - n : kPanel;
-    multiply_tile(rows, width / kLanes, query, at.d, scratch + n * d, width, d, s + n, at.scores_ld);
-  }
-  float factor[kRows];
-  if (All) {
-    int64_t m = 0;
-    for (; m + 3 <= rows; m += 3) softmax_rows<3>(s + m * at.scores_ld, at.scores_ld, keys, factor + m);
-    for (; m < rows; m++) softmax_rows<1>(s + m * at.scores_ld, 0, keys, factor + m);
-    for (m = 0; m < rows; m++) factor[m] = 1.0f / factor[m];
-  } else {
-    for (int64_t m = 0; m < rows; m++) factor[m] = weigh_visible(s + m * at.scores_ld, sight, m, keys, span);
-  }
-  // Two vectors at a time where no single vector would be left over: D = 64 as 2 + 2, not 3 + 1.
-  for (int64_t i = 0, vecs; i < at.d; i += vecs * kLanes) {
-    const int64_t left = (at.d - i) / kLanes;
-    vecs = left == 4 || left < kVecs ? (left < 2 ? left : 2) : kVecs;
-    multiply_tile(rows, vecs, s + span.first, at.scores_ld, scratch + at.v + span.first * at.d + i, at.d,
-                  span.last - span.first, out + i, at.d);
-  }
-  for (int64_t m = 0; m < rows; m++) {
-    for (int64_t i = 0; i < d; i += kLanes)
-      vstore_row(y + m * ldy, i, d, vload(out + m * at.d + i) * vset(factor[m]));
-  }
-}
-
-// One (sequence, head) pair: the starts of its rows.
+// One (sequence, key head) pair: the starts of its rows in q, k, v and y.
 template <typename T>
-struct Head {
+struct Pair {
   const T *q, *k, *v;
   T *y;
   int64_t queries, keys;
-  float slope;
+  const float *slopes;
 };
 
 template <typename T>
-Head<T> head_at(const sie_attention_args *a, int64_t item) {
-  const int64_t b = item / a->heads, head = item % a->heads;
-  const int64_t column = head * a->head_dim, kv_column = head * a->kv_heads / a->heads * a->head_dim;
+Pair<T> pair_at(const sie_attention_args *a, int64_t unit) {
+  const int64_t b = unit / a->kv_heads, head = unit % a->kv_heads, group = a->heads / a->kv_heads;
+  const int64_t column = head * group * a->head_dim, kv_column = head * a->head_dim;
   return {row_of<const T>(a->q, a->cu_q[b]) + column,
           row_of<const T>(a->k, a->cu_kv[b]) + kv_column,
           row_of<const T>(a->v, a->cu_kv[b]) + kv_column,
           row_of<T>(a->y, a->cu_q[b]) + column,
           static_cast<int64_t>(a->cu_q[b + 1]) - a->cu_q[b],
           static_cast<int64_t>(a->cu_kv[b + 1]) - a->cu_kv[b],
-          a->alibi_slopes != nullptr ? a->alibi_slopes[head] * 1.44269504f : 0.0f};
+          a->alibi_slopes != nullptr ? a->alibi_slopes + head * group : nullptr};
+}
+
+// A pair at work.
+template <typename T>
+struct Work {
+  const sie_attention_args *a;
+  Pair<T> pair;
+  int64_t group, d;
+  Sight sight;
+  Layout at;
+  float *scratch;
+};
+
+// `keys` keys from key `first` of the item on.
+struct Block {
+  int64_t first, keys;
+  bool finite;  // every packed value; a full mask does not ask
+};
+
+// Neighbouring rows, of the query and head of the first on: query by query, head by head.
+struct Tile {
+  int64_t query, head, rows;
+};
+
+SIE_INLINE Tile tile_at(int64_t row, int64_t rows, int64_t group) {
+  if (group == 1) return {row, 0, rows};
+  return {row / group, row % group, rows};
+}
+
+// Calls f(m, query, head) for each row m of a tile.
+template <typename F>
+SIE_INLINE void each_row(const Tile &tile, int64_t group, F f) {
+  if (group == 1) {
+    for (int64_t m = 0; m < tile.rows; m++) f(m, tile.query + m, 0);
+    return;
+  }
+  for (int64_t m = 0, query = tile.query, head = tile.head; m < tile.rows; m++) {
+    f(m, query, head);
+    if (++head == group) query++, head = 0;
+  }
+}
+
+// Packs the part of a block that is seen.
+template <typename T>
+Block pack_block(const Work<T> &w, int64_t first, int64_t keys, Range seen) {
+  // A second segment of keys would be chosen here, row by row of the block.
+  const int64_t ldk = w.a->k.ld, ldv = w.a->v.ld;
+  pack_keys(w.pair.k + first * ldk, ldk, seen, keys, w.d, w.scratch);
+  const bool finite = (w.sight.mask == SIE_MASK_FULL ? pack_values<false, T> : pack_values<true, T>)(
+      w.pair.v + first * ldv, ldv, seen, w.d, w.at.d, w.scratch + w.at.v);
+  return {first, keys, finite};
+}
+
+// The scores of a tile with the keys of `span`, at s[key]; up to a vector of others beside them.
+SIE_INLINE void score_tile(int64_t rows, const float *query, const Layout &at, const float *keys, int64_t d,
+                           int64_t count, Range span, float *s) {
+  for (int64_t n0 = span.first / kPanel * kPanel; n0 < span.last; n0 += kPanel) {
+    const int64_t width = padded(lesser(count - n0, kPanel)), begin = span.first / kLanes * kLanes;
+    const int64_t from = begin > n0 ? begin : n0, to = lesser(n0 + width, padded(span.last));
+    multiply_tile(rows, (to - from) / kLanes, query, at.d, keys + n0 * d + (from - n0), width, d, s + from,
+                  at.scores_ld);
+  }
+}
+
+// out[rows, D] = p[rows, span]·v + residual, which may be out or null.
+SIE_INLINE void value_tile(int64_t rows, const float *p, const Layout &at, const float *v, Range span,
+                           const float *residual, float *out) {
+  // Two vectors at a time where no single vector would be left over: D = 64 as 2 + 2, not 3 + 1.
+  for (int64_t i = 0, vecs; i < at.d; i += vecs * kLanes) {
+    const int64_t left = (at.d - i) / kLanes;
+    vecs = left == 4 || left < kVecs ? (left < 2 ? left : 2) : kVecs;
+    const float *add = residual != nullptr ? residual + i : nullptr;
+    multiply_tile(kHere, rows, vecs,
+                  {p + span.first, at.scores_ld, v + span.first * at.d + i, at.d, span.last - span.first,
+                   out + i, at.d, nullptr, add, at.d, 0, nullptr, 0});
+  }
+}
+
+// Scores, softmax and weighted values of one tile against one block. `most` has each row's largest
+// score so far and takes the new one; sums takes the rows' sums in this block. In a whole item
+// (Whole) out is overwritten; else each row of out is first multiplied by 2^(old − new largest), as
+// is its total, and then added to. All: every row sees every key, without distance, and own is not
+// read.
+template <bool Whole, bool All, typename T>
+SIE_INLINE void attend_block(const Work<T> &w, const Block &block, const Tile &tile, const Range *own,
+                             float *most, float *total, float *out) {
+  alignas(64) float query[kRows * kMaxHeadDim];
+  const Layout &at = w.at;
+  const int64_t rows = tile.rows;
+  float *s = w.scratch + at.scores;
+  const Vec factor = vset(w.a->scale * 1.44269504f);
+  each_row(tile, w.group, [&](int64_t m, int64_t i, int64_t head) __attribute__((always_inline)) {
+    const T *q = w.pair.q + i * w.a->q.ld + head * w.d;
+    for (int64_t c = 0; c < w.d; c += kLanes) vstore(query + m * at.d + c, vload_row(q, c, w.d) * factor);
+  });
+  // The keys that some row sees: both ends ascend with the position.
+  const Range span = All ? Range{0, block.keys} : Range{own[0].first, own[rows - 1].last};
+  score_tile(rows, query, at, w.scratch, w.d, block.keys, span, s);
+  float before[kRows], sum[kRows];
+  for (int64_t m = 0; m < rows; m++) before[m] = most[m];
+  if (All || (own[0].last == span.last && own[rows - 1].first == span.first && w.sight.slopes == nullptr)) {
+    const int64_t keys = span.last - span.first;
+    float *p = s + span.first;
+    int64_t m = 0;
+    const int64_t ld = at.scores_ld;
+    for (; m + 3 <= rows; m += 3) softmax_rows<3>(p + m * ld, ld, keys, most + m, sum + m);
+    for (; m < rows; m++) softmax_rows<1>(p + m * ld, 0, keys, most + m, sum + m);
+  } else {
+    each_row(tile, w.group, [&](int64_t m, int64_t i, int64_t head) __attribute__((always_inline)) {
+      float *p = s + m * at.scores_ld;
+      const Range keys = own[m];
+      if (w.sight.slopes != nullptr && w.sight.slopes[head] != 0.0f)
+        subtract_distance(p, keys, w.sight.position + i - block.first, w.sight.slopes[head] * 1.44269504f);
+      if (keys.first < keys.last) {
+        softmax_rows<1>(p + keys.first, 0, keys.last - keys.first, most + m, sum + m);
+      } else {
+        sum[m] = 0.0f;
+      }
+      clear(p, span.first, keys.first);
+      clear(p, keys.last, span.last);
+    });
+  }
+  for (int64_t m = 0; m < rows; m++) {
+    if (Whole) {
+      total[m] = sum[m];
+      continue;
+    }
+    if (most[m] == before[m]) {
+      total[m] = total[m] + sum[m];
+      continue;
+    }
+    const Vec shrink = vpow2_weight(vset(before[m] - most[m]));
+    total[m] = total[m] * vfirst(shrink) + sum[m];
+    for (int64_t c = 0; c < at.d; c += kLanes) vstore(out + m * at.d + c, vload(out + m * at.d + c) * shrink);
+  }
+  const float *residual = Whole ? nullptr : out, *v = w.scratch + at.v;
+  if (All || block.finite || w.sight.mask == SIE_MASK_FULL) {
+    value_tile(rows, s, at, v, span, residual, out);
+    return;
+  }
+  // 0·NaN is NaN: each row is multiplied with its own keys alone, which gives the same bits.
+  for (int64_t m = 0; m < rows; m++)
+    value_tile(1, s + m * at.scores_ld, at, v, own[m], Whole ? nullptr : out + m * at.d, out + m * at.d);
+}
+
+// y = out/total. Under a mask a sum that has come to −0 would depend on the zeros that the tile
+// added to it: there it is made +0.
+template <typename T>
+SIE_INLINE void store_rows(const Work<T> &w, const Tile &tile, const float *out, const float *factor) {
+  const Vec zero = vset(w.sight.mask == SIE_MASK_FULL ? -0.0f : 0.0f);
+  each_row(tile, w.group, [&](int64_t m, int64_t i, int64_t head) __attribute__((always_inline)) {
+    T *y = w.pair.y + i * w.a->y.ld + head * w.d;
+    const Vec by = vset(factor[m]);
+    for (int64_t c = 0; c < w.d; c += kLanes)
+      vstore_row(y, c, w.d, vfma(vload(out + m * w.at.d + c), by, zero));
+  });
+}
+
+// The keys of the block that each row of a tile sees, counted from the block's first. Returns
+// whether some row sees any.
+template <typename T>
+SIE_INLINE bool own_keys(const Work<T> &w, const Tile &tile, int64_t first, int64_t keys, Range *own) {
+  if (w.sight.mask == SIE_MASK_FULL) {
+    for (int64_t m = 0; m < tile.rows; m++) own[m] = {0, keys};
+    return true;
+  }
+  bool any = false;
+  each_row(tile, w.group, [&](int64_t m, int64_t i, int64_t) __attribute__((always_inline)) {
+    own[m] = within(visible(w.sight, w.sight.position + i), first, keys);
+    any = any || own[m].first < own[m].last;
+  });
+  return any;
 }
 
 // Prefetches part i of n of a matrix's rows into L2. A head's rows lie far apart, so the hardware
@@ -254,48 +408,107 @@ SIE_INLINE void fetch_rows(const T *p, int64_t ld, int64_t rows, int64_t d, int6
   }
 }
 
+// Rows [rows.first, rows.last) of a pair of one block of keys. Meanwhile the pair that comes next
+// is fetched.
+template <bool All, typename T>
+void attend_whole(const Work<T> &w, Range rows, const Pair<T> &next) {
+  alignas(64) float out[kRows * kMaxHeadDim];
+  const int64_t count = rows.last - rows.first, tiles = tile_count(count);
+  const sie_attention_args *a = w.a;
+  const Block block = pack_block(w, 0, w.pair.keys, {0, w.pair.keys});
+  for (int64_t i = 0; i < tiles; i++) {
+    const int64_t near = lesser(next.keys, kBlockKeys);
+    fetch_rows(next.k, a->k.ld, near, w.d, i, tiles);
+    fetch_rows(next.v, a->v.ld, near, w.d, i, tiles);
+    fetch_rows(next.q, a->q.ld, lesser(next.queries, kBlockKeys), w.d * w.group, i, tiles);
+    const int64_t from = tile_start(count, tiles, i), to = tile_start(count, tiles, i + 1);
+    const Tile tile = tile_at(rows.first + from, to - from, w.group);
+    Range own[kRows];
+    float most[kRows], factor[kRows];
+    if (!All) own_keys(w, tile, 0, w.pair.keys, own);
+    for (int64_t m = 0; m < tile.rows; m++) most[m] = -__builtin_inff();
+    attend_block<true, All>(w, block, tile, own, most, factor, out);
+    for (int64_t m = 0; m < tile.rows; m++)
+      factor[m] = All || own[m].first < own[m].last ? 1.0f / factor[m] : 0.0f;
+    store_rows(w, tile, out, factor);
+  }
+}
+
+// The same for a chunk of at most kChunkRows rows of a longer pair, block by block.
 template <typename T>
-void attend_head(const sie_attention_args *a, const Head<T> &head, const Head<T> &next, float *scratch) {
-  const int64_t d = a->head_dim;
-  if (head.queries <= 0) return;
-  if (head.keys <= 0) {
-    const Range range = queries_of(a, head.queries);
-    for (int64_t i = range.first; i < range.last; i++)
-      memset(head.y + i * a->y.ld, 0, static_cast<size_t>(d) * sizeof(T));
+void attend_chunk(const Work<T> &w, Range rows) {
+  const int64_t count = rows.last - rows.first, tiles = tile_count(count), group = w.group;
+  float *values = w.scratch + w.at.values, *top = w.scratch + w.at.top, *total = w.scratch + w.at.total;
+  clear(values, 0, count * w.at.d);
+  clear(total, 0, count);
+  // The lowest of the finite numbers: a block of scores of −∞ must not give −∞ − −∞.
+  for (int64_t r = 0; r < count; r++) top[r] = -FLT_MAX;
+  const int64_t first = visible(w.sight, w.sight.position + rows.first / group).first,
+                last = visible(w.sight, w.sight.position + (rows.last - 1) / group).last;
+  for (int64_t key = first / kBlockKeys * kBlockKeys; key < last; key += kBlockKeys) {
+    const int64_t keys = lesser(w.pair.keys - key, kBlockKeys), next = key + kBlockKeys;
+    const Block block = pack_block(w, key, keys, within({first, last}, key, keys));
+    const int64_t ahead = next < last ? lesser(last - next, kBlockKeys) : 0;
+    for (int64_t i = 0; i < tiles; i++) {
+      fetch_rows(w.pair.k + next * w.a->k.ld, w.a->k.ld, ahead, w.d, i, tiles);
+      fetch_rows(w.pair.v + next * w.a->v.ld, w.a->v.ld, ahead, w.d, i, tiles);
+      const int64_t from = tile_start(count, tiles, i), to = tile_start(count, tiles, i + 1);
+      const Tile tile = tile_at(rows.first + from, to - from, group);
+      Range own[kRows];
+      if (own_keys(w, tile, key, keys, own))
+        attend_block<false, false>(w, block, tile, own, top + from, total + from, values + from * w.at.d);
+    }
+  }
+  for (int64_t r = 0; r < count; r += kRows) {
+    const Tile tile = tile_at(rows.first + r, lesser(count - r, kRows), group);
+    float factor[kRows];
+    for (int64_t m = 0; m < tile.rows; m++) {
+      factor[m] = total[r + m] == 0.0f ? 0.0f : 1.0f / total[r + m];     // 0: it has seen no key
+      if (factor[m] != 0.0f && top[r + m] == -FLT_MAX) factor[m] = __builtin_nanf("");  // all were −∞
+    }
+    store_rows(w, tile, values + r * w.at.d, factor);
+  }
+}
+
+// Split i of n of a pair's rows.
+template <typename T>
+void attend_pair(const sie_attention_args *a, const Pair<T> &pair, const Pair<T> &next, int64_t i, int64_t n,
+                 float *scratch) {
+  const Range range = queries_of(a, pair.queries);
+  const int64_t group = a->heads / a->kv_heads, d = a->head_dim, all = (range.last - range.first) * group;
+  const Range rows = {range.first * group + all * i / n, range.first * group + all * (i + 1) / n};
+  if (rows.first >= rows.last) return;
+  Work<T> w = {a, pair, group, d, {}, {}, scratch};
+  if (pair.keys <= 0) {
+    for (int64_t r = rows.first; r < rows.last; r++)
+      memset(pair.y + r / group * a->y.ld + r % group * d, 0, static_cast<size_t>(d) * sizeof(T));
     return;
   }
-  const Layout at = layout_of(head.keys, d);
-  if (a->resumed == 0) {
-    pack_keys(head.k, a->k.ld, head.keys, d, scratch);
-    pack_values(head.v, a->v.ld, head.keys, d, at.d, scratch + at.v);
+  const int64_t position = a->queries_first ? 0 : pair.keys - pair.queries;
+  w.sight = {a->mask, a->window, position, pair.keys, pair.slopes};
+  w.at = layout_of(pair.keys, d);
+  if (pair.keys <= kBlockKeys) {
+    const bool all = a->mask == SIE_MASK_FULL && pair.slopes == nullptr;
+    return (all ? attend_whole<true, T> : attend_whole<false, T>)(w, rows, next);
   }
-  const bool all = a->mask == SIE_MASK_FULL && a->alibi_slopes == nullptr;
-  Sight sight = {a->mask, a->window, 0, head.slope};
-  const Range range = queries_of(a, head.queries);
-  const int64_t count = range.last - range.first, tiles = tile_count(count);
-  for (int64_t i = 0; i < tiles; i++) {
-    fetch_rows(next.k, a->k.ld, next.keys, d, i, tiles);
-    fetch_rows(next.v, a->v.ld, next.keys, d, i, tiles);
-    fetch_rows(next.q, a->q.ld, next.queries, d, i, tiles);
-    const int64_t row = range.first + tile_start(count, tiles, i),
-                  end = range.first + tile_start(count, tiles, i + 1);
-    sight.position = a->queries_first ? row : row + head.keys - head.queries;
-    (all ? attend_tile<true, T> : attend_tile<false, T>)(head.q + row * a->q.ld, a->q.ld, end - row, a->scale,
-                                                         sight, head.keys, d, at, scratch,
-                                                         head.y + row * a->y.ld, a->y.ld);
-  }
+  const int64_t count = rows.last - rows.first, chunks = (count + kChunkRows - 1) / kChunkRows;
+  for (int64_t c = 0; c < chunks; c++)
+    attend_chunk(w, {rows.first + count * c / chunks, rows.first + count * (c + 1) / chunks});
 }
 
 template <typename T>
 void attend_items(const sie_attention_args *a, const sie_share *share) {
-  const int64_t items = *a->seqs.n * a->heads;
+  const int64_t pairs = *a->seqs.n * a->kv_heads;
+  if (pairs <= 0) return;
+  const int64_t splits = pairs < share->parts ? (share->parts + pairs - 1) / pairs : 1;
+  const int64_t items = pairs * splits;
   if (share->part >= items) return;
-  Head<T> head = head_at<T>(a, share->part);
+  Pair<T> pair = pair_at<T>(a, share->part / splits);
   for (int64_t item = share->part; item < items; item += share->parts) {
-    Head<T> next = {};
-    if (item + share->parts < items) next = head_at<T>(a, item + share->parts);
-    attend_head(a, head, next, static_cast<float *>(share->scratch));
-    head = next;
+    Pair<T> next = {};
+    if (item + share->parts < items) next = pair_at<T>(a, (item + share->parts) / splits);
+    attend_pair(a, pair, next, item % splits, splits, static_cast<float *>(share->scratch));
+    pair = next;
   }
 }
 
@@ -308,6 +521,7 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
   }
   if (a->mask < SIE_MASK_FULL || a->mask > SIE_MASK_WINDOW) return SIE_UNSUPPORTED;
   if (a->head_dim < 1 || a->head_dim > kMaxHeadDim) return SIE_UNSUPPORTED;
+  if (a->kv_heads < 1 || a->heads % a->kv_heads != 0) return SIE_UNSUPPORTED;
   if (a->q.dtype == SIE_F32) {
     attend_items<float>(a, share);
   } else {

@@ -30,6 +30,9 @@ enum { kKeyStep = 32, kTileBytes = 1024, kQueryBlock = 32 };
 
 int64_t padded_keys(int64_t keys) { return (keys + kKeyStep - 1) / kKeyStep * kKeyStep; }
 
+/* Other head dimensions are the generic kernel's. */
+bool has_tiles(int64_t head_dim) { return head_dim == 32 || head_dim == 64; }
+
 /* Elements between score rows. The extra line keeps rows of a power-of-two length from sharing one
  * cache set. */
 int64_t score_ld(int64_t padded) { return padded + 16; }
@@ -282,6 +285,7 @@ void key_head(const sie_attention_args *a, int64_t seq, int64_t kv_head, const S
 }  // namespace
 
 int64_t attention_bf16_amx_scratch(const sie_op_bounds *bounds) {
+  if (!has_tiles(bounds->head_dim)) return 0;
   const int64_t padded = padded_keys(bounds->max_len), d = bounds->head_dim;
   return 2 * padded * d * 2 + kQueryBlock * d * 2 + kQueryBlock * score_ld(padded) * 4;
 }
@@ -289,7 +293,7 @@ int64_t attention_bf16_amx_scratch(const sie_op_bounds *bounds) {
 sie_status attention_bf16_amx(const sie_attention_args *a, const sie_share *share) {
   if (a->q.dtype != SIE_BF16 || a->k.dtype != SIE_BF16 || a->v.dtype != SIE_BF16 || a->y.dtype != SIE_BF16)
     return SIE_UNSUPPORTED;
-  if ((a->head_dim != 32 && a->head_dim != 64) || !(a->scale > 0)) return SIE_UNSUPPORTED;
+  if (!has_tiles(a->head_dim) || !(a->scale > 0)) return SIE_UNSUPPORTED;
   const int64_t d = a->head_dim, padded = padded_keys(a->max_kv);
   Scratch s;
   s.k = (char *)share->scratch;

@@ -10,6 +10,16 @@ void check_attention_blocks();
 // all.
 void check_attention_one_query();
 
+// Checks on every CPU table, at lengths and windows around the blocks of keys: the reference's
+// values; the bits in shares, unit by unit, and of single queries.
+void check_attention_keys();
+
+// Checks that a NaN behind a mask reaches no query, and every query before it.
+void check_attention_hidden_keys();
+
+// Checks that scratch does not grow with the length of an item.
+void check_attention_scratch();
+
 }  // namespace harness
 
 #endif  // SIE_KERNELS_TESTS_ATTENTION_BLOCKS_H

@@ -1,263 +1,15 @@
 // attention_cases.cc — packed attention: ragged and empty sequences, masks, grouped heads, gathered
 // queries, ALiBi.
-#include <math.h>
+#include "tests/attention_case.h"
 
-#include "common/tol.h"
-#include "harness.h"
 #include "tests/attention_blocks.h"
 #include "tests/model_cases.h"
 
 namespace harness {
 
+using namespace attention;
+
 namespace {
-
-enum Input { plain, outliers, equal_rows, sharp };
-const char *const input_names[] = {"plain", "outliers", "equal", "sharp"};
-
-struct Config {
-  std::vector<int32_t> lengths;
-  int32_t heads, kv_heads, head_dim, mask, window;
-  int32_t dtype;
-  bool gathered;  // one query a sequence
-  bool packed;    // q, k, v are columns of one value
-  Input input;
-  bool bench;
-  bool alibi = false;
-  bool first = false;  // gathered: the query is the first row of its sequence, not the last
-};
-
-class AttentionCase : public Case {
- public:
-  AttentionCase(const Config &config, Layout layout, int seed)
-      : c_(config), sequences_(config.lengths), queries_(queries_of(config)) {
-    static const char *const masks[] = {"full", "causal", "window"};
-    form = text("attention %s D=%d mask=%s%s%s%s", dtype_text(c_.dtype), c_.head_dim, masks[c_.mask],
-                c_.gathered ? (c_.first ? " gathered first" : " gathered") : "", c_.kv_heads != c_.heads ? " grouped" : "",
-                c_.alibi ? " alibi" : "");
-    shape = text("T=%lld B=%zu H=%d longest=%lld input=%s", static_cast<long long>(sequences_.tokens()),
-                 c_.lengths.size(), c_.heads, static_cast<long long>(sequences_.longest()),
-                 input_names[c_.input]);
-    units = sequences_.count();
-    bench = c_.bench;
-    Random random(static_cast<uint32_t>(seed));
-    int64_t q_columns = int64_t{c_.heads} * c_.head_dim, kv_columns = int64_t{c_.kv_heads} * c_.head_dim;
-    // As columns of one value the rows lie three times as far apart, and a row ends where the next
-    // begins.
-    int64_t extra = c_.packed ? q_columns + kv_columns : 0;
-    auto make = [&](int64_t rows, int64_t columns, int64_t gap) {
-      return std::unique_ptr<Rows>(new Rows(&random, layout, rows, columns, c_.dtype, {false, -1}, gap));
-    };
-    q_ = make(queries_.tokens(), q_columns, extra);
-    k_ = make(sequences_.tokens(), kv_columns, extra);
-    v_ = make(sequences_.tokens(), kv_columns, extra);
-    y_ = make(queries_.tokens(), q_columns, 0);
-    // As in the paper, 2^(−8·(h+1)/H), and one head that has none.
-    for (int32_t h = 0; h < c_.heads; h++)
-      slopes_.push_back(h == 1 ? 0.0f
-                               : exp2f(-8.0f * static_cast<float>(h + 1) / static_cast<float>(c_.heads)));
-    fill(&random);
-    outputs = {y_.get()};
-  }
-
-  bool present(const sie_ops *ops) const override { return ops->attention != nullptr; }
-
-  sie_op_bounds bounds() const override {
-    sie_op_bounds b = {};
-    b.kind = SIE_OP_ATTENTION;
-    b.rows = sequences_.tokens() > queries_.tokens() ? sequences_.tokens() : queries_.tokens();
-    b.seqs = units;
-    b.c = int64_t{c_.heads} * c_.head_dim;
-    b.max_len = sequences_.longest();
-    b.head_dim = c_.head_dim;
-    b.heads = c_.heads;
-    b.kv_heads = c_.kv_heads;
-    return b;
-  }
-
-  sie_status call(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count) override {
-    return call_into(ops, share, first, count, *y_);
-  }
-
-  void rows_of(int64_t u, int64_t *first, int64_t *last) const override {
-    *first = queries_.first(u);
-    *last = queries_.first(u + 1);
-  }
-
-  void expect() override {
-    expected_.reset(new Rows(queries_.tokens(), q_->columns(), SIE_F32));
-    Scratch scratch(sie_ref_ops(), bounds());
-    sie_share share = scratch.share(0, 1);
-    call_into(sie_ref_ops(), &share, 0, units, *expected_);
-  }
-
-  void verify(const char *backend) override {
-    double q_norm = largest_norm(*q_), k_norm = largest_norm(*k_), v_max = 0;
-    for (int64_t r = 0; r < v_->rows(); r++) {
-      for (int64_t i = 0; i < v_->columns(); i++) v_max = fmax(v_max, fabs(v_->get(r, i)));
-    }
-    double bias = c_.alibi ? static_cast<double>(slopes_[0]) * static_cast<double>(sequences_.longest()) : 0;
-    double own =
-        sie_tol_attention(c_.dtype, c_.head_dim, static_cast<double>(scale_) * q_norm * k_norm + bias, v_max);
-    for (int64_t r = 0; r < y_->rows(); r++) {
-      for (int64_t i = 0; i < y_->columns(); i++) {
-        double want = expected_->get(r, i), got = y_->get(r, i),
-               tolerance = own + sie_tol_store(c_.dtype, want);
-        CHECK(fabs(got - want) <= tolerance, "%s %s %s: y[%lld,%lld] = %.9g, %.9g expected, ±%.2g", backend,
-              form.c_str(), shape.c_str(), static_cast<long long>(r), static_cast<long long>(i), got, want,
-              tolerance);
-      }
-    }
-  }
-
-  void poison(int64_t u) override {
-    for (int64_t t = sequences_.first(u); t < sequences_.first(u + 1); t++) {
-      k_->poison(t);
-      v_->poison(t);
-    }
-    for (int64_t q = queries_.first(u); q < queries_.first(u + 1); q++) q_->poison(q);
-  }
-
-  double flops() const override {
-    double sum = 0;
-    for (int64_t b = 0; b < units; b++) {
-      sum +=
-          4.0 * static_cast<double>(seen(queries_.length(b), sequences_.length(b)) * c_.heads * c_.head_dim);
-    }
-    return sum;
-  }
-  // Calls from here on are for these queries of each sequence; last 0: for all.
-  void set_block(int32_t first, int32_t last, int32_t resumed) { block_ = {first, last, resumed}; }
-  const Sequences &queries() const { return queries_; }
-  // Takes over the keys, the values and of each sequence the query of another case, which has them
-  // all.
-  void gather(const AttentionCase &all) {
-    auto copy = [](Rows *to, int64_t row, const Rows &from, int64_t source) {
-      for (int64_t i = 0; i < to->columns(); i++)
-        to->set(row, i, static_cast<float>(from.get(source, i)));
-    };
-    for (int64_t r = 0; r < k_->rows(); r++) copy(k_.get(), r, *all.k_, r), copy(v_.get(), r, *all.v_, r);
-    for (int64_t u = 0; u < units; u++) {
-      if (sequences_.length(u) > 0) copy(q_.get(), u, *all.q_, all.place_of_one(u, c_.first));
-    }
-  }
-  // The row of the query that is sequence u's first or last.
-  int64_t place_of_one(int64_t u, bool first) const {
-    return first ? queries_.first(u) : queries_.first(u + 1) - 1;
-  }
-
-  double bytes() const override {
-    return 2.0 * static_cast<double>(queries_.tokens() * c_.heads + sequences_.tokens() * c_.kv_heads) *
-           c_.head_dim * (c_.dtype == SIE_F32 ? 4 : 2);
-  }
-
- private:
-  // Pairs of a query and a key that the mask lets through.
-  int64_t seen(int64_t queries, int64_t keys) const {
-    if (c_.mask == SIE_MASK_FULL || queries != keys) return queries * keys;
-    int64_t pairs = 0;
-    for (int64_t i = 0; i < queries; i++) {
-      const int64_t before = c_.mask == SIE_MASK_CAUSAL || i < c_.window ? i : c_.window;
-      const int64_t behind =
-          c_.mask == SIE_MASK_CAUSAL ? 0 : (keys - 1 - i < c_.window ? keys - 1 - i : c_.window);
-      pairs += before + 1 + behind;
-    }
-    return pairs;
-  }
-
-  // Rows of q of each sequence.
-  static std::vector<int32_t> queries_of(const Config &c) {
-    if (!c.gathered) return c.lengths;
-    return std::vector<int32_t>(c.lengths.size(), 1);
-  }
-
-  sie_status call_into(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count,
-                       const Rows &y) {
-    const int64_t row = sequences_.first(first), query = queries_.first(first);
-    sie_attention_args a = {};
-    a.q_rows = row_count(0, queries_.tokens() - query, queries_.first(first + count) - query);
-    a.seqs = row_count(1, units - first, count);
-    a.cu_q = queries_.cu(first, count);
-    a.cu_kv = sequences_.cu(first, count);
-    a.max_kv = sequences_.longest_of(first, count);
-    a.q = q_->tensor(query);
-    a.k = k_->tensor(row);
-    a.v = v_->tensor(row);
-    a.heads = c_.heads;
-    a.kv_heads = c_.kv_heads;
-    a.head_dim = c_.head_dim;
-    a.mask = c_.mask;
-    a.window = c_.window;
-    a.scale = scale_;
-    a.y = y.tensor(query);
-    a.alibi_slopes = c_.alibi ? slopes_.data() : nullptr;
-    a.q_first = block_.first;
-    a.q_last = block_.last;
-    a.resumed = block_.resumed;
-    a.queries_first = c_.first ? 1 : 0;
-    sie_status status = list_work(ops, &a);
-    return status == SIE_OK ? ops->attention(&a, share) : status;
-  }
-
-  // Makes the work list of a GPU table on the host, in no more bytes than the bound says.
-  sie_status list_work(const sie_ops *ops, sie_attention_args *a) {
-    if (ops->attention_work == nullptr) return SIE_OK;
-    const sie_op_bounds b = bounds();
-    const int64_t bytes = ops->attention_work_bytes(&b);
-    if (bytes < 0) return SIE_UNSUPPORTED;
-    const size_t guard = 64;
-    work_.assign(static_cast<size_t>(bytes) + guard, 0xff);
-    sie_status status = ops->attention_work(a, work_.data());
-    for (size_t i = static_cast<size_t>(bytes); i < work_.size(); i++) {
-      CHECK(work_[i] == 0xff, "%s %s %s: wrote behind its work list", ops->name, form.c_str(), shape.c_str());
-    }
-    a->work = work_.data();
-    return status;
-  }
-
-  // The largest norm of one head of one row.
-  double largest_norm(const Rows &x) const {
-    double largest = 0;
-    for (int64_t r = 0; r < x.rows(); r++) {
-      for (int64_t h = 0; h < x.columns() / c_.head_dim; h++) {
-        double sum = 0;
-        for (int64_t i = 0; i < c_.head_dim; i++)
-          sum += x.get(r, h * c_.head_dim + i) * x.get(r, h * c_.head_dim + i);
-        largest = fmax(largest, sqrt(sum));
-      }
-    }
-    return largest;
-  }
-
-  void fill(Random *random) {
-    scale_ = 1 / sqrtf(static_cast<float>(c_.head_dim));
-    float spread = c_.input == sharp ? 6.0f : 2.0f;
-    auto fill_rows = [&](Rows *x, bool is_value) {
-      for (int64_t r = 0; r < x->rows(); r++) {
-        for (int64_t i = 0; i < x->columns(); i++) {
-          float v = random->real() * spread;
-          if (c_.input == equal_rows) v = 0.25f * static_cast<float>(i % 5);
-          if (c_.input == outliers && is_value && random->below(40) == 0) v *= 1e4f;
-          x->set(r, i, v);
-        }
-      }
-    };
-    fill_rows(q_.get(), false);
-    fill_rows(k_.get(), false);
-    fill_rows(v_.get(), true);
-  }
-
-  struct Block {
-    int32_t first, last, resumed;
-  };
-
-  Config c_;
-  Block block_ = {0, 0, 0};
-  Sequences sequences_, queries_;
-  float scale_ = 1;
-  Array<float> slopes_;
-  Array<uint8_t> work_;
-  std::unique_ptr<Rows> q_, k_, v_, y_, expected_;
-};
 
 const std::vector<int32_t> none = {}, one = {1}, empty = {0, 0},
                            ragged = {7, 1, 0, 33, 64, 2, 65, 0, 31, 130, 32}, longer = {16, 513, 17, 257},
@@ -318,6 +70,23 @@ void add_odd_dims(std::vector<Config> *all, int32_t dtype, int32_t d) {
   for (Input input : {outliers, equal_rows, sharp}) add(ragged, 2, 2, SIE_MASK_FULL, 0, false, input);
 }
 
+// What is timed beside MiniLM's heads: short texts, and long ones by mask; D = 128 in groups of
+// two.
+void add_timed(std::vector<Config> *all) {
+  for (int32_t d : {64, 128}) {
+    for (int32_t length : {32, 128, 512}) {
+      const std::vector<int32_t> lengths(static_cast<size_t>(512 / length), length);
+      for (int32_t dtype : {SIE_F32, SIE_BF16})
+        all->push_back({lengths, 16, d == 64 ? 16 : 8, d, d == 64 ? SIE_MASK_FULL : SIE_MASK_CAUSAL, 0, dtype,
+                        false, true, plain, true});
+    }
+    for (int32_t length : {2048, 8192}) {
+      for (int32_t mask : {SIE_MASK_FULL, SIE_MASK_CAUSAL, SIE_MASK_WINDOW})
+        all->push_back({{length}, 2, d == 64 ? 2 : 1, d, mask, 64, SIE_F32, false, true, plain, true});
+    }
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Case> make_attention(int index) {
@@ -334,6 +103,7 @@ std::unique_ptr<Case> make_attention(int index) {
     for (int32_t dtype : {SIE_F32, SIE_BF16}) {
       for (int32_t d : {16, 40, 80, 96, 1}) add_odd_dims(&all, dtype, d);
     }
+    add_timed(&all);
     return in_layouts(all);
   }();
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
