@@ -29,7 +29,7 @@ def raised(call):
 pool = concurrent.futures.ThreadPoolExecutor(1)
 # waits for its load too, meanwhile
 failed = pool.submit(lambda: raised(lambda: SIEClient(url).encode(broken, {"text": "x"})))
-assert len(client.encode(cold, {"text": "x"})["dense"]) == 32
+assert len(client.encode(cold, {"text": "x"})["dense"]) == 384
 
 e = failed.result()
 assert isinstance(e, ServerError) and e.status_code == 502 and e.code == "MODEL_LOAD_FAILED", repr(e)
