@@ -2,9 +2,11 @@ package arch
 
 // knownClasses lists the classes in published repositories' code whose computation this server
 // knows, by module file and class name, and by repository where models take the file from another.
-// Facts are from the published files. To add a class, read its code; write down what it computes
-// and beside which model_type; and name the architecture here that computes the same. An
-// architecture of that name may come later: until then the model is refused.
+// To add a class, read its code; write down what it computes and beside which model_type; and name
+// the architecture here that computes the same. An architecture of that name may come later: until
+// then the model is refused. The rows of GritLM, Nemotron, EuroBERT, NV-Embed, zeranker and Jina's
+// jinaCode were written without their files at hand: whoever adds their architecture reads those
+// first.
 var knownClasses = []knownClass{
 	// GTE: rotary positions and gated layers.
 	{file: "configuration.py", classes: []string{"NewConfig"}, repos: newImpl, types: []string{"new"}},

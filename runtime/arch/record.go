@@ -70,10 +70,8 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 	if noPruning {
 		keep = engine.PoolMean
 	}
-	if cost := m.Cost(); want.AttendKept && cost.PerNear > 0 {
-		// Kept keys have no places that a window could be laid around, so texts may not be longer
-		// than the window of their first token.
-		caps.MaxLen = min(caps.MaxLen, int64(cost.Window)+1)
+	if want.AttendKept {
+		caps.MaxLen = m.MaxKept()
 	}
 	r := &recording{Recorder: m.device.Record(caps), model: m, want: want,
 		pass: pass{keep: keep, attendKept: want.AttendKept, adapters: adapters}}
@@ -83,6 +81,16 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 		m.given[o].record(r)
 	}
 	return r.End()
+}
+
+// MaxKept returns the tokens that a text may have in a program with Want.AttendKept. Kept keys have
+// no places that a window could be laid around, so where blocks have windows, a text is no longer
+// than the window of its first token.
+func (m *Model) MaxKept() int64 {
+	if cost := m.Cost(); cost.PerNear > 0 {
+		return min(m.caps.MaxLen, int64(cost.Window)+1)
+	}
+	return m.caps.MaxLen
 }
 
 // keepOne returns the one row of each sequence that an output reads, rows, if the outputs before it

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sie-engine/sie/catalog"
@@ -55,6 +56,35 @@ func TestPyLateModels(t *testing.T) {
 					t.Errorf("%s, %s %d: %v", name, role, i, d)
 				}
 			}
+		}
+	}
+}
+
+// A query that would be filled beyond the window of its first token is refused by name; a shorter
+// one is answered.
+func TestFilledQueriesFitTheWindow(t *testing.T) {
+	c := golden.Open(t, "pylate-plain") // windows of 4 tokens each way
+	m, warn, err := catalog.ParseModel("late.yaml", fmt.Appendf(nil,
+		"sie_id: late\nweights_path: %s\nmax_sequence_length: 80\n%s\nprofiles:\n  default: {adapter_path: "+
+			"\"sie_server.adapters.colbert_modernbert_flash:Adapter\", max_batch_tokens: 4096, "+
+			"adapter_options: {loadtime: {query_expansion: true, query_max_length: 16}}}\n", c.Dir, colbertTasks))
+	if err != nil || len(warn) > 0 {
+		t.Fatal(err, warn)
+	}
+	r, yes := start(t, nil, nil, m), true
+	wanted := map[int]string{0: "up to 16 tokens, and 5 is", 6: "up to 6 tokens, and 5 is", 5: ""}
+	for length, want := range wanted {
+		req := &Request{Model: "late", Texts: []string{"a"}, OutputTypes: []string{"multivector"},
+			IsQuery: &yes}
+		if length > 0 {
+			req.Options = map[string]any{"query_max_length": length}
+		}
+		res, err := r.Encode(t.Context(), req)
+		if want == "" && (err != nil || res.Multi[0].Rows != length) {
+			t.Errorf("%d tokens: %v", length, err)
+		}
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%d tokens: %v, not %q", length, err, want)
 		}
 	}
 }
