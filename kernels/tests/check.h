@@ -10,6 +10,7 @@
 //                        lists
 //   SIE_TEST_STOP=1      ends the program at the first failure
 //   SIE_TEST_SHARD=3/16  of cases that are long lists, every 16th entry from the third on (from 0)
+//   SIE_TEST_TURN=5      SIE_TEST_SHARD begins 2·5 entries later: turns in a row see all entries
 //   SIE_TEST_CASES=1/2   of the selected cases every second from the first on (from 0)
 #ifndef SIE_KERNELS_TESTS_CHECK_H
 #define SIE_KERNELS_TESTS_CHECK_H
@@ -53,12 +54,19 @@ struct Part {
     const char *text = getenv(variable);
     if (text == nullptr || sscanf(text, "%d/%d", &first, &every) != 2 || every < 1) first = 0, every = 1;
   }
+  // The part that two processes, with `first` 0 and 1, have in a turn.
+  Part in_turn(const char *variable) const {
+    const char *text = getenv(variable);
+    Part part = *this;
+    if (text != nullptr) part.first += 2 * (atoi(text) % every);
+    return part;
+  }
   bool has(int index) const { return index % every == first % every; }
 };
 
 // Whether entry `index` of a case's list is to be run.
 inline bool in_shard(int index) {
-  static const Part part("SIE_TEST_SHARD");
+  static const Part part = Part("SIE_TEST_SHARD").in_turn("SIE_TEST_TURN");
   return part.has(index);
 }
 
