@@ -6,8 +6,8 @@ import (
 )
 
 // LoadtimeOptions holds the options of a profile's loadtime map, which are fixed when the model is
-// loaded. A zero field means that the option is not set. It is immutable after parsing. The last
-// four options before Raw are checked and kept but have no effect.
+// loaded. A zero field means that the option is not set. It is immutable after parsing. Pooling
+// and Normalize are checked and kept but have no effect.
 type LoadtimeOptions struct {
 	MaxSeqLength      int    // tokens; 0 = the model's max_sequence_length
 	TokenDim          int    // width of a token vector; without effect, the weights decide
@@ -19,11 +19,12 @@ type LoadtimeOptions struct {
 	AttendToExpansion *bool // let other tokens attend to the expansion; nil = false
 	SkipPunctuation   *bool // drop the vectors of punctuation in documents; nil = true
 	// drop the vectors of [CLS], [SEP] and [PAD]; nil = true, the reference's default
-	SkipSpecialTokens   *bool
-	MUVERA              *MUVERAConfig // nil = no folding; never nil for a family that folds
-	SMVE                *SMVEConfig   // as MUVERA
-	LoRAs               []LoRA
-	TrustRemoteCode     bool // accepted without effect: no repository code ever runs here
+	SkipSpecialTokens *bool
+	MUVERA            *MUVERAConfig // nil = no folding; never nil for a family that folds
+	SMVE              *SMVEConfig   // as MUVERA
+	LoRAs             []LoRA
+	TrustRemoteCode   bool // accepted without effect: no repository code ever runs here
+	// folder of the Dense module behind the pooling, in place of those of modules.json; "" = those
 	DenseProjectionPath string
 	Pooling             Pooling
 	Normalize           *bool

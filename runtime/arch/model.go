@@ -81,6 +81,7 @@ type Options struct {
 	MaxTokens int            // of a batch; 0 = DefaultMaxTokens. Raised to the longest sequence.
 	MaxSeqs   int            // of a batch; 0 = DefaultMaxSeqs
 	Answers   []int32        // of a judge: the tokens whose logits are read; nil = as the module chain says
+	Dense     string         // folder of the one Dense module of an embedder; "" = as the module chain says
 	NoPruning bool           // compute the whole last block even where only one row of it is read; for tests
 }
 
@@ -191,6 +192,11 @@ func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) 
 	chain, load, err := o.Task.read(tree)
 	if err != nil {
 		return nil, parts{}, err
+	}
+	if o.Dense != "" {
+		if chain.dense, err = readNamedDense(tree, o); err != nil {
+			return nil, parts{}, err
+		}
 	}
 	prompts, err := readPrompts(tree)
 	if err != nil {

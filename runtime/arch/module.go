@@ -141,9 +141,13 @@ func readDense(dir fs.FS, module, input string) (denseConfig, error) {
 	if err := needJSON(dir, name, &c); err != nil {
 		return denseConfig{}, err
 	}
-	for key, size := range map[string]int64{"in_features": c.In, "out_features": c.Out} {
-		if size < 1 || size > 65536 {
-			return denseConfig{}, refuse(name, key, "is %d or missing; 1 to 65536 is possible", size)
+	for _, size := range []struct {
+		key   string
+		value int64
+	}{{"in_features", c.In}, {"out_features", c.Out}} {
+		if size.value < 1 || size.value > 65536 {
+			return denseConfig{}, refuse(name, size.key, "is %d or missing; 1 to 65536 is possible",
+				size.value)
 		}
 	}
 	act, ok := denseActivations[c.Act]
@@ -159,6 +163,36 @@ func readDense(dir fs.FS, module, input string) (denseConfig, error) {
 	return denseConfig{
 		module: module, in: c.In, out: c.Out, bias: c.Bias, act: act, residual: c.Residual,
 	}, nil
+}
+
+// readNamedDense reads the Dense module that the options name. It stands in place of those of the
+// chain: repositories such as stella's have one for each width of vectors, and a chain with one of
+// them.
+func readNamedDense(dir fs.FS, o Options) ([]denseConfig, error) {
+	const option = "dense_projection_path"
+	switch {
+	case o.Task != Embed:
+		return nil, refuse("", option, "is %.80q; only a model that gives one vector for a text can have it, "+
+			"and this one's task is %s", o.Dense, o.Task)
+	case !filepath.IsLocal(filepath.FromSlash(o.Dense)):
+		return nil, refuse("", option, "is %.80q, which leads out of the model directory", o.Dense)
+	case !has(dir, path.Join(o.Dense, configFile)):
+		there, err := fs.Glob(dir, "*_Dense*/"+configFile)
+		if err != nil {
+			return nil, err
+		}
+		for i := range there {
+			there[i] = path.Dir(there[i])
+		}
+		return nil, refuse("", option, "is %.80q, and there is no such module; there are %.400q",
+			o.Dense, there)
+	}
+	d, err := readDense(dir, o.Dense, "sentence_embedding")
+	if err == nil && d.residual {
+		err = refuse(path.Join(o.Dense, configFile), "use_residual",
+			"is supported for vectors of tokens only")
+	}
+	return []denseConfig{d}, err
 }
 
 // loadDense packs the module's weights from its own file. owner frees them.

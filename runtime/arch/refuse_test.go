@@ -22,8 +22,17 @@ import (
 func refused(t *testing.T, dev *engine.Device, dir, what string, parts ...string) {
 	t.Helper()
 	m, err := Load(dir, dev, Options{Task: Embed})
+	if m != nil {
+		t.Errorf("%s: loaded", what)
+	}
+	refusedWith(t, err, what, parts...)
+}
+
+// refusedWith fails unless err is a ModelError that says all parts.
+func refusedWith(t *testing.T, err error, what string, parts ...string) {
+	t.Helper()
 	var e *ModelError
-	if m != nil || !errors.As(err, &e) {
+	if !errors.As(err, &e) {
 		t.Errorf("%s: %v, expected a ModelError", what, err)
 		return
 	}

@@ -135,7 +135,8 @@ func (h *Host) load(
 		return nil, err
 	}
 	replicas, need, err := h.pack(ctx, found.Dir, arch.Options{Task: task, Compute: compute,
-		MaxSeqLen: shared.maxTokens, MaxTokens: tokens, Answers: answers})
+		MaxSeqLen: shared.maxTokens, MaxTokens: tokens, Answers: answers,
+		Dense: m.Loadtime.DenseProjectionPath})
 	if err != nil {
 		h.Fatal(err)
 		tok.Close()

@@ -39,6 +39,9 @@ func (h *Host) key(m *catalog.Resolved) string {
 	if j := m.Judging(); j.Format != "" {
 		key += fmt.Sprintf(" with answers %q and %q", j.Yes, j.No)
 	}
+	if m.Loadtime.DenseProjectionPath != "" {
+		key += fmt.Sprintf(" through %q", m.Loadtime.DenseProjectionPath)
+	}
 	if h.runsInFloat32(m) && h.devices[0].about.DefaultCompute() != engine.ComputeF32 {
 		key += " in float32"
 	}
