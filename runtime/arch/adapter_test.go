@@ -14,7 +14,7 @@ import (
 )
 
 var loraCases = []string{"lora-bert", "lora-xlm-roberta", "lora-electra", "lora-albert",
-	"lora-modernbert", "lora-qwen3"}
+	"lora-modernbert", "lora-qwen3", "lora-jina-bert", "lora-jina-code"}
 
 // oddLoRAs have heads without a GPU kernel.
 var oddLoRAs = []string{"lora-qwen2"}

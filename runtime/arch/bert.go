@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"math"
@@ -86,9 +87,9 @@ func (c *bertConfig) check(family *bertFamily) error {
 			"is %d, which leaves no position of %d: positions begin behind it",
 			c.PadTokenID, c.MaxPositionEmbeddings)
 	}
-	if c.PositionEmbeddingType != "absolute" {
-		return refuse(configFile, "position_embedding_type", "is %q; only absolute positions are supported",
-			c.PositionEmbeddingType)
+	if want := cmp.Or(family.positions, "absolute"); c.PositionEmbeddingType != want {
+		return refuse(configFile, "position_embedding_type", "is %q; only %s positions are supported",
+			c.PositionEmbeddingType, want)
 	}
 	if c.IsDecoder || c.AddCrossAttention {
 		return refuse(configFile, "is_decoder", "decoders and cross-attention are not supported")

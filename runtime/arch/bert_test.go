@@ -31,9 +31,9 @@ func casesFor(t *testing.T, dev *engine.Device) []string {
 		t.Fatal(err)
 	}
 	if info.Kind == engine.CUDA {
-		return slices.Concat(bertCases, modernbertCases)
+		return slices.Concat(bertCases, modernbertCases, mixedJinaBerts[:2])
 	}
-	return slices.Concat(bertCases, oddHeads, modernbertCases, oddModernberts)
+	return slices.Concat(bertCases, oddHeads, modernbertCases, oddModernberts, mixedJinaBerts)
 }
 
 func goldenBatch(c *golden.Case) packed {

@@ -19,6 +19,8 @@ type bertFamily struct {
 	project       string
 	projectAlways bool
 
+	positions string // the position_embedding_type that is computed; "" = absolute
+
 	defaults bertConfig // of keys that a configuration may leave out
 	// convert reads a configuration whose keys are not BERT's; nil where they are. keys are their
 	// names in messages.

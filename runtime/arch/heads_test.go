@@ -92,6 +92,8 @@ func checkClassification(t *testing.T, dev *engine.Device, compute engine.Comput
 		"classify-modernbert":        {[]string{"joy", "anger", "fear"}, Identity, false},
 		"classify-modernbert-mean":   {[]string{"LABEL_0"}, Sigmoid, false},
 		"classify-modernbert-global": {[]string{"LABEL_0", "LABEL_1"}, Identity, true},
+		"classify-jina":              {[]string{"LABEL_0"}, Sigmoid, false},
+		"classify-jina-code":         {[]string{"joy", "anger", "fear"}, Identity, false},
 		"rerank-sigmoid":             {[]string{"LABEL_0"}, Sigmoid, false},
 		"rerank-identity":            {[]string{"LABEL_0"}, Identity, false},
 	}
@@ -177,7 +179,7 @@ var words = Task{
 
 func checkMasked(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	for _, name := range []string{"masked-bert", "masked-bert-untied", "masked-xlmr", "masked-distilbert",
-		"masked-electra", "masked-albert", "masked-modernbert", "masked-modernbert-untied"} {
+		"masked-electra", "masked-albert", "masked-modernbert", "masked-modernbert-untied", "masked-jina"} {
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: words, Compute: compute})
 		want, _ := c.Float32("word_logits")

@@ -32,6 +32,7 @@ type encoderShape struct {
 	positions int64 // longest sequence
 	vocab     int64
 	types     int64
+	biased    bool // attention has a bias by distance, so that its keys need places
 	cost      Cost
 }
 
@@ -58,8 +59,11 @@ var architectures = map[string]loadEncoder{
 	"electra":     electraNames.load,
 	"albert":      loadAlbert,
 	"modernbert":  loadModernbert,
-	"qwen2":       qwen2.load,
-	"qwen3":       qwen3.load,
+	// not a model_type: the code of some repositories makes these of bert
+	"jina-bert":         jinaBertPlain.load,
+	"jina-bert-qk-norm": jinaBertCode.load,
+	"qwen2":             qwen2.load,
+	"qwen3":             qwen3.load,
 	// not a model_type: the code of some repositories makes this of qwen2
 	"qwen2-bidirectional": qwen2BothWays.load,
 }

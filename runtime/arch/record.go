@@ -70,6 +70,11 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 	if noPruning {
 		keep = engine.PoolMean
 	}
+	if want.AttendKept && m.encoder.shape().biased {
+		return nil, refuse(configFile, "position_embedding_type",
+			"biases attention by distance, and kept keys have no places: attend_to_expansion_tokens cannot be false for %s",
+			m.Arch)
+	}
 	if want.AttendKept {
 		caps.MaxLen = m.MaxKept()
 	}
