@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sie-engine/sie/runtime/engine"
@@ -127,6 +129,14 @@ func computes(t testing.TB, dev *engine.Device) []engine.Compute {
 		}
 	}
 	return out
+}
+
+// computesFor returns the classes of dev that a golden model is served in.
+func computesFor(t testing.TB, dev *engine.Device, name string) []engine.Compute {
+	t.Helper()
+	return slices.DeleteFunc(computes(t, dev), func(c engine.Compute) bool {
+		return c == engine.ComputeF16 && strings.HasPrefix(name, "gemma")
+	})
 }
 
 // minilmDir returns the directory of the real all-MiniLM-L6-v2, which is not committed.

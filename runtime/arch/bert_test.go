@@ -31,9 +31,10 @@ func casesFor(t *testing.T, dev *engine.Device) []string {
 		t.Fatal(err)
 	}
 	if info.Kind == engine.CUDA {
-		return slices.Concat(bertCases, modernbertCases, mixedJinaBerts[:2])
+		return slices.Concat(bertCases, modernbertCases, mixedJinaBerts[:2], gemmaCases)
 	}
-	return slices.Concat(bertCases, oddHeads, modernbertCases, oddModernberts, mixedJinaBerts)
+	return slices.Concat(bertCases, oddHeads, modernbertCases, oddModernberts, mixedJinaBerts,
+		gemmaCases)
 }
 
 func goldenBatch(c *golden.Case) packed {
@@ -132,7 +133,7 @@ func checkPruning(t *testing.T, dev *engine.Device) {
 	for _, name := range append(casesFor(t, dev), "modernbert-biases", "modernbert-yarn") {
 		c := golden.Open(t, name)
 		b := goldenBatch(c)
-		for _, compute := range computes(t, dev) {
+		for _, compute := range computesFor(t, dev, name) {
 			for _, pooling := range []engine.Pooling{engine.PoolCLS, engine.PoolLast} {
 				t.Run(fmt.Sprintf("%s/%s/%s", name, compute, pooling), func(t *testing.T) {
 					pruned, r := load(t, dev, c.Dir, Options{Task: Embed, Compute: compute, Pooling: pooling})
@@ -165,7 +166,7 @@ func TestBatchInvariance(t *testing.T) {
 func checkAllInvariance(t *testing.T, many, one *engine.Device) {
 	for _, name := range casesFor(t, many) {
 		c := golden.Open(t, name)
-		for _, compute := range computes(t, many) {
+		for _, compute := range computesFor(t, many, name) {
 			for _, pooling := range []engine.Pooling{engine.PoolMean, engine.PoolCLS} {
 				t.Run(fmt.Sprintf("%s/%s/%s", name, compute, pooling), func(t *testing.T) {
 					o := Options{Task: Embed, Compute: compute, Pooling: pooling}

@@ -51,6 +51,9 @@ func readClassified(load loader) func(fs.FS) (chain, loader, error) {
 // loadClassifier packs the layers behind a text's pooled state. They are in float32, like
 // everything behind pooling.
 func loadClassifier(l *loading) error {
+	if err := l.needs(l.names.logits); err != nil {
+		return err
+	}
 	if err := l.readLabels(); err != nil {
 		return err
 	}

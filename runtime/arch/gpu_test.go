@@ -3,9 +3,11 @@
 package arch
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/golden"
@@ -78,9 +80,9 @@ func TestGPUPruningChangesNoBit(t *testing.T) { eachCard(t, checkPruning) }
 func TestGPUBatchInvariance(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		direct := open(t, engine.Options{Kind: engine.CUDA, NoGraphs: true})
-		for _, name := range slices.Concat(bertCases[1:], modernbertCases) {
+		for _, name := range slices.Concat(bertCases[1:], modernbertCases, gemmaCases) {
 			c := golden.Open(t, name)
-			for _, compute := range computes(t, dev) {
+			for _, compute := range computesFor(t, dev, name) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
 					o := Options{Task: Embed, Compute: compute, Pooling: engine.PoolCLS}
 					m, r := load(t, dev, c.Dir, o)
@@ -114,6 +116,21 @@ func TestGPUDenseModules(t *testing.T) {
 					}
 				})
 			}
+		}
+	})
+}
+
+// fp16 is refused where it is asked for, and bf16 takes its place for a checkpoint that is in it.
+func TestGPUGemmaRefusesF16(t *testing.T) {
+	eachCard(t, func(t *testing.T, dev *engine.Device) {
+		dir := golden.Open(t, "gemma-linear").Dir
+		_, err := Load(dir, dev, Options{Task: Embed, Compute: engine.ComputeF16})
+		var e *ModelError
+		if !errors.As(err, &e) || !strings.Contains(err.Error(), "fp16 overflows") {
+			t.Errorf("fp16: %v", err)
+		}
+		if m, _ := load(t, dev, dir, Options{Task: Embed}); m.Compute != engine.ComputeBF16 {
+			t.Errorf("a checkpoint in fp16 is served in %v", m.Compute)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package arch
 import (
 	"cmp"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"slices"
 
@@ -76,6 +77,15 @@ type loading struct {
 
 // folder returns the folder of the encoder's files.
 func (l *loading) folder() string { return filepath.Join(l.dir, filepath.FromSlash(l.encoderDir)) }
+
+// needs refuses a head that the family of encoders has no layer for: name is empty.
+func (l *loading) needs(name string) error {
+	if name != "" {
+		return nil
+	}
+	return refuse(path.Join(l.encoderDir, configFile), "architectures",
+		"the task %s needs a head, and this server knows of none behind %s", l.m.Task, l.m.Arch)
+}
 
 // gives makes the output one that programs of the model can have.
 func (l *loading) gives(o Output, g given) { l.m.given[o] = g }

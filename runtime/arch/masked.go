@@ -39,6 +39,9 @@ func readSplade(dir fs.FS) (chain, loader, error) {
 
 // load packs the head and reads the queries' table.
 func (c sparseChain) load(l *loading) (err error) {
+	if err := l.needs(l.names.masked.decoder); err != nil {
+		return err
+	}
 	if l.m.QueryWeights, err = readQueryTable(l.dir, c.queryTable); err != nil {
 		return err
 	}

@@ -62,6 +62,7 @@ var architectures = map[string]loadEncoder{
 	// not a model_type: the code of some repositories makes these of bert
 	"jina-bert":         jinaBertPlain.load,
 	"jina-bert-qk-norm": jinaBertCode.load,
+	"gemma3_text":       loadGemma,
 	"qwen2":             qwen2.load,
 	"qwen3":             qwen3.load,
 	// not a model_type: the code of some repositories makes this of qwen2
@@ -264,7 +265,8 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 		_ = checkpoint.Prefetch() // advice: reading works without it
 	}
 	m.Arch = name
-	if m.Compute == 0 {
+	p.asked = m.Compute != 0
+	if !p.asked {
 		m.Compute = defaultCompute(of.info, checkpoint)
 	}
 	buffer := new(weights.Buffer)
@@ -272,6 +274,7 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 	m.packer = p
 	p.dev, p.from, p.file, p.compute, p.buffer = m.device, checkpoint, checkpoint.Name(), m.Compute, buffer
 	if m.encoder, err = load(files.Dir(encoderDir), m.packer); err == nil {
+		m.Compute = p.compute
 		m.given, m.fixed = make(map[Output]given), make(map[string]string)
 		err = cmp.Or(of.load(&loading{
 			m:          m,

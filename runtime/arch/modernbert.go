@@ -64,12 +64,6 @@ type modernbertRefused struct {
 	PrunedHeads   map[string]json.RawMessage `json:"pruned_heads"`
 }
 
-// The kinds of blocks.
-const (
-	globalBlock = "full_attention"
-	localBlock  = "sliding_attention"
-)
-
 // gates maps the names of transformers to the functions of a gated linear.
 var gates = map[string]engine.Gate{
 	"gelu": engine.GEGLU, "gelu_new": engine.GEGLUTanh, "gelu_fast": engine.GEGLUTanh,
@@ -142,14 +136,8 @@ func (c *modernbertConfig) checkBlocks() error {
 			c.LayerTypes = append(c.LayerTypes, kind)
 		}
 	}
-	if int64(len(c.LayerTypes)) != c.Layers {
-		return refuse(configFile, "layer_types", "has %d entries for %d layers", len(c.LayerTypes), c.Layers)
-	}
-	for i, kind := range c.LayerTypes {
-		if kind != globalBlock && kind != localBlock {
-			return refuse(configFile, "layer_types", "block %d is %.60q; %s and %s are supported",
-				i, kind, globalBlock, localBlock)
-		}
+	if err := checkKinds(c.LayerTypes, c.Layers); err != nil {
+		return err
 	}
 	if slices.Contains(c.LayerTypes, localBlock) && (c.LocalAttention < 2 || c.LocalAttention > 1<<20) {
 		return refuse(configFile, "local_attention", "is %d; a window is 2 to %d tokens wide",
@@ -193,63 +181,20 @@ func (c *modernbertConfig) headDim() int64 { return c.HiddenSize / c.Heads }
 // window returns how far a token of a local block sees in each direction, the last one included.
 func (c *modernbertConfig) window() int64 { return c.LocalAttention / 2 }
 
-// ropes reads the rotary embeddings of each kind of block. rope_parameters has an object for each
-// kind; rope_scaling changes both. transformers ignores what stands in another place, so that such
-// a file is refused.
+// ropes reads the rotary embeddings of each kind of block. rope_scaling changes both kinds.
 func (c *modernbertConfig) ropes() (global, local rope, err error) {
 	global, local = newRope(c.GlobalTheta, c.Positions), newRope(10000, c.Positions)
 	if c.LocalTheta != nil {
 		local.theta = *c.LocalTheta
 	}
-	for _, one := range []struct {
-		kind string
-		to   *rope
-	}{{globalBlock, &global}, {localBlock, &local}} {
-		field, keys := "rope_parameters."+one.kind, map[string]json.RawMessage{}
-		if raw := c.Parameters[one.kind]; raw != nil && json.Unmarshal(raw, &keys) != nil {
-			return global, local, refuse(configFile, field, "is %.60s; an object is wanted", raw)
-		}
-		if err := one.to.merge(field, keys); err != nil {
-			return global, local, err
-		}
-		if err := one.to.merge("rope_scaling", c.Scaling); err != nil {
-			return global, local, err
-		}
-		if err := one.to.check(field); err != nil {
-			return global, local, err
-		}
-	}
-	return global, local, c.checkRopeKeys(global, local)
-}
-
-func (c *modernbertConfig) checkRopeKeys(global, local rope) error {
-	for key := range c.Parameters {
-		if key != globalBlock && key != localBlock {
-			return refuse(configFile, "rope_parameters."+key,
-				"has no effect in ModernBERT, whose embeddings are named by kind of block: %s and %s",
-				globalBlock, localBlock)
-		}
-	}
-	if c.Scaling["type"] != nil && c.Scaling["rope_type"] == nil {
-		return refuse(configFile, "rope_scaling.type",
-			"has no effect in ModernBERT, where transformers reads rope_type; name it so, or remove rope_scaling")
-	}
-	if c.RopeTheta != nil && (*c.RopeTheta != global.theta || *c.RopeTheta != local.theta) {
-		return refuse(configFile, "rope_theta",
+	err = readKindRopes(c.Parameters, kindRope{globalBlock, &global, c.Scaling},
+		kindRope{localBlock, &local, c.Scaling})
+	if err == nil && c.RopeTheta != nil && (*c.RopeTheta != global.theta || *c.RopeTheta != local.theta) {
+		err = refuse(configFile, "rope_theta",
 			"is %g and has no effect in ModernBERT, whose blocks have the bases %g and %g; remove it",
 			*c.RopeTheta, global.theta, local.theta)
 	}
-	for _, r := range []rope{global, local} {
-		if r.part != 1 {
-			return refuse(configFile, "rope_parameters",
-				"partial_rotary_factor is %g; ModernBERT rotates whole heads", r.part)
-		}
-		if r.noTruncate {
-			return refuse(configFile, "rope_parameters",
-				"truncate has no effect where embeddings have kinds; remove it")
-		}
-	}
-	return nil
+	return global, local, err
 }
 
 // modernbert holds the packed weights. C = hidden_size, F = intermediate_size.

@@ -23,6 +23,7 @@ type packer struct {
 	from      Checkpoint
 	file      string // for messages
 	compute   engine.Compute
+	asked     bool // compute was asked for, not chosen here
 	prefix    string
 	packed    []*engine.Weight
 	bytes     int64

@@ -1,6 +1,8 @@
 package arch
 
 import (
+	"math"
+
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/weights"
 )
@@ -34,4 +36,26 @@ func afterAttention(c engine.Compute) engine.Compute {
 		return engine.ComputeBF16
 	}
 	return c
+}
+
+// avoidF16 is for architectures whose values overflow in fp16. It makes the class bf16 if it was
+// chosen for the checkpoint's type, and refuses an fp16 that was asked for. why completes the
+// sentence.
+func (p *packer) avoidF16(why string) error {
+	switch {
+	case p.compute != engine.ComputeF16:
+		return nil
+	case p.asked:
+		return refuse(configFile, "model_type",
+			"precision fp16 overflows in this architecture: %s; bf16, fp32 and int8 or fp8 are possible, where the device has them",
+			why)
+	}
+	p.compute = engine.ComputeBF16
+	return nil
+}
+
+// roundBF16 rounds x to the nearest bf16, of two the even one. x is finite.
+func roundBF16(x float32) float32 {
+	bits := math.Float32bits(x)
+	return math.Float32frombits((bits + 0x7fff + bits>>16&1) &^ 0xffff)
 }

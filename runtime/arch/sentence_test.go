@@ -27,6 +27,7 @@ func TestModuleChains(t *testing.T) {
 		{"st-xlmr-mean-torch", 64, 32, engine.PoolMean, true, 3, ""},
 		{"st-qwen3-last", 32, 64, engine.PoolLast, true, 2, ""},
 		{"st-qwen2-dense", 24, 64, engine.PoolMean, true, 3, ""},
+		{"st-gemma", 16, 60, engine.PoolMean, true, 3, ""},
 	} {
 		t.Run(want.name, func(t *testing.T) {
 			c := golden.Open(t, want.name)

@@ -26,6 +26,9 @@ var Tag = Task{&head{
 
 // loadTagger packs the layer that classifies each token.
 func loadTagger(l *loading) error {
+	if err := l.needs(l.names.tag); err != nil {
+		return err
+	}
 	if err := l.readLabels(); err != nil {
 		return err
 	}

@@ -224,6 +224,14 @@ func (r *Recorder) Norm(x Value, n NormSpec) (y, sum Value) {
 	return y, sum
 }
 
+// RMSNorm records y[R, C] = x/√(mean x² + eps)·(offset + gamma).
+func (r *Recorder) RMSNorm(x Value, gamma *Weight, eps, offset float32) Value {
+	return operation(r, kindNorm, func(p *normParams, y Value) {
+		*p = normParams{norm: uint32(RMSNorm), x: x, y: y, gamma: r.useLocked(gamma), eps: eps,
+			weightOffset: offset}
+	})
+}
+
 // Columns records a view of the columns [column, column+width) of x.
 func (r *Recorder) Columns(x Value, column, width int64) Value {
 	return operation(r, kindColumns,
