@@ -120,6 +120,20 @@ func TestGPUDenseModules(t *testing.T) {
 	})
 }
 
+func TestGPUGemmaStates(t *testing.T) {
+	eachCard(t, func(t *testing.T, dev *engine.Device) {
+		for _, name := range gemmaCases {
+			c := golden.Open(t, name)
+			for _, compute := range computesFor(t, dev, name) {
+				m, r := loadStates(t, dev, c.Dir, compute)
+				if err := compareStates(t, m, r, c); err != nil {
+					t.Errorf("%s/%s: %v", name, compute, err)
+				}
+			}
+		}
+	})
+}
+
 // fp16 is refused where it is asked for, and bf16 takes its place for a checkpoint that is in it.
 func TestGPUGemmaRefusesF16(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
