@@ -34,9 +34,12 @@ from transformers import (
 )
 
 import bert
+import gte
 import manifest
 import modernbert
 import qwen
+
+PLAIN = ("gte", "nomic_bert")  # gte.py and nomic.py make their cases with this file
 
 SHAPE = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=100)
 
@@ -119,6 +122,8 @@ def states(model, encoder, ids, type_ids, cu):
     """The encoder's hidden states, every sequence alone."""
     if type_ids is None and encoder.config.model_type.startswith("qwen"):
         return qwen.run(encoder, ids, cu)[0]
+    if encoder.config.model_type in PLAIN:
+        return gte.states(encoder, ids, type_ids, cu)[0]
     if type_ids is None:
         return modernbert.states(encoder, ids, cu)[0][:-1]
     out = []
@@ -172,6 +177,8 @@ def make(name, spec, seed):
     base = build().eval()
     if name == "modernbert":
         modernbert.randomise(base, seed)
+    elif base.config.model_type in PLAIN:
+        gte.randomise(base, seed)
     elif name.startswith("qwen"):
         qwen.randomise(base, seed)
     else:

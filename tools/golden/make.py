@@ -13,6 +13,7 @@ MAKERS = [["bert.py"], ["sentence.py"], ["saved.py"], ["heads.py"], ["pipelines.
           ["lora_heads.py"], ["minilm.py"], ["minilm_short.py"], ["fold.py"], ["quantise.py"], ["rope.py"],
           ["modernbert.py"], ["modernbert_text.py"], ["qwen.py"], ["qwen_sentence.py"],
           ["judge.py"], ["chat.py"], ["jina_bert.py"],
+          ["gte.py"], ["gte_text.py"],
           ["tokenizer.py", "--minilm", str(MINILM)], ["tokenizer_files.py"],
           ["gemma.py"]]
 
