@@ -58,6 +58,11 @@ func (m *Model) LoadAdapter(dir string) (*Adapter, error) {
 		if !ok {
 			continue
 		}
+		if _, twice := a.pairs[l.weight]; twice {
+			a.Close()
+			return nil, refuse("adapter_model", l.names[0],
+				"is there, and so is a part of the same linear by another name")
+		}
 		if l.gated != nil {
 			pair.B = l.gated.interleave(pair.B, pair.Rank)
 		}

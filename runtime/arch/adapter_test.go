@@ -14,7 +14,8 @@ import (
 )
 
 var loraCases = []string{"lora-bert", "lora-xlm-roberta", "lora-electra", "lora-albert",
-	"lora-modernbert", "lora-qwen3", "lora-jina-bert", "lora-jina-code"}
+	"lora-modernbert", "lora-qwen3", "lora-jina-bert", "lora-jina-code",
+	"lora-gte"}
 
 // oddLoRAs have heads without a GPU kernel.
 var oddLoRAs = []string{"lora-qwen2"}

@@ -31,10 +31,12 @@ func casesFor(t *testing.T, dev *engine.Device) []string {
 		t.Fatal(err)
 	}
 	if info.Kind == engine.CUDA {
-		return slices.Concat(bertCases, modernbertCases, mixedJinaBerts[:2], gemmaCases)
+		return slices.Concat(bertCases, modernbertCases, mixedJinaBerts[:2], gemmaCases,
+			postNormCases)
 	}
 	return slices.Concat(bertCases, oddHeads, modernbertCases, oddModernberts, mixedJinaBerts,
-		gemmaCases)
+		gemmaCases,
+		postNormCases, oddPostNorms)
 }
 
 func goldenBatch(c *golden.Case) packed {

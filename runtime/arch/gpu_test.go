@@ -32,7 +32,8 @@ func TestGPUHiddenStates(t *testing.T) {
 
 func TestGPUStates(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
-		for _, name := range slices.Concat(modernbertCases, jinaBertCases) {
+		for _, name := range slices.Concat(modernbertCases, jinaBertCases,
+			postNormCases) {
 			for _, compute := range computes(t, dev) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
 					c := golden.Open(t, name)
@@ -80,7 +81,8 @@ func TestGPUPruningChangesNoBit(t *testing.T) { eachCard(t, checkPruning) }
 func TestGPUBatchInvariance(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		direct := open(t, engine.Options{Kind: engine.CUDA, NoGraphs: true})
-		for _, name := range slices.Concat(bertCases[1:], modernbertCases, gemmaCases) {
+		for _, name := range slices.Concat(bertCases[1:], modernbertCases, gemmaCases,
+			postNormCases) {
 			c := golden.Open(t, name)
 			for _, compute := range computesFor(t, dev, name) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {

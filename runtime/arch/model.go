@@ -59,6 +59,8 @@ var architectures = map[string]loadEncoder{
 	"electra":     electraNames.load,
 	"albert":      loadAlbert,
 	"modernbert":  loadModernbert,
+	"new":         gteAlibaba.load,
+	"gte":         gteTransformers.load,
 	// not a model_type: the code of some repositories makes these of bert
 	"jina-bert":         jinaBertPlain.load,
 	"jina-bert-qk-norm": jinaBertCode.load,

@@ -137,7 +137,13 @@ func TestBadModernbertCheckpointIsRefused(t *testing.T) {
 // readAll returns the tensors of the checkpoint in dir.
 func readAll(t *testing.T, dir string) []weightstest.Tensor {
 	t.Helper()
-	c, err := weights.Open(dir)
+	return readAllFrom(t, dir, weights.SingleFile)
+}
+
+// readAllFrom returns the tensors of the file in dir.
+func readAllFrom(t *testing.T, dir, file string) []weightstest.Tensor {
+	t.Helper()
+	c, err := weights.OpenFile(filepath.Join(dir, file))
 	if err != nil {
 		t.Fatal(err)
 	}
