@@ -86,7 +86,7 @@ var families = []familyInfo{
 		means:   func(d, s, m, score bool) bool { return d && !s && !m },
 		options: with(ofVectors, "normalize", "pooling", "dimensions")},
 	{name: FamilySparse, outputs: []string{outSparse},
-		adapters: []string{"splade_flash", "gte_sparse_flash"},
+		adapters: []string{"splade_flash", gteSparse},
 		adHoc:    "splade_flash:Adapter",
 		means:    func(d, s, m, score bool) bool { return s && !m },
 		splade:   true,
@@ -223,6 +223,12 @@ func adapterNames() []string {
 	}
 	return out
 }
+
+// gteSparse is the reference's adapter for sparse encoders on GTE.
+const gteSparse = "gte_sparse_flash"
+
+// DropsSpecialTokens reports whether sparse rows have no weights for special tokens.
+func (r *Resolved) DropsSpecialTokens() bool { return r.Adapter.name() == gteSparse }
 
 // familyOf returns the family of a known adapter, or FamilyNone.
 func familyOf(a AdapterPath, t Tasks) Family {

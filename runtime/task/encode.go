@@ -41,6 +41,8 @@ type encoding struct {
 	whole int       // bytes per item that were held before any text was read
 	short []int     // texts whose sparse row did not fit
 	room  int       // columns that the largest of them needs
+
+	dropped []int32 // columns that sparse rows do not have
 }
 
 func newEncoding(r *run) (*encoding, error) {
@@ -50,6 +52,7 @@ func newEncoding(r *run) (*encoding, error) {
 	if how.begin != nil {
 		how.begin(e)
 	}
+	e.dropSpecialTokens()
 	if err := e.settle(); err != nil {
 		return nil, err
 	}

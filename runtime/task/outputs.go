@@ -230,7 +230,7 @@ func (e *encoding) takeSparse(i int, b []byte) error {
 	e.result.Sparse[i] = Sparse{
 		Columns: b[sparseHead : sparseHead+4*n : sparseHead+4*n],
 		Values:  b[values : values+width*n : values+width*n],
-	}
+	}.without(e.dropped, width)
 	return nil
 }
 

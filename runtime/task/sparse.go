@@ -1,6 +1,9 @@
 package task
 
 import (
+	"encoding/binary"
+	"slices"
+
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/runtime/arch"
 )
@@ -17,7 +20,7 @@ func hasTable(e *encoding) bool {
 }
 
 // lookUp answers a request for sparse queries from the table alone. Each token id of a query counts
-// once, and special tokens count too.
+// once, and special tokens count too, unless the model's rows have no weights for them.
 func (e *encoding) lookUp() error {
 	table := e.use.QueryWeights()
 	for first := 0; first < e.n; first += chunkTexts {
@@ -36,7 +39,7 @@ func (e *encoding) lookUp() error {
 		for i := range ids {
 			var row weighted
 			for _, id := range ids[i] {
-				if w := table[id]; w > 0 {
+				if w := table[id]; w > 0 && !slices.Contains(e.dropped, id) {
 					row.columns, row.weights = append(row.columns, id), append(row.weights, w)
 				}
 			}
@@ -45,4 +48,29 @@ func (e *encoding) lookUp() error {
 		}
 	}
 	return nil
+}
+
+// dropSpecialTokens keeps weights of special tokens out of the request's sparse rows, where the
+// model is published so.
+func (e *encoding) dropSpecialTokens() {
+	if e.outputs.sparse && e.model.DropsSpecialTokens() {
+		s := e.use.Tokenizer().Special()
+		e.dropped = []int32{s.CLS, s.SEP, s.PAD, s.UNK, s.MASK}
+	}
+}
+
+// without returns the row without those columns. A value has width bytes.
+func (s Sparse) without(columns []int32, width int) Sparse {
+	if len(columns) == 0 {
+		return s
+	}
+	var out Sparse
+	for i := range len(s.Columns) / 4 {
+		at := s.Columns[4*i : 4*i+4]
+		if !slices.Contains(columns, int32(binary.LittleEndian.Uint32(at))) {
+			out.Columns = append(out.Columns, at...)
+			out.Values = append(out.Values, s.Values[width*i:width*(i+1)]...)
+		}
+	}
+	return out
 }
