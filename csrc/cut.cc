@@ -52,6 +52,19 @@ void cut_plan(sie_program *program) {
     planned.cut = cut_of(program, planned.op);
     planned.row_flops = planned.cut != Cut::none ? flops_of(program, planned.op) : 0;
   }
+  int32_t end = static_cast<int32_t>(program->plan.size());
+  for (int32_t i = end - 1; i >= 0; i--) {
+    PlannedOp &planned = program->plan[i];
+    bool joins = i + 1 < program->plan.size() && planned.cut == Cut::rows &&
+                 program->plan[i + 1].cut == Cut::rows &&
+                 cut_space(program, planned.op) == cut_space(program, program->plan[i + 1].op);
+    if (!joins) end = i + 1;
+    planned.stage_end = end;
+  }
+}
+
+sie_space cut_space(const sie_program *program, const Op &op) {
+  return program->values[op.out != SIE_NO_VALUE ? op.out : op.in[0]].space;
 }
 
 int64_t block_rows(const sie_program *program, const PlannedOp &planned, int64_t keys, int32_t parts) {

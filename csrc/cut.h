@@ -8,6 +8,9 @@ namespace sie {
 
 constexpr int64_t row_block_step = 288;  // rows: a multiple of 9, 16, 32 and 144
 
+// The space whose rows an operation that is cut into rows computes.
+sie_space cut_space(const sie_program *program, const Op &op);
+
 // The rows of a block that one of `parts` executors runs. In attention: the queries, against `keys`
 // keys.
 int64_t block_rows(const sie_program *program, const PlannedOp &planned, int64_t keys, int32_t parts);

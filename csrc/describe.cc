@@ -138,8 +138,10 @@ void add_space(Text *text, const sie_program *p, const Space &space) {
       text->add("space %s: one row a sequence, at most %lld\n", name, static_cast<ll>(space.max_rows));
       break;
     case SIE_SPACE_ROWS:
-      text->add("space %s: at most %lld rows, %lld a sequence\n", name, static_cast<ll>(space.max_rows),
+      text->add("space %s: at most %lld rows, %lld a sequence", name, static_cast<ll>(space.max_rows),
                 static_cast<ll>(space.max_each));
+      if (space.min_each > 0) text->add(", at least %lld", static_cast<ll>(space.min_each));
+      text->add("\n");
       break;
     case SIE_SPACE_SUBSET:
       text->add("space %s: rows of %s by %s\n", name, p->spaces[p->inputs[space.marks].space].name.text,
@@ -198,10 +200,11 @@ size_t sie_program_describe(const sie_program *program, char *text, size_t cap) 
             static_cast<ll>(program->scratch_bytes));
     if (program->region_tokens > 0) {
       out.add(
-          "region of %lld tokens for longer sequences, %lld B: %lld B a token; scratch up to %lld B of a "
-          "lane\n",
+          "region of %lld tokens for longer sequences, %lld B: %lld B a token, and %lld B for each of %lld "
+          "rows; scratch up to %lld B of a lane\n",
           static_cast<ll>(program->region_tokens), static_cast<ll>(region_bytes(program)),
-          static_cast<ll>(program->long_row_bytes), static_cast<ll>(program->long_scratch_bytes));
+          static_cast<ll>(program->long_row_bytes), static_cast<ll>(program->long_stage_bytes),
+          static_cast<ll>(program->stage_rows), static_cast<ll>(program->long_scratch_bytes));
     }
   }
   for (int64_t i = 0; i < program->plan.size(); i++) {

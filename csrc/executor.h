@@ -82,7 +82,7 @@ class Barrier {
 struct Team {
   Barrier barrier;
   std::atomic<int32_t> lane{0};               // written by member 0 before the first barrier
-  std::atomic<int32_t> failed_op{INT32_MAX};  // the first operation at which a member failed
+  std::atomic<int32_t> failed_step{INT32_MAX};  // the first step at which a member failed
 };
 
 struct Run;

@@ -44,23 +44,32 @@ void share_memory(sie_program *p) {
   }
 }
 
-bool meet(const Buffer &a, const Buffer &b) { return a.first <= b.last && b.first <= a.last; }
-
 // The groups of buffers that are placed together. A lane holds all buffers. A long slab keeps
-// buffers of token rows apart from those of sequence rows.
-enum class Group { lane, long_rows, long_fixed };
+// buffers of all its rows, buffers of a stage's rows and buffers of sequence rows apart.
+enum class Group { lane, long_rows, long_stage, long_fixed };
+
+Group long_group(const Buffer &b) {
+  if (b.of_seqs) return Group::long_fixed;
+  return b.inner ? Group::long_stage : Group::long_rows;
+}
 
 struct Sizing {
   Group group;
-  bool holds(const Buffer &b) const {
-    return group == Group::lane || b.of_seqs == (group == Group::long_fixed);
-  }
+  bool holds(const Buffer &b) const { return group == Group::lane || long_group(b) == group; }
   int64_t size(const Buffer &b) const {
     if (group == Group::lane) return b.bytes + redzone_bytes;
-    return group == Group::long_rows ? b.row_bytes : parts_of(b, 1).end + redzone_bytes;
+    return group == Group::long_fixed ? parts_of(b, 1).end + redzone_bytes : b.row_bytes;
   }
   int64_t &offset(Buffer *b) const { return group == Group::lane ? b->offset : b->row_offset; }
 };
+
+// Whether both buffers are in use at once. In a stage of a long slab each operation is done for some
+// rows while all of them are still to be done for others, so buffers of all rows live as long as the
+// stages that use them.
+bool meet(const sie_program *p, const Buffer &a, const Buffer &b, Group group) {
+  if (group != Group::long_rows) return a.first <= b.last && b.first <= a.last;
+  return a.first < p->plan[b.last].stage_end && b.first < p->plan[a.last].stage_end;
+}
 
 // Places the group's buffers, largest first, each at the lowest offset that is free during its
 // life. *end receives the largest end.
@@ -82,7 +91,7 @@ sie_status place(sie_program *p, const Sizing &sizing, int64_t *end, sie_error *
     for (int64_t j = 0; j < i; j++) {
       Buffer &other = p->buffers[order[j]];
       int64_t other_offset = sizing.offset(&other), other_end = other_offset + sizing.size(other);
-      if (!meet(buffer, other) || other_end <= offset || offset + size <= other_offset) continue;
+      if (!meet(p, buffer, other, sizing.group) || other_end <= offset || offset + size <= other_offset) continue;
       offset = other_end;
       j = -1;  // start again: an earlier buffer may overlap now
     }
@@ -97,14 +106,17 @@ sie_status place(sie_program *p, const Sizing &sizing, int64_t *end, sie_error *
 }
 
 // Places the values of a long slab. Offsets of token rows are in bytes per token, so that one plan
-// fits every length.
+// fits every length. Buffers that one stage alone uses have the rows that are in it.
 sie_status place_long(sie_program *p, sie_error *err) {
   for (Buffer &b : p->buffers) {
     if (b.of_seqs) continue;
-    // Exact for multiples of region_step rows: all their parts fill whole cache lines.
+    const Buffer &root = p->buffers[owner(p, static_cast<int32_t>(&b - p->buffers.begin()))];
+    b.inner = p->plan[root.first].cut == Cut::rows && root.last < p->plan[root.first].stage_end;
+    // Exact for multiples of 16 rows: all their parts fill whole cache lines.
     b.row_bytes = parts_of(b, region_step).end / region_step + (redzone_bytes > 0 ? 1 : 0);
   }
   SIE_TRY(place(p, {Group::long_rows}, &p->long_row_bytes, err));
+  SIE_TRY(place(p, {Group::long_stage}, &p->long_stage_bytes, err));
   SIE_TRY(place(p, {Group::long_fixed}, &p->long_fixed_bytes, err));
   p->long_fixed_bytes = round_up(p->long_fixed_bytes, 64);
   return SIE_OK;

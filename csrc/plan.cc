@@ -5,8 +5,8 @@
 //   2 emit      makes a planned operation of each, plus the quantisations and widenings that types
 //               need, and a buffer where it is first written; on a GPU, pooling runs in the kernel
 //               that writes the output
-//   3 place     place.cc gives every buffer its memory
-//   4 cut       cut.cc decides where long slabs may pause
+//   3 cut       cut.cc decides where long slabs may pause, and which operations make a stage
+//   4 place     place.cc gives every buffer its memory
 //   5 rehearse  rehearse.cc finds the scratch that kernels need, and checks that the device has
 //               every form
 #include <algorithm>
@@ -45,8 +45,8 @@ class Planner {
     weigh();
     SIE_TRY(count_uses());
     for (const Op &op : p_->ops) SIE_TRY(emit(op));
-    SIE_TRY(place_buffers(p_, err_));
     cut_plan(p_);
+    SIE_TRY(place_buffers(p_, err_));
     SIE_TRY(plan_scratch(p_, err_));
     SIE_TRY(make_row_offsets());
     return rehearse(p_, err_);
@@ -172,7 +172,8 @@ class Planner {
                      -1,
                      0,
                      0,
-                     0};
+                     0,
+                     false};
     buffer.bytes = round_up(parts_of(buffer, slab_rows(buffer.of_seqs)).end, gpu_ ? 256 : 64);
     return p_->buffers.push(buffer) ? static_cast<int32_t>(p_->buffers.size() - 1) : -1;
   }
@@ -397,7 +398,7 @@ sie_status sie_program_end(sie_program *program, sie_workspace *workspace, sie_e
   program->buffers.clear();
   release(&program->one_row_each);
   program->scratch_bytes = program->values_bytes = program->long_scratch_bytes = 0;
-  program->long_row_bytes = program->long_fixed_bytes = 0;
+  program->long_row_bytes = program->long_stage_bytes = program->long_fixed_bytes = 0;
   program->n_work_lists = 0;
   for (Value &value : program->values) value.buffer = value.quantised = -1;
   SIE_TRY(plan_program(program, err));

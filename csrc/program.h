@@ -35,6 +35,9 @@ constexpr int64_t region_step = 64;
 // The most work of a block, after which an executor looks for other tickets: 10 to 20 ms on a core
 // with AVX-512, about 50 ms on a slow one with AVX2.
 constexpr double max_block_flops = 2e9;
+// The rows of a long slab that go through a stage before the next ones (PlannedOp::stage_end). A
+// multiple of cut.h's row_block_step, and of 16: the parts of a buffer fill whole cache lines.
+constexpr int64_t max_stage_rows = 288;
 
 constexpr int32_t max_adapters = 64;
 constexpr int64_t max_lora_rank = 1024;
@@ -47,7 +50,7 @@ struct Name {
 struct Space {
   uint32_t kind;  // sie_space_kind
   sie_input marks;
-  int64_t max_rows, max_each;
+  int64_t max_rows, max_each, min_each;
   Name name;
   int64_t positions;  // ROWS: the position tables' bound on a sequence's rows; 0: no table
 };
@@ -150,6 +153,8 @@ struct Buffer {
   // buffer starts. row_offset times the rows that the slab has room for is that start. A buffer of
   // sequence rows has one row, which lies row_offset bytes behind all other buffers.
   int64_t row_bytes, row_offset;
+  // In a long slab it has only the rows that are in the stage: no other operation uses it.
+  bool inner;
 };
 
 // Where the parts of a buffer with room for `cap` rows begin, in bytes from its start.
@@ -197,6 +202,9 @@ struct PlannedOp {
   Operand in[3], addend, residual, out, sum, quantised;  // quantised: the u8 or f8e4m3 twin of out
   int32_t work;  // attention on a GPU: which of the batch's work lists; else -1
   Cut cut;
+  // Neighbours that are cut into rows of one space are a stage. A long slab runs stage_rows rows
+  // through the whole stage, then the next ones. The operation behind its stage:
+  int32_t stage_end;
   double row_flops;  // of a row; in attention, of one query and one key of one head
 };
 
@@ -215,6 +223,7 @@ struct Caps {
   int64_t max_rows = 0;     // of any ROWS space
   int64_t max_extents = 0;  // of the extents' sum
   int64_t max_len = 0;      // of an extent
+  int64_t min_len = 0;      // of an extent: the least
   int64_t max_seqs = 0;
 };
 
@@ -251,7 +260,9 @@ struct sie_program {
   int64_t values_bytes = 0;   // of one lane
   // Of long slabs; region_tokens 0: the program has none.
   int64_t region_tokens = 0;
-  int64_t long_row_bytes = 0, long_fixed_bytes = 0;  // values: for each token, for each slab
+  // Values: for each token, for each row of a stage, for each slab.
+  int64_t long_row_bytes = 0, long_stage_bytes = 0, long_fixed_bytes = 0;
+  int64_t stage_rows = sie::max_stage_rows;          // another multiple of 16 in tests
   int64_t long_scratch_bytes = 0;                    // of one executor, in its lane
   double block_flops = sie::max_block_flops;         // less in tests
   sie::Block one_row_each;  // int32 0, 1, 2 …: cumulative lengths of one row a sequence
@@ -263,22 +274,40 @@ struct sie_program {
 
 namespace sie {
 
+// Whether every sequence is a long slab.
+inline bool only_long(const sie_program *p) {
+  return p->region_tokens > 0 && p->caps.min_len > slab_tokens_max;
+}
+
 // Bytes of an arena lane. An executor that computes a long slab uses its whole lane as scratch: the
 // slab's values lie in the region.
 inline int64_t lane_bytes(const sie_program *p) {
-  int64_t short_bytes = p->scratch_bytes + p->values_bytes;
+  int64_t short_bytes = only_long(p) ? 64 : p->scratch_bytes + p->values_bytes;
   return short_bytes > p->long_scratch_bytes ? short_bytes : p->long_scratch_bytes;
 }
 
-// The tokens that a long slab of `tokens` gets room for, and the bytes of its values.
+// The tokens that a long slab of `tokens` gets room for, the rows that a stage has room for, and the
+// bytes of the slab's values.
 inline int64_t long_cap(int64_t tokens) { return round_up(tokens, region_step); }
-inline int64_t long_bytes(const sie_program *p, int64_t tokens) {
-  return long_cap(tokens) * p->long_row_bytes + p->long_fixed_bytes;
+inline int64_t stage_cap(const sie_program *p, int64_t tokens) {
+  int64_t cap = long_cap(tokens);
+  return cap < p->stage_rows ? cap : p->stage_rows;
 }
+inline int64_t long_bytes(const sie_program *p, int64_t tokens) {
+  return long_cap(tokens) * p->long_row_bytes + stage_cap(p, tokens) * p->long_stage_bytes +
+         p->long_fixed_bytes;
+}
+// The region holds its tokens however they are spread over long slabs, and the stages of as many
+// slabs as can be at work at once, but at least two.
 inline int64_t region_bytes(const sie_program *p) {
   if (p->region_tokens == 0) return 0;
-  int64_t most = p->region_tokens / (slab_tokens_max + region_step);  // long slabs at once
-  return p->region_tokens * p->long_row_bytes + (most > 1 ? most : 1) * p->long_fixed_bytes;
+  int64_t shortest = p->caps.min_len > slab_tokens_max ? p->caps.min_len : slab_tokens_max + 1;
+  int64_t most = p->region_tokens / long_cap(shortest);  // long slabs at once
+  if (most < 1) most = 1;
+  int64_t at_work = p->device->threads > 2 ? p->device->threads : 2;
+  int64_t stages = (most < at_work ? most : at_work) * p->stage_rows;
+  if (stages > p->region_tokens) stages = p->region_tokens;
+  return p->region_tokens * p->long_row_bytes + stages * p->long_stage_bytes + most * p->long_fixed_bytes;
 }
 
 // The class in which values are stored: the reference device stores everything in f32.
@@ -293,7 +322,7 @@ inline bool is_quantised(uint32_t compute) {
 // Whether the operation multiplies by a matrix, whose shape then describes the operation.
 inline bool has_matrix(uint32_t kind) { return kind == SIE_OP_LINEAR || kind == SIE_OP_SPLADE; }
 
-// Decides how each planned operation of a long slab is cut.
+// Decides how each planned operation of a long slab is cut, and finds the stages.
 void cut_plan(sie_program *program);
 
 // Gives the plan's buffers and operands their offsets; sets values_bytes and the bytes of long

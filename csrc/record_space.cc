@@ -21,10 +21,16 @@ sie_status check_bounds(const sie_space_params &s, sie_error *err) {
                 "max_rows is %lld; 1 to %lld is possible", static_cast<ll>(s.max_rows),
                 static_cast<ll>(most));
   }
-  if (s.kind != SIE_SPACE_ROWS) return check_zero(s.max_each, "max_each", err);
+  if (s.kind != SIE_SPACE_ROWS) {
+    SIE_TRY(check_zero(s.min_each, "min_each", err));
+    return check_zero(s.max_each, "max_each", err);
+  }
   SIE_FAIL_IF(s.max_each < 1 || s.max_each > s.max_rows, SIE_INVALID_ARGUMENT, err,
               "max_each is %lld; 1 to max_rows (%lld) is possible", static_cast<ll>(s.max_each),
               static_cast<ll>(s.max_rows));
+  SIE_FAIL_IF(s.min_each < 0 || s.min_each > s.max_each, SIE_INVALID_ARGUMENT, err,
+              "min_each is %lld; 0 to max_each (%lld) is possible", static_cast<ll>(s.min_each),
+              static_cast<ll>(s.max_each));
   return SIE_OK;
 }
 
@@ -72,7 +78,7 @@ sie_status record_space(sie_program *p, const void *params, sie_error *err) {
               "a program has one space of the kind SEQS, and it is declared");
   SIE_TRY(check_bounds(s, err));
   SIE_TRY(check_marks(p, s, err));
-  p->spaces[s.space] = {s.kind, s.marks, s.max_rows, s.max_each, name, 0};
+  p->spaces[s.space] = {s.kind, s.marks, s.max_rows, s.max_each, s.min_each, name, 0};
   if (seqs) {
     p->seqs = s.space;
     p->caps.max_seqs = s.max_rows;
@@ -82,6 +88,7 @@ sie_status record_space(sie_program *p, const void *params, sie_error *err) {
     p->caps.max_rows = std::max(p->caps.max_rows, s.max_rows);
     p->caps.max_extents = std::min(p->caps.max_extents + s.max_rows, max_batch_tokens);
     p->caps.max_len = std::max(p->caps.max_len, s.max_each);
+    p->caps.min_len = std::max(p->caps.min_len, s.min_each);
   } else if (s.kind == SIE_SPACE_SUBSET) {
     p->inputs[s.marks].read = true;
   }

@@ -83,7 +83,9 @@ sie_status plan_scratch(sie_program *p, sie_error *err) {
     SIE_FAIL_IF(bytes < 0, SIE_INTERNAL, err, "%s has no scratch bound", op_name(planned.op.kind));
     p->scratch_bytes = std::max(p->scratch_bytes, bytes);
     if (p->region_tokens == 0) continue;
-    if (planned.cut == Cut::rows) longest.rows = std::min(longest.rows, block_rows(p, planned, 0, max_team));
+    if (planned.cut == Cut::rows) {
+      longest.rows = std::min({longest.rows, block_rows(p, planned, 0, max_team), p->stage_rows});
+    }
     p->long_scratch_bytes = std::max(p->long_scratch_bytes, p->device->ops->scratch_bytes(&longest));
   }
   p->scratch_bytes = round_up(p->scratch_bytes, 64);
@@ -120,7 +122,8 @@ sie_status rehearse(const sie_program *p, sie_error *err) {
     replay.share.on = &p->device->on;
     replay.values = reinterpret_cast<char *>(uintptr_t{1} << 20);
   } else {
-    SIE_FAIL_IF(!allocate(static_cast<size_t>(lane_bytes(p)), &lane), SIE_OUT_OF_MEMORY, err,
+    int64_t bytes = std::max(lane_bytes(p), p->scratch_bytes + p->values_bytes);
+    SIE_FAIL_IF(!allocate(static_cast<size_t>(bytes), &lane), SIE_OUT_OF_MEMORY, err,
                 "no memory to plan a program");
     replay.share.scratch = lane.p;
     replay.values = lane.at(p->scratch_bytes);

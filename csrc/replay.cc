@@ -270,8 +270,8 @@ constexpr int redzone_byte = 0xa5;
 char *redzone(const Replay &r, const Operand &o) {
   const Buffer &b = r.program->buffers[o.buffer];
   if (r.long_cap == 0) return r.values + b.offset + b.bytes;
-  if (!b.of_seqs) return r.values + r.long_cap * b.row_offset + parts_of(b, r.long_cap).end;
-  return r.values + r.long_cap * r.program->long_row_bytes + b.row_offset + parts_of(b, 1).end;
+  LongPlace place = long_place(r, b);
+  return place.base + parts_of(b, place.cap).end;
 }
 
 bool intact(const char *zone) {

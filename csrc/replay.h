@@ -38,6 +38,8 @@ struct Replay {
   char *values;                   // in the arena lane, or of a long slab
   int64_t long_cap;               // rows that the long slab's values have room for; 0: no long slab
   int64_t first_row;              // where a long slab's block begins; rows, slab: the block's
+  int64_t stage_cap;              // rows that the long slab's stages have room for
+  int64_t stage_first, stage_n;   // a long slab's rows that are in the stage
   int32_t q_first, q_last;        // a block of queries; q_last 0: all
   bool resumed;                   // as in sie_attention_args
   sie_share share;
@@ -61,7 +63,12 @@ class Pause {
   ~Pause() = default;
 };
 
-// Like replay_op, for a long slab: block by block, with a pause between any two.
+// The rows that a long slab takes through the stage which begins with operation `first`. 0: it is an
+// operation that is not cut into rows, or there are none.
+int64_t rows_of_stage(const Replay &replay, int32_t first);
+
+// Like replay_op, for the rows of a long slab that are in the stage: block by block, with a pause
+// between any two.
 sie_status replay_blocks(const Replay &replay, int32_t index, Pause *pause);
 
 }  // namespace sie

@@ -1,6 +1,6 @@
 // replay_blocks.cc — runs an operation of a long slab, block by block.
 //
-// To the kernel, a block of rows is a small slab: the operands' rows from first_row on, as many as
+// A block of rows lies within the rows that are in the stage. To the kernel, a block of rows is a small slab: the operands' rows from first_row on, as many as
 // the block's slab has. A block of queries is one key head of the sequence and a range of its
 // queries, against all keys.
 #include <algorithm>
@@ -15,13 +15,13 @@ namespace {
 
 sie_status by_rows(const Replay &whole, int32_t index, const PlannedOp &planned, Pause *pause) {
   const sie_program *program = whole.program;
-  sie_value of = planned.op.out != SIE_NO_VALUE ? planned.op.out : planned.op.in[0];
-  int64_t rows = whole.slab->spaces[space_of(whole, of)].n;
-  int64_t step = block_rows(whole.program, planned, 0, whole.share.parts);
-  for (int64_t first = 0; first < rows; first += step) {
-    if (first > 0) pause->take();
-    hooks::runs_block(index, first / step);
-    int32_t count = static_cast<int32_t>(std::min(step, rows - first));
+  sie_space of = cut_space(program, planned.op);
+  int64_t step = block_rows(program, planned, 0, whole.share.parts);
+  int64_t end = whole.stage_first + whole.stage_n;
+  for (int64_t first = whole.stage_first; first < end; first += step) {
+    if (first > whole.stage_first) pause->take();
+    hooks::runs_block(index, (first - whole.stage_first) / step);
+    int32_t count = static_cast<int32_t>(std::min(step, end - first));
     const int32_t offsets[] = {0, count};
     Slab slab = *whole.slab;
     Replay block = whole;
@@ -34,7 +34,7 @@ sie_status by_rows(const Replay &whole, int32_t index, const PlannedOp &planned,
     }
     // Inputs of the result's space begin at the block's first row.
     for (int32_t i = 1; i <= max_inputs; i++) {
-      if (slab.inputs[i] == nullptr || program->inputs[i].space != space_of(whole, of)) continue;
+      if (slab.inputs[i] == nullptr || program->inputs[i].space != of) continue;
       slab.inputs[i] = static_cast<const int32_t *>(slab.inputs[i]) + first;
     }
     block.first_row = first;
@@ -87,6 +87,11 @@ sie_status by_shares(const Replay &whole, int32_t index, const PlannedOp &planne
 }
 
 }  // namespace
+
+int64_t rows_of_stage(const Replay &replay, int32_t first) {
+  const PlannedOp &planned = replay.program->plan[first];
+  return planned.cut == Cut::rows ? replay.slab->spaces[cut_space(replay.program, planned.op)].n : 0;
+}
 
 sie_status replay_blocks(const Replay &replay, int32_t index, Pause *pause) {
   const PlannedOp &planned = replay.program->plan[index];

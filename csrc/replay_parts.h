@@ -6,14 +6,23 @@
 
 namespace sie {
 
+// Where a long slab has a buffer, for how many rows, and which of them is the first of the block.
+struct LongPlace {
+  char *base;
+  int64_t cap, row;
+};
+inline LongPlace long_place(const Replay &r, const Buffer &b) {
+  char *stage = r.values + r.long_cap * r.program->long_row_bytes;
+  if (b.of_seqs) return {stage + r.stage_cap * r.program->long_stage_bytes + b.row_offset, 1, 0};
+  if (b.inner) return {stage + r.stage_cap * b.row_offset, r.stage_cap, r.first_row - r.stage_first};
+  return {r.values + r.long_cap * b.row_offset, r.long_cap, r.first_row};
+}
+
 // An operand of a long slab, from the first row of the block.
 inline sie_tensor long_tensor(const Replay &r, const Operand &o) {
   const Buffer &b = r.program->buffers[o.buffer];
-  bool fixed = b.of_seqs;
-  int64_t cap = fixed ? 1 : r.long_cap, row = fixed ? 0 : r.first_row;
-  int64_t start = fixed ? r.long_cap * r.program->long_row_bytes + b.row_offset : r.long_cap * b.row_offset;
+  auto [base, cap, row] = long_place(r, b);
   BufferParts parts = parts_of(b, cap);
-  char *base = r.values + start;
   sie_tensor t = {base + row * b.ld * dtype_bytes(b.dtype) + o.column,
                   b.ld,
                   b.dtype,

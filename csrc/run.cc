@@ -45,15 +45,25 @@ void run_alone(sie_slot *slot, int32_t slab, int32_t executor) {
   }
 }
 
-// Notes that a member failed at operation `op`. Another member may be ahead and have failed at a
-// later one; the first failed operation counts, so that all members leave after the same one.
-void note_team_failure(sie_slot *slot, Team *team, int32_t op, sie_status status) {
-  note_failure(slot, op, status);
-  int32_t first = team->failed_op.load(std::memory_order_relaxed);
-  while (op < first && !team->failed_op.compare_exchange_weak(first, op, std::memory_order_relaxed)) continue;
+// What a team does between two meetings: an operation, as the step of that number.
+struct Step {
+  int32_t op, number;
+};
+
+// Notes that a member failed at a step. Another member may be ahead and have failed at a later one;
+// the first failed step counts, so that all members leave after the same one.
+void note_team_failure(sie_slot *slot, Team *team, Step step, sie_status status) {
+  note_failure(slot, step.op, status);
+  int32_t first = team->failed_step.load(std::memory_order_relaxed);
+  while (step.number < first &&
+         !team->failed_step.compare_exchange_weak(first, step.number, std::memory_order_relaxed)) {
+    continue;
+  }
 }
 
-bool has_failed(const Team &team, int32_t op) { return team.failed_op.load(std::memory_order_relaxed) <= op; }
+bool has_failed(const Team &team, int32_t step) {
+  return team.failed_step.load(std::memory_order_relaxed) <= step;
+}
 
 // Runs one member's part. After every operation all members meet, so each sees what the others
 // wrote. The last meeting keeps member 0's arena lane until no member reads it any more.
@@ -66,7 +76,7 @@ void run_in_team(sie_slot *slot, int32_t slab, int32_t member, int32_t executor)
   int32_t ops = static_cast<int32_t>(slot->program->plan.size());
   for (int32_t i = 0; i < ops; i++) {
     sie_status status = replay_op(replay, i);
-    if (status != SIE_OK) note_team_failure(slot, &team, i, status);
+    if (status != SIE_OK) note_team_failure(slot, &team, {i, i}, status);
     team.barrier.arrive_and_wait(slot->team);
     if (has_failed(team, i)) return;
   }
@@ -83,12 +93,36 @@ class Others final : public Pause {
   int32_t executor_;
 };
 
+// Runs one member's part of a long slab, stage by stage, in steps of one operation on the rows that
+// are in the stage. Members meet after each step. They count steps, because an operation runs again
+// for the next rows: all leave after the first step at which one of them failed.
+void run_stages(sie_slot *slot, Team *team, Replay *replay, int32_t executor) {
+  Executors &executors = slot->device->executors;
+  Others others(&executors, executor);
+  const sie_program *p = slot->program;
+  int32_t ops = static_cast<int32_t>(p->plan.size()), step = 0;
+  for (int32_t first = 0; first < ops; first = p->plan[first].stage_end) {
+    bool by_rows = p->plan[first].cut == Cut::rows;
+    int64_t rows = by_rows ? rows_of_stage(*replay, first) : 1;
+    for (int64_t row = 0; row < rows; row += replay->stage_cap) {
+      replay->stage_first = row;
+      replay->stage_n = rows - row < replay->stage_cap ? rows - row : replay->stage_cap;
+      for (int32_t i = first; i < p->plan[first].stage_end; i++, step++) {
+        sie_status status = replay_blocks(*replay, i, &others);
+        if (status != SIE_OK) note_team_failure(slot, team, {i, step}, status);
+        if (slot->team > 1) executors.meet(&team->barrier, slot->team, executor);
+        others.take();
+        if (has_failed(*team, step)) return;
+      }
+    }
+  }
+}
+
 // Runs one member's part of a long slab. The slab's values lie in the region; the executor's whole
 // lane is scratch.
 void run_long(sie_slot *slot, int32_t slab, int32_t member, int32_t executor) {
   Executors &executors = slot->device->executors;
   sie_arena *arena = slot->arena;
-  Others others(&executors, executor);
   Team &team = static_cast<Team *>(slot->teams.p)[slab];
   Replay replay = make_replay(slot, slab, member, executor);
   executors.wait_for(executor, [slot, arena, &replay] {
@@ -97,17 +131,12 @@ void run_long(sie_slot *slot, int32_t slab, int32_t member, int32_t executor) {
   });
   replay.values = arena->memory.at(arena->region + replay.slab->place);
   replay.long_cap = long_cap(replay.slab->max_len);
+  replay.stage_cap = stage_cap(slot->program, replay.slab->max_len);
   for (int32_t s = 1; s <= max_spaces; s++) {
     replay.rows[s].cap = s == slot->program->seqs ? 1 : replay.long_cap;
   }
   replay.share.scratch_bytes = arena->lane_stride;
-  int32_t ops = static_cast<int32_t>(slot->program->plan.size());
-  for (int32_t i = 0; i < ops && (i == 0 || !has_failed(team, i - 1)); i++) {
-    sie_status status = replay_blocks(replay, i, &others);
-    if (status != SIE_OK) note_team_failure(slot, &team, i, status);
-    if (slot->team > 1) executors.meet(&team.barrier, slot->team, executor);
-    others.take();
-  }
+  run_stages(slot, &team, &replay, executor);
   // After the last meeting no member reads the values any more.
   if (member != 0) return;
   if (slot->long_left.fetch_sub(1, std::memory_order_acq_rel) == 1) {

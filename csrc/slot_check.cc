@@ -64,6 +64,9 @@ sie_status check_rows(const sie_slot *slot, const sie_program *p, sie_space s, B
     SIE_FAIL_IF(length > longest, SIE_INVALID_ARGUMENT, err,
                 "sequence %lld has %lld rows of %s; at most %lld are possible", static_cast<ll>(b),
                 static_cast<ll>(length), name, static_cast<ll>(longest));
+    SIE_FAIL_IF(length < space.min_each, SIE_INVALID_ARGUMENT, err,
+                "sequence %lld has %lld rows of %s; at least %lld are needed", static_cast<ll>(b),
+                static_cast<ll>(length), name, static_cast<ll>(space.min_each));
     in->longest = length > in->longest ? length : in->longest;
   }
   in->max_rows = in->rows[s] > in->max_rows ? in->rows[s] : in->max_rows;

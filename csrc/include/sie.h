@@ -324,6 +324,7 @@ typedef struct sie_space_params {
   int64_t max_rows; /* the most of a batch; SUBSET: 0, its bound is that of the ROWS space */
   int64_t max_each; /* ROWS: the most of one sequence; other kinds: 0 */
   const char *name; /* 1 to SIE_MAX_NAME of a to z, 0 to 9, '_'; unique among spaces */
+  int64_t min_each; /* ROWS: the least of one sequence; 0: it may have no rows */
 } sie_space_params;
 
 /* SIE_INPUT: declares data that a batch brings for the rows of a space. The operations that read it

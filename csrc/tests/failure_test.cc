@@ -33,16 +33,19 @@ TEST(failing_kernels_end_the_run_and_no_more) {
     model::Model m;
     CHECK(m.open(SIE_DEVICE_CPU, 0, threads, SIE_COMPUTE_F32) == SIE_OK, "%s", m.err.message);
     if (m.arena == nullptr) return;
-    model::Batch one, many;
+    // In the long text, a stage runs ten times.
+    m.program->stage_rows = 64;
+    model::Batch one, many, longer;
+    longer.add(m.shape, 1, 640);
     one.add(m.shape, 1, 50);
     for (int i = 0; i < 10; i++) many.add(m.shape, i, 100);
     model::Result expected = run(&m, one);
     real = m.device->ops;
     sie_ops faulty = *real;
     faulty.linear = failing_linear;
-    for (const model::Batch *batch : {&one, &many}) {
-      // The program has 8 linears; each member calls each of them once.
-      for (int n = 1; n <= 8 * threads; n++) {
+    for (const model::Batch *batch : {&one, &many, &longer}) {
+      // The program has 8 linears; each member calls each of them once, or more often for stages.
+      for (int n = 1; n <= (batch == &longer ? 20 : 8) * threads; n++) {
         m.device->ops = &faulty;
         calls_left.store(n);
         CHECK(submit(&m, 0, *batch) == SIE_OK, "%s", m.err.message);

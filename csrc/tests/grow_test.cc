@@ -159,6 +159,10 @@ TEST(grow_declarations_are_checked) {
   REFUSED(space(5, 5, "a", 4, 0, 0, &err));
   REFUSED(space(5, SIE_SPACE_SHARED, "a", 0, 0, 0, &err));
   REFUSED(space(5, SIE_SPACE_SHARED, "a", 4, 1, 0, &err));
+  for (int64_t least : {-1, 5}) {
+    REFUSED(record::declare_space(r.p, 5, SIE_SPACE_ROWS, "a", 8, 4, 0, &err, least));
+  }
+  REFUSED(record::declare_space(r.p, 5, SIE_SPACE_SHARED, "a", 4, 0, 0, &err, 1));
   REFUSED(space(5, SIE_SPACE_SUBSET, "a", 4, 0, record::keep, &err));
   REFUSED(space(5, SIE_SPACE_SUBSET, "a", 0, 0, record::ids, &err));
   REFUSED(space(5, SIE_SPACE_SUBSET, "a", 0, 0, 11, &err));

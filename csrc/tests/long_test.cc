@@ -133,7 +133,11 @@ TEST(long_runs_follow_each_other) {
 }
 
 TEST(long_blocks_change_no_bits) {
-  // Compares blocks of the smallest size with one block an operation, alone and in teams.
+  // Compares blocks and stages of the smallest size with one block an operation, alone and in teams.
+  const struct {
+    double flops;
+    int64_t stage_rows;
+  } cuts[] = {{sie::max_block_flops, sie::max_stage_rows}, {1.0, sie::max_stage_rows}, {1.0, 64}, {1e9, 144}};
   for (const Path &path : model::machine_paths()) {
     for (bool prune : {false, true}) {
       Shape shape;
@@ -141,15 +145,17 @@ TEST(long_blocks_change_no_bits) {
       Batch batch = batch_of(shape, {640, 30, 577, 600, 513, 512, 0, 5});
       Result whole;
       for (int threads : {1, 2, 5}) {
-        for (double flops : {sie::max_block_flops, 1.0}) {
+        for (const auto &cut : cuts) {
           Model m;
           CHECK(m.open(SIE_DEVICE_CPU, path.isa, threads, path.compute, shape) == SIE_OK, "%s: %s", path.name,
                 m.err.message);
           if (m.slots[0] == nullptr) return;
-          m.program->block_flops = flops;
+          m.program->block_flops = cut.flops;
+          m.program->stage_rows = cut.stage_rows;
           Result got = run(&m, batch);
           if (whole.rows.empty()) whole = got;
-          CHECK(same_results(whole, got), "%s: %d executors, blocks of %g flops", path.name, threads, flops);
+          CHECK(same_results(whole, got), "%s: %d executors, blocks of %g flops, stages of %lld rows", path.name,
+                threads, cut.flops, static_cast<long long>(cut.stage_rows));
           for (size_t b = 0; b < batch.cu.size() - 1; b++) {
             Batch one;
             one.add(shape, static_cast<int>(b), batch.cu[b + 1] - batch.cu[b]);
@@ -253,6 +259,8 @@ TEST(long_texts_cost_little_memory) {
   m.max_tokens = 16384;
   CHECK(m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
   if (m.program == nullptr) return;
+  int32_t threads = m.device->threads;
+  m.device->threads = 64;  // as many slabs may be at work
   int64_t bytes = 64 * sie::lane_bytes(m.program) + sie::region_bytes(m.program);
   printf("     64 threads: lanes of %.1f MiB, a region of %.1f MiB, %.1f MiB in all\n",
          static_cast<double>(sie::lane_bytes(m.program)) / (1 << 20),
@@ -263,4 +271,53 @@ TEST(long_texts_cost_little_memory) {
   CHECK(bytes <= int64_t{5} << 28, "%lld bytes", static_cast<long long>(bytes));
   // Sixteen texts of 1,024 tokens fit side by side.
   CHECK(16 * sie::long_bytes(m.program, 1024) <= sie::region_bytes(m.program), "sixteen texts do not fit");
+  m.device->threads = threads;
+}
+
+TEST(stages_keep_rows_of_their_own) {
+  // What lies between two operations of a stage has rows for the stage only, so the intermediate rows
+  // of an MLP, 4096 columns wide, do not grow with the text.
+  for (uint32_t compute : {SIE_COMPUTE_F32, SIE_COMPUTE_INT8}) {
+    Shape shape;
+    shape.layers = 2;
+    shape.ffn = 4096;
+    Model m;
+    CHECK(m.open(SIE_DEVICE_CPU, 0, 1, compute, shape) == SIE_OK, "%s", m.err.message);
+    if (m.program == nullptr) return;
+    const sie_program *p = m.program;
+    int wide = 0;
+    for (const sie::Buffer &b : p->buffers) {
+      if (b.columns != 4096) continue;
+      wide++;
+      CHECK(b.inner, "a buffer of 4096 columns has all rows of a long text");
+    }
+    CHECK(wide > 0, "no buffer of 4096 columns");
+    int64_t longer = sie::long_bytes(p, 30000) - sie::long_bytes(p, 20000);
+    CHECK(longer == p->long_row_bytes * (sie::long_cap(30000) - sie::long_cap(20000)),
+          "%lld bytes for 10000 tokens more", static_cast<long long>(longer));
+    // Stages follow each other without gaps, and attention is a stage of its own.
+    for (int32_t i = 0; i < p->plan.size(); i++) {
+      int32_t end = p->plan[i].stage_end;
+      CHECK(end > i && (end == i + 1 || p->plan[i].cut == sie::Cut::rows), "operation %d: stage to %d", i, end);
+    }
+  }
+}
+
+TEST(programs_for_long_texts_need_no_lanes_for_short_ones) {
+  Shape shape;
+  Model m;
+  m.min_len = 600;
+  CHECK(m.open(SIE_DEVICE_CPU, 0, 2, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+  Model any;
+  CHECK(any.open(SIE_DEVICE_CPU, 0, 2, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", any.err.message);
+  if (m.slots[0] == nullptr || any.slots[0] == nullptr) return;
+  CHECK(sie::lane_bytes(m.program) < sie::lane_bytes(any.program) &&
+            sie::lane_bytes(m.program) >= m.program->long_scratch_bytes,
+        "lanes of %lld and %lld bytes", static_cast<long long>(sie::lane_bytes(m.program)),
+        static_cast<long long>(sie::lane_bytes(any.program)));
+  Batch both = batch_of(shape, {640, 600});
+  CHECK(same_results(run(&m, both), run(&any, both)), "other bits");
+  CHECK(submit(&m, 0, batch_of(shape, {640, 599})) == SIE_INVALID_ARGUMENT &&
+            strstr(m.err.message, "sequence 1 has 599 rows of tokens; at least 600 are needed") != nullptr,
+        "%s", m.err.message);
 }

@@ -138,6 +138,7 @@ sie_status Model::record() {
   caps.max_tokens = max_tokens;
   caps.max_seqs = max_seqs;
   caps.max_len = max_len;
+  caps.min_len = min_len;
   caps.max_query_rows = 256;
   TRY(record::begin(device, caps, &program, &err));
   sie_value x, pooled;

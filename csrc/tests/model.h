@@ -67,7 +67,7 @@ class Model {
   sie_error err = {};
   Shape shape;
   int hidden = 0;
-  int64_t max_tokens = 4096, max_len = 640;  // set before opening
+  int64_t max_tokens = 4096, max_len = 640, min_len = 0;  // set before opening
 
   // For tails: random weights, and vectors and data with given values.
   uint32_t compute() const { return compute_; }

@@ -77,7 +77,10 @@ class Program {
   Result finish(int slot);
 
   // Cuts operations of long slabs into the smallest blocks.
-  void use_smallest_blocks() { program_->block_flops = 1; }
+  void use_smallest_blocks() {
+    program_->block_flops = 1;
+    program_->stage_rows = sie::region_step;
+  }
   // Prints the operations as recorded, and the plan.
   void explain();
 

@@ -17,7 +17,7 @@ enum Space { tokens = 1, sequences, kept, queries_space, labels, chosen_labels }
 enum Input { ids = 1, type_ids, keep, adapter, partner, queries, label_ids, choose };
 
 struct Caps {
-  int64_t max_tokens = 0, max_seqs = 0, max_len = 0;
+  int64_t max_tokens = 0, max_seqs = 0, max_len = 0, min_len = 0;
   int64_t max_query_rows = 0;  // 0: no queries
 };
 
@@ -35,13 +35,15 @@ sie_status add(sie_program *p, uint32_t kind, const T &t, sie_error *err) {
 }
 
 inline sie_status declare_space(sie_program *p, sie_space space, uint32_t kind, const char *name,
-                                int64_t max_rows, int64_t max_each, sie_input marks, sie_error *err) {
+                                int64_t max_rows, int64_t max_each, sie_input marks, sie_error *err,
+                                int64_t min_each = 0) {
   sie_space_params s = params<sie_space_params>();
   s.kind = kind;
   s.space = space;
   s.marks = marks;
   s.max_rows = max_rows;
   s.max_each = max_each;
+  s.min_each = min_each;
   s.name = name;
   return add(p, SIE_SPACE, s, err);
 }
@@ -68,7 +70,8 @@ inline sie_status declare_input(sie_program *p, sie_input input, const char *nam
 
 inline sie_status begin(sie_device *device, const Caps &caps, sie_program **p, sie_error *err) {
   RECORD_TRY(sie_program_begin(device, p, err));
-  RECORD_TRY(declare_space(*p, tokens, SIE_SPACE_ROWS, "tokens", caps.max_tokens, caps.max_len, 0, err));
+  RECORD_TRY(declare_space(*p, tokens, SIE_SPACE_ROWS, "tokens", caps.max_tokens, caps.max_len, 0, err,
+                           caps.min_len));
   RECORD_TRY(declare_space(*p, sequences, SIE_SPACE_SEQS, "sequences", caps.max_seqs, 0, 0, err));
   RECORD_TRY(declare_input(*p, ids, "ids", tokens, SIE_I32, 0, 0, err));
   RECORD_TRY(declare_input(*p, type_ids, "type_ids", tokens, SIE_I32, 1, 0, err));

@@ -73,6 +73,7 @@ type spaceParams struct {
 	marks         int32
 	rows, longest int64
 	name          unsafe.Pointer
+	shortest      int64
 }
 
 type inputParams struct {

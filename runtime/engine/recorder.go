@@ -10,6 +10,7 @@ type Caps struct {
 	MaxTokens    int64 // of a batch
 	MaxSeqs      int64 // of a batch
 	MaxLen       int64 // of one sequence, in tokens
+	MinLen       int64 // of one sequence; 0: it may be empty
 	MaxQueryRows int64 // of a batch's queries together (MaxSim); 0 without
 }
 
@@ -44,6 +45,7 @@ func (d *Device) Record(caps Caps) *Recorder {
 	r := &Recorder{dev: d, caps: caps, weights: make(map[*Weight]struct{})}
 	r.declareSpace(spaceParams{
 		kind: spaceRows, space: spaceTokens, rows: caps.MaxTokens, longest: caps.MaxLen,
+		shortest: caps.MinLen,
 	}, "tokens")
 	r.declareSpace(spaceParams{kind: spaceSeqs, space: spaceSequences, rows: caps.MaxSeqs}, "sequences")
 	if caps.MaxQueryRows != 0 {
