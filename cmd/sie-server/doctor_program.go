@@ -10,7 +10,8 @@ import (
 )
 
 // program prints the program that a model directory is recorded as on the first chosen device, and
-// the memory that its batches take there.
+// the memory that its batches take there; then the same for longer texts, where the model takes
+// any.
 func (c *doctorCmd) program(w io.Writer) error {
 	chosen, err := c.devices()
 	if err != nil {
@@ -42,7 +43,20 @@ func (c *doctorCmd) program(w io.Writer) error {
 	if c.ProgramThreads > 0 && info.Kind != engine.CUDA {
 		lanes = c.ProgramThreads
 	}
-	return printProgram(w, m.Program(), m.Compute, lanes)
+	if err := printProgram(w, m.Program(), m.Compute, lanes); err != nil || m.MaxSeqLen == m.ShortLen {
+		return err
+	}
+	own := m.Own()
+	own.Long = true
+	long, err := m.Record(own)
+	if err != nil {
+		return err
+	}
+	defer long.Close()
+	if _, err = fmt.Fprintf(w, "\ntexts of %d to %d tokens:\n", m.ShortLen+1, m.MaxSeqLen); err != nil {
+		return err
+	}
+	return printProgram(w, long, m.Compute, lanes)
 }
 
 // compute returns the class that --precision names, or 0 for the device's default.

@@ -78,6 +78,10 @@ const (
 	DefaultMaxSeqs   = 4096
 )
 
+// DefaultShortLen is the longest text of a model's ordinary programs. Longer texts have programs of
+// their own, so that the memory of a model does not follow a length that few texts have.
+const DefaultShortLen = 8192
+
 // Options configures Load. The zero value follows the model's files.
 type Options struct {
 	Task      Task           // which heads are read
@@ -85,7 +89,8 @@ type Options struct {
 	Pooling   engine.Pooling // 0 = as the module chain says, mean without one
 	Normalize *bool          // nil = as the module chain says, true without one
 	MaxSeqLen int            // 0 = as the files say; never beyond the model's positions
-	MaxTokens int            // of a batch; 0 = DefaultMaxTokens. Raised to the longest sequence.
+	ShortLen  int            // tokens of a text up to which it is short; 0 = DefaultShortLen
+	MaxTokens int            // of a batch; 0 = DefaultMaxTokens. Raised to the longest short text.
 	MaxSeqs   int            // of a batch; 0 = DefaultMaxSeqs
 	Answers   []int32        // of a judge: the tokens whose logits are read; nil = as the module chain says
 	Dense     string         // folder of the one Dense module of an embedder; "" = as the module chain says
@@ -102,7 +107,8 @@ func (o *Options) Validate() error {
 	for _, x := range []struct {
 		name  string
 		value int
-	}{{"MaxSeqLen", o.MaxSeqLen}, {"MaxTokens", o.MaxTokens}, {"MaxSeqs", o.MaxSeqs}} {
+	}{{"MaxSeqLen", o.MaxSeqLen}, {"ShortLen", o.ShortLen}, {"MaxTokens", o.MaxTokens},
+		{"MaxSeqs", o.MaxSeqs}} {
 		if x.value < 0 {
 			all = append(all, fmt.Errorf("%s must not be negative; got %d", x.name, x.value))
 		}
@@ -119,6 +125,7 @@ type Model struct {
 	Dim       int
 	Layers    int
 	MaxSeqLen int // tokens, special ones included
+	ShortLen  int // the longest text of ordinary programs; with MaxSeqLen there are no others
 	Vocab     int
 	TypeVocab int
 	Compute   engine.Compute
@@ -151,7 +158,8 @@ type Model struct {
 	// other linears of the head that outputs depend on: why adapters cannot change them
 	fixed   map[string]string
 	packer  *packer
-	caps    engine.Caps
+	caps    engine.Caps // of short texts
+	long    engine.Caps // of longer ones
 	program *engine.Program
 	folds   folds
 }
@@ -320,9 +328,12 @@ func (m *Model) recordFirst(limits textLimits, o Options) (err error) {
 	if o.MaxSeqLen > 0 {
 		longest = min(shape.positions, int64(o.MaxSeqLen))
 	}
-	m.MaxSeqLen = int(longest)
-	m.caps = engine.Caps{MaxTokens: max(longest, int64(cmp.Or(o.MaxTokens, DefaultMaxTokens))),
-		MaxSeqs: int64(cmp.Or(o.MaxSeqs, DefaultMaxSeqs)), MaxLen: longest}
+	short := min(longest, int64(cmp.Or(o.ShortLen, DefaultShortLen)))
+	m.MaxSeqLen, m.ShortLen = int(longest), int(short)
+	m.caps = engine.Caps{MaxTokens: max(short, int64(cmp.Or(o.MaxTokens, DefaultMaxTokens))),
+		MaxSeqs: int64(cmp.Or(o.MaxSeqs, DefaultMaxSeqs)), MaxLen: short}
+	m.long = engine.Caps{MaxTokens: longest, MaxSeqs: max(1, longest/(short+1)), MaxLen: longest,
+		MinLen: short + 1}
 	m.program, err = m.record(m.Own(), o.NoPruning, nil)
 	return err
 }
@@ -356,8 +367,13 @@ func (m *Model) Cost() Cost { return m.encoder.shape().cost }
 // Program returns the recorded forward pass. It is closed with the model.
 func (m *Model) Program() *engine.Program { return m.program }
 
-// Caps returns the bounds of a batch.
-func (m *Model) Caps() engine.Caps { return m.caps }
+// Caps returns the bounds of a batch of short texts, or of long ones (Want.Long).
+func (m *Model) Caps(long bool) engine.Caps {
+	if long {
+		return m.long
+	}
+	return m.caps
+}
 
 // Bytes returns the size on the device of the packed weights and of the programs' folding tables.
 // It takes no lock.

@@ -8,7 +8,7 @@ import (
 // recorded for want. Elements count as float32. An output of a batch with several texts counts at
 // most limit bytes.
 func (m *Model) OutputBytes(p *engine.Program, want Want, limit int64) (sizes []int64) {
-	c := m.caps
+	c := m.Caps(want.Long)
 	for i := range p.Outputs() {
 		o := &p.Outputs()[i]
 		bytes, count, ofOne := engine.F32.RowBytes(int64(o.Columns)), min(c.MaxSeqs, c.MaxTokens), int64(1)

@@ -2,6 +2,7 @@ package arch
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/engine"
@@ -55,7 +56,10 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 	}
 	lockorder.AssertNoneHeld("recording a program")
 	outputs := want.Outputs()
-	keep, caps := engine.Pooling(0), m.caps
+	if want.Long && m.ShortLen == m.MaxSeqLen {
+		return nil, fmt.Errorf("the model takes %d tokens: it has no program for longer texts", m.MaxSeqLen)
+	}
+	keep, caps := engine.Pooling(0), m.Caps(want.Long)
 	for _, o := range outputs {
 		g, ok := m.given[o]
 		if !ok {
@@ -64,7 +68,7 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 		}
 		keep = keepOne(keep, cmp.Or(g.rows, want.Pooling))
 		if g.queries {
-			caps.MaxQueryRows = max(minQueryRows, caps.MaxLen)
+			caps.MaxQueryRows = max(minQueryRows, int64(m.MaxSeqLen))
 		}
 	}
 	if noPruning {
@@ -76,7 +80,7 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 			m.Arch)
 	}
 	if want.AttendKept {
-		caps.MaxLen = m.MaxKept()
+		caps.MaxLen = min(caps.MaxLen, m.MaxKept())
 	}
 	r := &recording{Recorder: m.device.Record(caps), model: m, want: want,
 		pass: pass{keep: keep, attendKept: want.AttendKept, adapters: adapters}}
@@ -93,9 +97,9 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 // than the window of its first token.
 func (m *Model) MaxKept() int64 {
 	if cost := m.Cost(); cost.PerNear > 0 {
-		return min(m.caps.MaxLen, int64(cost.Window)+1)
+		return min(int64(m.MaxSeqLen), int64(cost.Window)+1)
 	}
-	return m.caps.MaxLen
+	return int64(m.MaxSeqLen)
 }
 
 // keepOne returns the one row of each sequence that an output reads, rows, if the outputs before it

@@ -65,9 +65,9 @@ func TestOptionsOverrideTheChain(t *testing.T) {
 		MaxSeqs:   7,
 	})
 	if m.Pooling != engine.PoolMean || m.Normalize || m.MaxSeqLen != 64 ||
-		m.Caps() != (engine.Caps{MaxTokens: 200, MaxSeqs: 7, MaxLen: 64}) {
+		m.Caps(false) != (engine.Caps{MaxTokens: 200, MaxSeqs: 7, MaxLen: 64}) {
 		t.Errorf("pooling %v, normalize %v, longest %d, caps %+v",
-			m.Pooling, m.Normalize, m.MaxSeqLen, m.Caps())
+			m.Pooling, m.Normalize, m.MaxSeqLen, m.Caps(false))
 	}
 	cls, _ := load(t, dev, c.Dir, Options{Task: Embed, Compute: engine.ComputeF32})
 	b := goldenBatch(c).pick(1)

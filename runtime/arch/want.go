@@ -39,6 +39,9 @@ type Want struct {
 	// token vectors read all rows. ColBERT's queries, which are filled up with [MASK], need it.
 	AttendKept bool
 
+	// Long asks for the program of the texts that are longer than Model.ShortLen, and of no others.
+	Long bool
+
 	// Muvera asks for OutMuvera and SMVE for OutSMVE. With FoldQuery the token vectors are folded
 	// the way those of queries are.
 	Muvera    fold.Muvera

@@ -46,6 +46,7 @@ type Runner struct {
 	// slots without a batch; the waiters return them, and the owner those whose batch did not start
 	free    chan *runSlot
 	flying  chan *runSlot // submitted, oldest first; closed by the owner when it stops
+	shrinks chan Footprint
 	quit    chan struct{} // closed by Close
 	stopped chan struct{} // closed by stop when everything is freed
 	closing sync.Once
@@ -81,7 +82,8 @@ func (a *sharedArena) release() {
 // NewRunner starts the goroutines for d. d must stay open until Close returns.
 func NewRunner(d *Device) *Runner {
 	r := &Runner{dev: d, work: make(chan *Batch), free: make(chan *runSlot, slotsInFlight),
-		flying: make(chan *runSlot, slotsInFlight), quit: make(chan struct{}), stopped: make(chan struct{})}
+		flying: make(chan *runSlot, slotsInFlight), shrinks: make(chan Footprint),
+		quit: make(chan struct{}), stopped: make(chan struct{})}
 	r.has.Store(&holding{})
 	for i := range slotsInFlight {
 		r.free <- &runSlot{index: i}
@@ -198,6 +200,8 @@ func (r *Runner) nextSlot(jobs <-chan func()) *runSlot {
 			return s
 		case job := <-jobs:
 			job()
+		case f := <-r.shrinks:
+			r.shrinkArena(f)
 		case <-r.quit:
 			return nil
 		}
@@ -212,6 +216,8 @@ func (r *Runner) nextBatch(jobs <-chan func()) *Batch {
 			return b
 		case job := <-jobs:
 			job()
+		case f := <-r.shrinks:
+			r.shrinkArena(f)
 		case <-r.quit:
 			return nil
 		}
@@ -253,13 +259,7 @@ func (r *Runner) fitArena(workspace Workspace) error {
 	}
 	if r.arena != nil {
 		workspace = workspace.With(r.arena.size)
-		if r.dev.gpu != nil {
-			r.running.Wait()
-		}
-		r.arena.release()
-		r.arena = nil
-		r.arenaBytes.Store(0)
-		r.hold(func(h *holding) { h.arena = Workspace{} })
+		r.dropArena()
 	}
 	arena, err := r.dev.NewArena(workspace)
 	if err != nil {
@@ -270,6 +270,36 @@ func (r *Runner) fitArena(workspace Workspace) error {
 	r.arenaBytes.Store(arena.Bytes())
 	r.hold(func(h *holding) { h.arena = workspace })
 	return nil
+}
+
+// Shrink gives up the arena if it is larger than batches of footprint f need; the next batch makes
+// a new one. It returns when batches in flight are all that still use it, on a GPU when there are
+// none. Slots stay as they are.
+func (r *Runner) Shrink(f Footprint) {
+	lockorder.AssertNoneHeld("shrinking an arena")
+	select {
+	case r.shrinks <- f:
+	case <-r.quit:
+	}
+}
+
+// shrinkArena does the work of Shrink. Owner goroutine only.
+func (r *Runner) shrinkArena(f Footprint) {
+	if r.arena == nil || f.workspace.Covers(r.arena.size) {
+		return
+	}
+	r.dropArena()
+}
+
+// dropArena leaves the arena to the batches in flight; a GPU waits for them. Owner goroutine only.
+func (r *Runner) dropArena() {
+	if r.dev.gpu != nil {
+		r.running.Wait()
+	}
+	r.arena.release()
+	r.arena = nil
+	r.arenaBytes.Store(0)
+	r.hold(func(h *holding) { h.arena = Workspace{} })
 }
 
 // fitSlot replaces the slot by one that fits. Capacities only grow, outputs by powers of two, so

@@ -262,3 +262,48 @@ func BenchmarkRunner(b *testing.B) {
 		}
 	}
 }
+
+// An arena shrinks to what the programs that are left need, also while batches run in it; it stays
+// where they need all of it. Batches before, beside and behind get their results.
+func TestRunnerShrinks(t *testing.T) {
+	d, r := newTestRunner(t, 2)
+	small := newTiny(t, d, Caps{MaxTokens: 64, MaxSeqs: 8, MaxLen: 8}).program
+	large := newTiny(t, d, Caps{MaxTokens: 4096, MaxSeqs: 300, MaxLen: 12}).program
+	run := func(p *Program, seed uint64) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		b, want := batchOf(rng, p, 1+rng.IntN(int(p.Caps().MaxSeqs)))
+		if err := r.Run(t.Context(), b); err != nil {
+			t.Error(err)
+		} else if err := near(floatsOf(b.Out[0]), want); err != nil {
+			t.Error(err)
+		}
+	}
+	run(large, 1)
+	has := r.Stats().ArenaBytes
+	r.Shrink(large.Footprint().With(small.Footprint()))
+	if n := r.Stats().ArenaBytes; n != has || has == 0 {
+		t.Errorf("%d bytes of %d are left, and all are needed", n, has)
+	}
+	r.Shrink(small.Footprint())
+	if stays, _ := r.Growth(large.Footprint()); r.Stats().ArenaBytes != 0 || stays < has {
+		t.Errorf("%d bytes are left; %d to grow", r.Stats().ArenaBytes, stays)
+	}
+	run(small, 2)
+	if n := r.Stats().ArenaBytes; n == 0 || n >= has {
+		t.Errorf("%d bytes behind the small program, %d behind the large one", n, has)
+	}
+	var wg sync.WaitGroup
+	for i := range uint64(8) {
+		wg.Go(func() {
+			for j := range uint64(20) {
+				run([]*Program{small, large}[(i+j)%2], 100*i+j)
+				if j%3 == 0 {
+					r.Shrink(small.Footprint())
+				}
+			}
+		})
+	}
+	wg.Wait()
+	r.Close()
+	r.Shrink(Footprint{}) // of a closed runner: nothing
+}

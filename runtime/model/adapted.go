@@ -137,7 +137,7 @@ func (s *adapterCache) record(v *Variant, adapters []*loadedAdapter) (programs [
 		}
 		programs = append(programs, p)
 	}
-	s.model.needs(v.Want, programs[0])
+	s.model.needs(v, programs[0])
 	return programs, nil
 }
 

@@ -38,6 +38,10 @@ type Options struct {
 	// a load waits this long for the last user of a model that must be unloaded for it [30 s]
 	EvictWait    time.Duration
 	MemoryBudget int64 // bytes of packed weights on each device [bounded by free memory only]
+	ShortTokens  int   // texts of more tokens have programs of their own [arch.DefaultShortLen]
+	// the memory of programs for long texts that no request has used for this long is given up
+	// [1 min]
+	LongIdle time.Duration
 	// a cold request waits this long for its model, then gets MODEL_LOADING [2 s]
 	LoadWait        time.Duration
 	MaxBatchTokens  int              // overrides the profiles' max_batch_tokens
@@ -73,6 +77,7 @@ type Host struct {
 	pins       []string      // see SetPinned; guarded by swap
 	finished   atomic.Uint64 // batches
 	finishedAt atomic.Int64  // the last of them, in nanoseconds since 1970
+	shrinks    atomic.Bool   // the next tick shrinks the arenas
 	lost       chan struct{} // closed when a device failed for good
 	lose       sync.Once
 }
@@ -90,6 +95,9 @@ func New(opt Options) (*Host, error) {
 	}
 	if opt.MaxQueueItems == 0 {
 		opt.MaxQueueItems = 2048
+	}
+	if opt.LongIdle == 0 {
+		opt.LongIdle = time.Minute
 	}
 	if opt.MaxLoRAs == 0 {
 		opt.MaxLoRAs = 10
@@ -129,6 +137,7 @@ func New(opt Options) (*Host, error) {
 	h.snapshot.Store(v)
 	r := opt.registry()
 	r.Classify, r.Short, r.NoMemory, r.Changed = classify, h.short, unloadingHelps, h.changed
+	r.Tick = h.giveUpLong
 	r.Pinned = func(key string) bool { return h.snapshot.Load().pinned[key] }
 	h.models = registry.New[*Model](r)
 	h.models.Watch(opt.watch)

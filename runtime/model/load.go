@@ -44,9 +44,12 @@ type Model struct {
 
 	variants atomic.Pointer[variants] // replaced when a variant is added
 
-	mu      lockorder.Mutex[lockorder.Model] // guards the fields below, and the replacement of variants
-	making  map[arch.Want]*making
-	scratch engine.Footprint // maximum over the variants, and over all outputs of the model's task
+	mu     lockorder.Mutex[lockorder.Model] // guards the fields below, and the replacement of variants
+	making map[arch.Want]*making
+	// maximum over the variants of short texts, and over all outputs of the model's task
+	scratch engine.Footprint
+
+	long longClass // the variants of long texts
 }
 
 // loader returns the functions that load the weights of m. The loaded Model depends only on m's
@@ -135,7 +138,7 @@ func (h *Host) load(
 		return nil, err
 	}
 	replicas, need, err := h.pack(ctx, found.Dir, arch.Options{Task: task, Compute: compute,
-		MaxSeqLen: shared.maxTokens, MaxTokens: tokens, Answers: answers,
+		MaxSeqLen: shared.maxTokens, ShortLen: h.opt.ShortTokens, MaxTokens: tokens, Answers: answers,
 		Dense: m.Loadtime.DenseProjectionPath})
 	if err != nil {
 		h.Fatal(err)
@@ -146,7 +149,7 @@ func (h *Host) load(
 	l := &Model{
 		host: h, key: key, name: m.ID, replicas: replicas, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen,
 		vocab: a.Vocab, scratch: need, files: found,
-		options: h.queueOptions(m, int(a.Caps().MaxTokens), int(a.Caps().MaxSeqs)),
+		options: h.queueOptions(m, int(a.Caps(false).MaxTokens), int(a.Caps(false).MaxSeqs)),
 	}
 	l.options.Work = batch.Work(a.Cost())
 	l.variants.Store(&variants{})
@@ -359,6 +362,7 @@ func (l *Model) Idle() bool {
 // Close fails queued items, waits for running batches and adapter loads, and frees the weights.
 func (l *Model) Close() {
 	l.host.loaded.Delete(l.key)
+	l.host.shrinks.Store(l.host.shrinks.Load() || l.long.any())
 	if l.null != nil {
 		l.null.Close(batch.ErrClosed)
 		return
@@ -378,6 +382,9 @@ func (l *Model) Close() {
 func (l *Model) full() *batch.FullError {
 	var first *batch.FullError
 	for _, v := range *l.variants.Load() {
+		if v.Want.Long { // short items, which Room is about, never go there
+			continue
+		}
 		e := v.Queue.Room(1)
 		if e == nil {
 			return nil

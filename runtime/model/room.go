@@ -226,10 +226,12 @@ func footprint(a *arch.Model, want arch.Want, p *engine.Program) engine.Footprin
 }
 
 // largest returns the scratch memory of the model's largest batch over the programs so far.
+// Programs for long texts count while requests use them, and for a while after.
 func (l *Model) largest() engine.Footprint {
+	long := l.long.footprint()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.scratch
+	return l.scratch.With(long)
 }
 
 // promised returns the bytes of d's free memory that batches may still take: those of all loaded

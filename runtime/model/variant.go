@@ -139,14 +139,22 @@ func (l *Model) newVariant(want arch.Want) (*Variant, error) {
 	v.Room.Store(firstRoom)
 	o := l.options
 	o.MaxQueryRows = v.MaxQueryRows()
-	l.needs(want, v.programs[0])
+	if caps := v.programs[0].Caps(); want.Long {
+		o.MaxCost, o.MaxSeqs = int(caps.MaxTokens), int(caps.MaxSeqs)
+	} else {
+		l.needs(v, v.programs[0])
+	}
 	v.Queue = batch.NewQueue(l.host.slots, batchRunner{model: l, variant: v}, o)
 	return v, nil
 }
 
-// needs raises l.scratch to the memory that batches of a program with the outputs want take.
-func (l *Model) needs(want arch.Want, p *engine.Program) {
-	s := footprint(l.weights, want, p)
+// needs raises the memory of the model's largest batch to what batches of p take, a program of v.
+func (l *Model) needs(v *Variant, p *engine.Program) {
+	s := footprint(l.weights, v.Want, p)
+	if v.Want.Long {
+		l.long.raise(v, s)
+		return
+	}
 	l.mu.Lock()
 	l.scratch = l.scratch.With(s)
 	l.mu.Unlock()

@@ -244,6 +244,9 @@ func (r *Registry[M]) Watch(interval time.Duration) {
 			for r.opt.Short != nil && r.opt.Short() && r.evict(idle[M], 1) {
 			}
 			r.evictIdle()
+			if r.opt.Tick != nil {
+				r.opt.Tick()
+			}
 		}
 	})
 }

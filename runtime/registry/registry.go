@@ -101,6 +101,8 @@ type Options struct {
 	Cooldown, MaxCooldown time.Duration
 	Cooldowns             map[string]time.Duration
 	MaxAttempts           int
+	// Tick, if set, is called by the monitor of Watch each time it has looked, with no locks held.
+	Tick func()
 	// Changed, if set, is called after a change of state, with no locks held.
 	Changed func(key string, s State)
 }

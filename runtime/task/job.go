@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/sie-engine/sie/internal/api"
@@ -22,6 +23,9 @@ type job struct {
 	ctx   context.Context
 	queue *batch.Queue
 	n     int // of the whole job
+	// items of more tokens than that go to the queue that long returns; it is called once
+	maxLen int
+	long   func() (*batch.Queue, error)
 
 	// make returns items [first, end); an item's Index counts from first. put takes the results of
 	// items first, first+1, …
@@ -38,6 +42,7 @@ type job struct {
 	timings  *api.Timings
 
 	pending []chunk
+	further *batch.Queue // what long returned
 	ran     bool
 	from    time.Time // when the first batch began
 	before  time.Duration
@@ -101,11 +106,41 @@ func (j *job) submit(first, end int) error {
 		}
 	}
 	c := chunk{group: batch.NewGroup(j.ctx, len(items)), first: first, at: time.Now()}
-	if err := j.queue.Submit(j.ctx, c.group, items, wait); err != nil {
-		return err
+	short, long := splitByLength(items, j.maxLen)
+	if len(long) > 0 && j.further == nil {
+		if j.further, err = j.long(); err != nil {
+			return err
+		}
+	}
+	if len(short) > 0 {
+		if err := j.queue.Submit(j.ctx, c.group, short, wait); err != nil {
+			return err
+		}
+	}
+	if len(long) > 0 {
+		if err := j.further.Submit(j.ctx, c.group, long, wait); err != nil {
+			c.group.Fail(err) // the short ones are queued
+			return err
+		}
 	}
 	j.pending = append(j.pending, c)
 	return nil
+}
+
+// splitByLength returns the items of at most limit tokens and those of more.
+func splitByLength(items []batch.Item, limit int) (short, long []batch.Item) {
+	isLong := func(it batch.Item) bool { return len(it.IDs) > limit }
+	if !slices.ContainsFunc(items, isLong) {
+		return items, nil
+	}
+	for _, it := range items {
+		if isLong(it) {
+			long = append(long, it)
+		} else {
+			short = append(short, it)
+		}
+	}
+	return short, long
 }
 
 // collect waits for the oldest chunk and passes its results to bad and put.

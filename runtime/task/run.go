@@ -24,6 +24,8 @@ type run struct {
 	queue  *batch.Queue // of the program that answers; nil if there is none
 	result Result
 
+	longer []func() // release what the run holds for long texts
+
 	special int   // Score: tokens that are not of any text
 	again   []int // the inputs that the items of a second job stand for; nil: all inputs
 }
@@ -44,6 +46,11 @@ func (p *Prepared) Run(ctx context.Context, h *model.Host, hold Hold) (*Result, 
 		return nil, err
 	}
 	defer use.Done()
+	defer func() {
+		for _, release := range r.longer {
+			release()
+		}
+	}()
 	if r.use = use; use.NullQueue() != nil {
 		err = r.null()
 	} else {
@@ -105,8 +112,10 @@ func (r *run) texts(first, end int) []string {
 func (r *run) job(v *model.Variant, n int, admitted bool, make func(first, end int) ([]batch.Item, error),
 	put func(i int, r *batch.Result) error) error {
 	j := job{
-		ctx: r.ctx, queue: v.Queue, n: n, timings: &r.result.Timings, adapter: r.use.Adapter,
-		admitted: admitted, make: make, bad: r.nonFinite, put: func(first int, results []batch.Result) error {
+		ctx: r.ctx, queue: v.Queue, n: n, maxLen: r.use.Weights().ShortLen,
+		long:    func() (*batch.Queue, error) { return r.long(v) },
+		timings: &r.result.Timings, adapter: r.use.Adapter, admitted: admitted,
+		make: make, bad: r.nonFinite, put: func(first int, results []batch.Result) error {
 			for i := range results {
 				if err := put(first+i, &results[i]); err != nil {
 					return err
@@ -115,6 +124,25 @@ func (r *run) job(v *model.Variant, n int, admitted bool, make func(first, end i
 			return nil
 		}}
 	return j.run()
+}
+
+// long returns the queue of the texts that are too long for v. Its memory is held until the run
+// ends.
+func (r *run) long(v *model.Variant) (*batch.Queue, error) {
+	long, release, err := r.use.Long(r.ctx, v)
+	var lack *model.LongError
+	switch {
+	case errors.As(err, &lack) && lack.Never:
+		return nil, errs.Invalidf(r.reader.field,
+			"Model '%s' takes no texts of more than %d tokens here: with one, it needs %d bytes of memory on %s, which has %d; cut the text, or set options.max_seq_length to %d",
+			r.model.ID, lack.Tokens, lack.Bytes, lack.Device, lack.Total, lack.Tokens)
+	case errors.As(err, &lack):
+		return nil, errs.OutOfMemory("Encoding", lack)
+	case err != nil:
+		return nil, r.recordError(err)
+	}
+	r.longer = append(r.longer, release)
+	return long.Queue, nil
 }
 
 // nonFinite refuses item i of a job, for which the model gave NaN or infinity.
