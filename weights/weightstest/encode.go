@@ -3,9 +3,9 @@
 // on misuse.
 //
 // Entry points: [Encode] for the bytes of one file, [WriteFile] and [WriteSharded] for files on
-// disk, [Bytes] for the elements of a tensor, [OnRead] to change a file between two reads. It
-// starts no goroutines. It does not check the tensors, so that tests can also make hostile files
-// with it.
+// disk, [ReadPublished] for the headers of published models, [Bytes] for the elements of a tensor,
+// [OnRead] to change a file between two reads. It starts no goroutines. It does not check the
+// tensors, so that tests can also make hostile files with it.
 package weightstest
 
 import (
