@@ -222,7 +222,7 @@ func TestResolveErrors(t *testing.T) {
 		"all-MiniLM-L6-v2":                        "Model 'all-MiniLM-L6-v2' not found Did you mean 'sentence-transformers/all-MiniLM-L6-v2', 'cross-encoder/ms-marco-MiniLM-L-6-v2', 'cross-encoder/ms-marco-MiniLM-L-12-v2'?",
 		"sentence-transformers/all-minilm-l6-v2":  "Model 'sentence-transformers/all-minilm-l6-v2' not found Did you mean 'sentence-transformers/all-MiniLM-L6-v2'?",
 		"sentence-transformers__all-MiniLM-L6-v2": "Model 'sentence-transformers__all-MiniLM-L6-v2' not found Did you mean 'sentence-transformers/all-MiniLM-L6-v2'?",
-		"colbert-ir/colbertv2.0:muvra":            "Model 'colbert-ir/colbertv2.0:muvra' not found Did you mean 'colbert-ir/colbertv2.0:muvera', 'colbert-ir/colbertv2.0', 'mixedbread-ai/mxbai-colbert-large-v1:muvera'?",
+		"colbert-ir/colbertv2.0:muvra":            "Model 'colbert-ir/colbertv2.0:muvra' not found Did you mean 'colbert-ir/colbertv2.0:muvera', 'colbert-ir/colbertv2.0', 'jinaai/jina-colbert-v2:muvera'?",
 		"":                                        "Model '' not found",
 		"zzzzzz":                                  "Model 'zzzzzz' not found",
 		strings.Repeat("x", 300):                  "Model '" + strings.Repeat("x", 80) + "…' not found",

@@ -15,7 +15,8 @@ import (
 
 var loraCases = []string{"lora-bert", "lora-xlm-roberta", "lora-electra", "lora-albert",
 	"lora-modernbert", "lora-qwen3", "lora-jina-bert", "lora-jina-code",
-	"lora-gte"}
+	"lora-gte",
+	"lora-jxlmr"}
 
 // oddLoRAs have heads without a GPU kernel.
 var oddLoRAs = []string{"lora-qwen2"}

@@ -112,9 +112,10 @@ type bert struct {
 	family                *bertFamily
 	config                bertConfig
 	firstPosition         int32
-	word, position, types *engine.Weight // [vocab, E], [positions, E], [types, E] or nil
+	word, position, types *engine.Weight // [vocab, E], [positions, E] or nil, [types, E] or nil
 	gamma, beta           *engine.Weight
-	project               layer // [C, E]; no weight where projects is false
+	project               layer  // [C, E]; no weight where projects is false
+	rotary                rotary // without tables where positions are in the embeddings
 	blocks                []bertBlock
 }
 
@@ -161,11 +162,13 @@ func (family *bertFamily) load(dir fs.FS, p *packer) (encoder, error) {
 func (b *bert) loadEmbeddings(p *packer) {
 	config, e := &b.config, b.config.EmbeddingSize
 	b.word = p.table(config.VocabSize, e, wordTable)
-	b.position = p.table(config.MaxPositionEmbeddings, e, "embeddings.position_embeddings.weight")
+	if b.family.positions == "" {
+		b.position = p.table(config.MaxPositionEmbeddings, e, "embeddings.position_embeddings.weight")
+	}
 	if config.TypeVocabSize > 0 {
 		b.types = p.table(config.TypeVocabSize, e, "embeddings.token_type_embeddings.weight")
 	}
-	b.gamma, b.beta = p.norm(e, "embeddings.LayerNorm")
+	b.gamma, b.beta = p.norm(e, cmp.Or(b.family.embedNorm, "embeddings.LayerNorm"))
 	if b.projects() {
 		b.project = p.layer(config.HiddenSize, e, b.family.project, engine.NoAct)
 	}
@@ -178,9 +181,13 @@ func (b *bert) projects() bool {
 
 // loadBlock packs a block of c columns with f columns in its MLP. The tensors' names begin with at.
 func loadBlock(p *packer, n bertTensors, at string, c, f int64) (l bertBlock) {
-	q, k, v := at+n.query, at+n.key, at+n.value
-	l.qkv = p.linear(c, c, q+".weight", k+".weight", v+".weight")
-	l.qkvBias = p.vector(c, q+".bias", k+".bias", v+".bias")
+	if n.qkv != "" {
+		l.qkv, l.qkvBias = p.linear(3*c, c, at+n.qkv+".weight"), p.vector(3*c, at+n.qkv+".bias")
+	} else {
+		q, k, v := at+n.query, at+n.key, at+n.value
+		l.qkv = p.linear(c, c, q+".weight", k+".weight", v+".weight")
+		l.qkvBias = p.vector(c, q+".bias", k+".bias", v+".bias")
+	}
 	l.out = p.linearAfterAttention(c, c, at+n.out+".weight")
 	l.outBias = p.vector(c, at+n.out+".bias")
 	l.attGamma, l.attBeta = p.norm(c, at+n.attentionNorm)
@@ -220,6 +227,9 @@ func (b *bert) block(r *engine.Recorder, p pass, x engine.Value, l bertBlock, la
 
 	qkv := p.linear(r, x, l.qkv, l.qkvBias, engine.NoAct, engine.NoValue)
 	q, k, v := r.Columns(qkv, 0, c), r.Columns(qkv, c, c), r.Columns(qkv, 2*c, c)
+	if b.rotary.cos != nil {
+		b.rotary.rotate(r, q, k, attention)
+	}
 	if p.attendKept {
 		k, v = r.KeepRows(k), r.KeepRows(v)
 	}
@@ -254,8 +264,12 @@ func (b *bert) projection() []linear {
 
 // linears returns the block's linears, whose names begin with at.
 func (l *bertBlock) linears(n bertTensors, at string, c, f int64) []linear {
+	qkv := linear{weight: l.qkv, names: []string{at + n.query, at + n.key, at + n.value}, n: c, k: c}
+	if n.qkv != "" {
+		qkv.names, qkv.n = []string{at + n.qkv}, 3*c
+	}
 	return []linear{
-		{weight: l.qkv, names: []string{at + n.query, at + n.key, at + n.value}, n: c, k: c},
+		qkv,
 		{weight: l.out, names: []string{at + n.out}, n: c, k: c},
 		{weight: l.up, names: []string{at + n.up}, n: f, k: c},
 		{weight: l.down, names: []string{at + n.down}, n: c, k: f},

@@ -32,11 +32,11 @@ func casesFor(t *testing.T, dev *engine.Device) []string {
 	}
 	if info.Kind == engine.CUDA {
 		return slices.Concat(bertCases, modernbertCases, mixedJinaBerts[:2], gemmaCases,
-			postNormCases)
+			postNormCases, jinaXLMRCases[:2])
 	}
 	return slices.Concat(bertCases, oddHeads, modernbertCases, oddModernberts, mixedJinaBerts,
 		gemmaCases,
-		postNormCases, oddPostNorms)
+		postNormCases, oddPostNorms, jinaXLMRCases[:2])
 }
 
 func goldenBatch(c *golden.Case) packed {

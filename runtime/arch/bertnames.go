@@ -19,6 +19,7 @@ type bertFamily struct {
 	project       string
 	projectAlways bool
 
+	embedNorm string // behind the embeddings; "" = BERT's name
 	positions string // the position_embedding_type that is computed; "" = absolute
 
 	defaults bertConfig // of keys that a configuration may leave out
@@ -35,9 +36,11 @@ type bertFamily struct {
 
 // bertTensors holds the names of one block's layers.
 type bertTensors struct {
-	query, key, value, out string
-	attentionNorm          string
-	up, down, blockNorm    string
+	query, key, value   string
+	qkv                 string // one matrix for the three; "" = there are three
+	out                 string
+	attentionNorm       string
+	up, down, blockNorm string
 }
 
 // key returns the family's name for one of BERT's keys.

@@ -95,6 +95,7 @@ func checkClassification(t *testing.T, dev *engine.Device, compute engine.Comput
 		"classify-jina":              {[]string{"LABEL_0"}, Sigmoid, false},
 		"classify-jina-code":         {[]string{"joy", "anger", "fear"}, Identity, false},
 		"classify-gte":               {[]string{"LABEL_0"}, Sigmoid, false},
+		"classify-jxlmr":             {[]string{"LABEL_0"}, Sigmoid, false},
 		"rerank-sigmoid":             {[]string{"LABEL_0"}, Sigmoid, false},
 		"rerank-identity":            {[]string{"LABEL_0"}, Identity, false},
 	}
@@ -196,7 +197,8 @@ func checkMasked(t *testing.T, dev *engine.Device, compute engine.Compute) {
 func TestTokenVectors(t *testing.T) { onEach(t, checkTokenVectors) }
 
 func checkTokenVectors(t *testing.T, dev *engine.Device, compute engine.Compute) {
-	cases := map[string]int{"colbert-linear": 1, "colbert-dense": 1, "colbert-dense-act": 2}
+	cases := map[string]int{"colbert-linear": 1, "colbert-dense": 1, "colbert-dense-act": 2,
+		"colbert-jxlmr": 1}
 	for name, layers := range cases {
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: ColBERT, Compute: compute})

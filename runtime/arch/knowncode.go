@@ -4,9 +4,8 @@ package arch
 // knows, by module file and class name, and by repository where models take the file from another.
 // To add a class, read its code; write down what it computes and beside which model_type; and name
 // the architecture here that computes the same. An architecture of that name may come later: until
-// then the model is refused. The rows of GritLM, Nemotron, EuroBERT, NV-Embed, zeranker and Jina's
-// jinaCode were written without their files at hand: whoever adds their architecture reads those
-// first.
+// then the model is refused. The rows of GritLM, Nemotron, EuroBERT, NV-Embed and zeranker were
+// written without their files at hand: whoever adds their architecture reads those first.
 var knownClasses = []knownClass{
 	// GTE: rotary positions and gated layers.
 	{file: "configuration.py", classes: []string{"NewConfig"}, repos: newImpl, types: []string{"new"}},
@@ -36,9 +35,9 @@ var knownClasses = []knownClass{
 	// Jina's XLM-R fuses the projections of attention and may rotate them; with an adapter for each
 	// task in jina-embeddings-v3.
 	{file: "configuration_xlm_roberta.py", classes: []string{"XLMRobertaFlashConfig"}, repos: jinaXLMR,
-		types: []string{"xlm-roberta"}, computes: "jina-xlm-roberta"},
+		types: []string{"xlm-roberta"}, typeless: true, computes: "jina-xlm-roberta"},
 	{file: "modeling_xlm_roberta.py", classes: append(classesOf("XLMRoberta"), "XLMRobertaForPreTraining"),
-		repos: jinaXLMR, types: []string{"xlm-roberta"}, computes: "jina-xlm-roberta"},
+		repos: jinaXLMR, types: []string{"xlm-roberta"}, typeless: true, computes: "jina-xlm-roberta"},
 	{file: "modeling_lora.py", classes: []string{"XLMRobertaLoRA"}, repos: jinaXLMR,
 		types: []string{"xlm-roberta"}, computes: "jina-xlm-roberta-tasks"},
 	{file: "custom_st.py", classes: []string{"Transformer"}, repos: []string{"jinaai/jina-embeddings-v3"},

@@ -61,13 +61,13 @@ var architectures = map[string]loadEncoder{
 	"modernbert":  loadModernbert,
 	"new":         gteAlibaba.load,
 	"gte":         gteTransformers.load,
-	// not a model_type: the code of some repositories makes these of bert
-	"jina-bert":         jinaBertPlain.load,
-	"jina-bert-qk-norm": jinaBertCode.load,
-	"gemma3_text":       loadGemma,
-	"qwen2":             qwen2.load,
-	"qwen3":             qwen3.load,
-	// not a model_type: the code of some repositories makes this of qwen2
+	"gemma3_text": loadGemma,
+	"qwen2":       qwen2.load,
+	"qwen3":       qwen3.load,
+	// not a model_type: the code of some repositories makes these of bert, xlm-roberta and qwen2
+	"jina-bert":           jinaBertPlain.load,
+	"jina-bert-qk-norm":   jinaBertCode.load,
+	"jina-xlm-roberta":    loadJinaXLMR,
 	"qwen2-bidirectional": qwen2BothWays.load,
 }
 

@@ -37,6 +37,8 @@ type knownClass struct {
 	repos     []string
 	elsewhere bool     // the file means this only where it is taken from repos
 	types     []string // the values of model_type beside which the classes have this meaning
+	// typeless: also where the file has no model_type
+	typeless bool
 	// computes is the key of architectures that computes what the classes do; "" = model_type.
 	computes string
 	// beside lists the architectures that a module of sentence-transformers may stand before; nil:
@@ -99,7 +101,7 @@ func (ref classRef) known(modelType string) (*knownClass, error) {
 		if !k.has(ref) {
 			continue
 		}
-		if slices.Contains(k.types, modelType) {
+		if slices.Contains(k.types, modelType) || k.typeless && modelType == "" {
 			return k, nil
 		}
 		types = append(types, k.types...)

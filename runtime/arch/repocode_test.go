@@ -140,6 +140,11 @@ func TestPublishedCode(t *testing.T) {
 			"AutoModel":"` + flash + `modeling_lora.XLMRobertaLoRA",
 			"AutoModelForMaskedLM":"` + flash + `modeling_xlm_roberta.XLMRobertaForMaskedLM"}}`,
 			"AutoModel", "jina-xlm-roberta-tasks"},
+		"jina-reranker-v2, which has no model_type": {`{"auto_map":{
+			"AutoConfig":"configuration_xlm_roberta.XLMRobertaFlashConfig",
+			"AutoModel":"modeling_xlm_roberta.XLMRobertaModel",
+			"AutoModelForSequenceClassification":"modeling_xlm_roberta.XLMRobertaForSequenceClassification"}}`,
+			"AutoModelForSequenceClassification", "jina-xlm-roberta"},
 		"its masked head": {`{"model_type":"xlm-roberta","auto_map":{
 			"AutoModel":"` + flash + `modeling_lora.XLMRobertaLoRA",
 			"AutoModelForMaskedLM":"` + flash + `modeling_xlm_roberta.XLMRobertaForMaskedLM"}}`,

@@ -193,13 +193,14 @@ class Masked(nn.Module):
 
 CASES = {
     # Heads of a power of two, one of them nearly without a bias; a text as long as the model takes.
-    "h1-d64": (dict(hidden_size=64, num_attention_heads=1, intermediate_size=40, max_position_embeddings=130), torch.bfloat16, "", [1, 2, 3, 127, 128, 129, 130]),
+    "h1-d64": (dict(hidden_size=64, num_attention_heads=1, intermediate_size=40,
+                    max_position_embeddings=130), torch.bfloat16, "", [1, 2, 3, 127, 128, 129, 130]),
     "h2-d32": (dict(hidden_size=64, num_attention_heads=2, intermediate_size=30, layer_norm_eps=1e-3,
                     type_vocab_size=1), torch.float16, "bert.", [5, 127, 1]),
     # Numbers of heads that are no power of two; odd widths.
-    "h3-d32": (dict(hidden_size=96, num_attention_heads=3, intermediate_size=17),
+    "h3-d11": (dict(hidden_size=33, num_attention_heads=3, intermediate_size=17, num_hidden_layers=2),
                torch.bfloat16, "", [129, 2, 33]),
-    "h6-d11": (dict(hidden_size=66, num_attention_heads=6, intermediate_size=25), torch.bfloat16,
+    "h6-d7": (dict(hidden_size=42, num_attention_heads=6, intermediate_size=25), torch.bfloat16,
                "model.", [64, 1, 100]),
     "h12-d5": (dict(hidden_size=60, num_attention_heads=12, intermediate_size=30),
                torch.float16, "0.auto_model.", [129, 3, 40]),
@@ -207,8 +208,9 @@ CASES = {
     "original": (dict(hidden_size=64, num_attention_heads=2, intermediate_size=40,
                       feed_forward_type="original", hidden_act="gelu_new"), torch.bfloat16, "", [33, 1, 65]),
     # The code model.
-    "code-h3-d32": (dict(code=True, hidden_size=96, num_attention_heads=3, intermediate_size=17), torch.bfloat16, "", [1, 2, 3, 127, 128, 129]),
-    "code-h12-d5": (dict(code=True, hidden_size=60, num_attention_heads=12, intermediate_size=30,
+    "code-h3-d32": (dict(code=True, hidden_size=96, num_attention_heads=3, intermediate_size=17),
+                    torch.bfloat16, "", [1, 2, 3, 127, 128, 129]),
+    "code-h12-d3": (dict(code=True, hidden_size=36, num_attention_heads=12, intermediate_size=30,
                          layer_norm_eps=1e-4, num_hidden_layers=2), torch.bfloat16, "bert.", [40, 1, 66]),
     "code-original": (dict(code=True, hidden_size=64, num_attention_heads=2, intermediate_size=40,
                            feed_forward_type="original", hidden_act="relu"),
