@@ -18,13 +18,28 @@ sie_status check_heads(int32_t heads, int32_t kv_heads, int32_t head_dim, sie_er
   return SIE_OK;
 }
 
+// Whether keys need places among the queries' rows.
+bool has_places(const sie_attention_params &a) {
+  return a.mask != SIE_MASK_FULL || a.alibi != nullptr || a.bias != nullptr;
+}
+
+sie_status check_bias(const sie_program *p, const sie_attention_params &a, sie_error *err) {
+  if (a.bias == nullptr) return SIE_OK;
+  SIE_TRY(check_data(p, a.bias, SIE_F32, a.heads, a.bias->k, "bias", err));
+  SIE_FAIL_IF(a.bias->k % 2 == 0 || a.bias->k > 2 * int64_t{SIE_MAX_BIAS_REACH} + 1, SIE_INVALID_ARGUMENT,
+              err, "bias has %lld columns; an odd number up to %lld is needed, one for each distance",
+              static_cast<ll>(a.bias->k), 2 * static_cast<ll>(SIE_MAX_BIAS_REACH) + 1);
+  return SIE_OK;
+}
+
 sie_status check_attention(const sie_program *p, const sie_attention_params &a, sie_error *err) {
   SIE_FAIL_IF(a.mask > SIE_MASK_WINDOW, SIE_INVALID_ARGUMENT, err, "mask %u is none of sie_mask", a.mask);
   SIE_TRY(check_heads(a.heads, a.kv_heads, a.head_dim, err));
   SIE_FAIL_IF(a.mask == SIE_MASK_WINDOW && a.window < 0, SIE_INVALID_ARGUMENT, err,
               "window is %d; at least 0", a.window);
   SIE_FAIL_IF(!isfinite(a.scale), SIE_INVALID_ARGUMENT, err, "scale is not finite");
-  return check_vector(p, a.alibi, a.heads, true, "alibi", err);
+  SIE_TRY(check_vector(p, a.alibi, a.heads, true, "alibi", err));
+  return check_bias(p, a, err);
 }
 
 sie_status check_spaces(const sie_program *p, const sie_attention_params &a, sie_error *err) {
@@ -34,7 +49,7 @@ sie_status check_spaces(const sie_program *p, const sie_attention_params &a, sie
   SIE_FAIL_IF(k != v || k == p->seqs, SIE_INVALID_ARGUMENT, err,
               "k has rows of %s and v of %s; one space that is not SEQS is needed", space_name(p, k),
               space_name(p, v));
-  bool placed = a.mask != SIE_MASK_FULL || a.alibi != nullptr;
+  bool placed = has_places(a);
   bool one = q == p->seqs, known = a.which == SIE_POOL_CLS || a.which == SIE_POOL_LAST;
   SIE_FAIL_IF(one ? placed && !known : a.which != 0, SIE_INVALID_ARGUMENT, err,
               "which is %u; it names the row that a query of sequence rows is, SIE_POOL_CLS or "
@@ -43,8 +58,8 @@ sie_status check_spaces(const sie_program *p, const sie_attention_params &a, sie
   SIE_FAIL_IF(!known && a.which != 0, SIE_INVALID_ARGUMENT, err,
               "which is %u; SIE_POOL_CLS, SIE_POOL_LAST and 0 are possible", a.which);
   SIE_FAIL_IF(placed && (one ? kind_of(p, k) != SIE_SPACE_ROWS : k != q), SIE_UNSUPPORTED, err,
-              "keys of %s have no places among the rows of %s, which a mask and alibi need", space_name(p, k),
-              space_name(p, q));
+              "keys of %s have no places among the rows of %s, which a mask, alibi and a bias need",
+              space_name(p, k), space_name(p, q));
   return SIE_OK;
 }
 
@@ -90,7 +105,7 @@ sie_status record_attention(sie_program *p, const void *params, sie_error *err) 
               static_cast<ll>(vq.columns), static_cast<ll>(vk.columns), static_cast<ll>(vv.columns),
               static_cast<ll>(q_columns), static_cast<ll>(kv_columns), static_cast<ll>(kv_columns));
   SIE_TRY(check_spaces(p, a, err));
-  if (a.mask == SIE_MASK_FULL && a.alibi == nullptr) a.which = 0;  // places make no difference
+  if (!has_places(a)) a.which = 0;  // places make no difference
   SIE_FAIL_IF(vq.compute != vk.compute || vq.compute != vv.compute, SIE_INVALID_ARGUMENT, err,
               "q, k, v are of classes %s, %s, %s; one is needed", compute_name(vq.compute),
               compute_name(vk.compute), compute_name(vv.compute));

@@ -64,7 +64,8 @@ sie_status fail_rehearsal(const sie_program *p, int32_t i, sie_status status, si
   const Op &op = planned.op;
   char detail[96] = "";
   if (op.kind == SIE_OP_ATTENTION) {
-    snprintf(detail, sizeof detail, ", head_dim %d, mask %u", op.attention.head_dim, op.attention.mask);
+    snprintf(detail, sizeof detail, ", head_dim %d, mask %u%s", op.attention.head_dim, op.attention.mask,
+             op.attention.bias != nullptr ? ", bias" : "");
   }
   return fail(err, status, "operation %d, %s of %s rows%s: this device (%s) has no such form", i,
               op_name(op.kind), dtype_name(planned.in[0].present ? planned.in[0].dtype : planned.out.dtype),

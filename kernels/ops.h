@@ -173,10 +173,14 @@ typedef struct sie_quantise_rows_args {
   sie_tensor y; /* u8, or f8e4m3 with scale_group −1 or 128 */
 } sie_quantise_rows_args;
 
-/* y = softmax(scale·q·kᵀ − slope·distance)·v, per sequence and head, over the keys the mask lets
- * through. Key j stands at position j. Query i of Lq stands at i + Lkv − Lq, or at i where
- * queries_first is 1; distance = |position − j| (ALiBi). Without keys, y is zero. A query's bits do
- * not depend on which other queries of its sequence are there. */
+/* The largest bias_reach: distances up to it are exact in f32, and tables stay small. */
+#define SIE_MAX_BIAS_REACH (1 << 20)
+
+/* y = softmax(scale·q·kᵀ − slope·distance + bias)·v, per sequence and head, over the keys the mask
+ * lets through. Key j stands at position j. Query i of Lq stands at i + Lkv − Lq, or at i where
+ * queries_first is 1; distance = |position − j| (ALiBi). The relative bias of key j is
+ * bias[h, clamp(j − position, −reach, reach) + reach] (T5's buckets, spread over distances). Without
+ * keys, y is zero. A query's bits do not depend on which other queries of its sequence are there. */
 typedef struct sie_attention_args {
   sie_rows q_rows, seqs;
   const int32_t *cu_q;  /* [B+1] rows of q and y */
@@ -196,6 +200,9 @@ typedef struct sie_attention_args {
    * since. */
   int32_t resumed;
   int32_t queries_first; /* 1: the queries stand at the first positions; 0: at the last ones */
+  const float *bias;     /* [H, 2·bias_reach + 1], dense, or NULL */
+  int32_t bias_reach;    /* 0 … SIE_MAX_BIAS_REACH: keys farther away have the bias of this distance */
+  int32_t reserved;
 } sie_attention_args;
 
 /* q and k in place: each head's D columns are normalised (where a weight is given), then rotated,

@@ -415,13 +415,13 @@ typedef struct sie_join_params {
   int32_t reserved;            /* 0 */
 } sie_join_params;
 
-/* SIE_ATTENTION: y = softmax(scale·q·kᵀ − slope·distance)·v per sequence and head, over the keys
- * that the mask lets through. q has rows of a ROWS space or of the SEQS space. k and v have rows of
- * the same ROWS space; with SIE_MASK_FULL and without alibi of any ROWS space or subset, so that
- * unused keys are left out. Places among rows of a ROWS space count from 0 in each sequence. A q of
- * the SEQS space is one of its sequence's rows (SIE_GATHER_ROWS); with a mask or alibi, `which` says
- * which one. Its result has the bits that it has among all rows. q, y [R, H·D], k, v [R,
- * kv_heads·D]. */
+/* SIE_ATTENTION: y = softmax(scale·q·kᵀ − slope·distance + bias)·v per sequence and head, over the
+ * keys that the mask lets through. q has rows of a ROWS space or of the SEQS space. k and v have
+ * rows of the same ROWS space; with SIE_MASK_FULL and without alibi and bias of any ROWS space or
+ * subset, so that unused keys are left out. Places among rows of a ROWS space count from 0 in each
+ * sequence. A q of the SEQS space is one of its sequence's rows (SIE_GATHER_ROWS); with a mask,
+ * alibi or bias, `which` says which one. Its result has the bits that it has among all rows. q, y
+ * [R, H·D], k, v [R, kv_heads·D]. */
 typedef struct sie_attention_params {
   uint32_t struct_size;
   uint32_t mask; /* sie_mask */
@@ -434,6 +434,10 @@ typedef struct sie_attention_params {
   float scale;             /* multiplies q·k; 0 = 1/√head_dim */
   uint32_t which;          /* q of the SEQS space: SIE_POOL_CLS or SIE_POOL_LAST; else 0 */
   const sie_weight *alibi; /* slopes [H]; distance = |query's place − key's|; NULL: none */
+  /* Relative bias: DATA f32 [H, 2·R + 1], R at most 2^20; NULL: none. A head's row has the biases
+   * by key's place − query's place from −R to R; farther keys have those of ±R. scale does not
+   * multiply it. On a GPU head_dim is then at most 128. */
+  const sie_weight *bias;
 } sie_attention_params;
 
 /* SIE_ROPE: updates q [T, H·D] and k [T, kv_heads·D] in place. In each head, the D columns are

@@ -118,6 +118,41 @@ TEST(bad_one_query) {
   REFUSED(record::attention(r.p, q, r.kept, r.kept, &a, &y, &err), SIE_UNSUPPORTED);  // keys without places
 }
 
+// A relative bias has a row for each head and a column for each distance, and needs places.
+TEST(bad_relative_bias) {
+  Recording r;
+  sie_value q = 0, y = 0;
+  const std::vector<float> values(64, 0.5f);
+  auto table = [&](uint32_t dtype, int64_t n, int64_t k) {
+    sie_weight *w = nullptr;
+    r.ok(r.m.data(dtype, n, k, values.data(), &w));
+    return w;
+  };
+  sie_weight *slopes = nullptr;
+  r.ok(r.m.vector({0.5f, 0.25f}, &slopes));
+  r.ok(record::gather_rows(r.p, r.x, SIE_POOL_CLS, &q, &r.none));
+  sie_attention_params a = sized<sie_attention_params>();
+  a.heads = a.kv_heads = 2;
+  a.head_dim = 32;
+  for (const sie_weight *bad : {table(SIE_F32, 2, 6), table(SIE_F32, 1, 7), table(SIE_F32, 3, 7),
+                                table(SIE_I32, 2, 7), static_cast<sie_weight *>(slopes)}) {
+    a.bias = bad;
+    REFUSED(record::attention(r.p, r.x, r.x, r.x, &a, &y, &err));
+  }
+  a.bias = table(SIE_F32, 2, 7);
+  REFUSED(record::attention(r.p, q, r.x, r.x, &a, &y, &err));  // which row is not said
+  REFUSED(record::attention(r.p, r.x, r.kept, r.kept, &a, &y, &err), SIE_UNSUPPORTED);
+  r.ok(record::attention(r.p, r.x, r.x, r.x, &a, &y, &r.none));
+  a.which = SIE_POOL_CLS;
+  r.ok(record::attention(r.p, q, r.x, r.x, &a, &y, &r.none));
+  a.which = 0;
+  a.bias = table(SIE_F32, 2, 1);  // one bias for all distances
+  r.ok(record::attention(r.p, r.x, r.x, r.x, &a, &y, &r.none));
+  a.struct_size = offsetof(sie_attention_params, bias);  // the header before biases
+  a.bias = slopes;
+  r.ok(record::attention(r.p, r.x, r.x, r.x, &a, &y, &r.none));
+}
+
 TEST(bad_splade) {
   Recording r;
   sie_value y = 0, z = 0;

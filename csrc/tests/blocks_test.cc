@@ -47,17 +47,31 @@ double at(const std::vector<float> &rows, int columns, int row, int column) {
   return static_cast<double>(rows[static_cast<size_t>(row * columns + column)]);
 }
 
+// What attention's score has beside q·k, of a head's query and key.
+using Adds = double (*)(int head, int query, int key);
+double nothing(int, int, int) { return 0; }
+double slope(int head, int query, int key) {
+  return -static_cast<double>(heads::slopes()[static_cast<size_t>(head)]) * abs(key - query);
+}
+double relative(int head, int query, int key) {
+  const int reach = heads::bias_reach, held = std::clamp(key - query, -reach, reach);
+  return static_cast<double>(heads::biases()[static_cast<size_t>(head * (2 * reach + 1) + held + reach)]);
+}
+
+enum class Sees { all, before, window };
+
 // Computes one column of attention's result for one query, from rows of q (2 heads of 32), k and v.
-double attention(const std::vector<float> &qkv, int length, int query, int column, bool causal) {
+double attention(const std::vector<float> &qkv, int length, int query, int column, Sees sees, Adds adds) {
   int head = column / heads::block_dim, d = heads::block_dim;
   double sum = 0, weighted = 0, largest = -1e30;
   std::vector<double> scores;
   for (int key = 0; key < length; key++) {
-    bool seen = causal ? key <= query : abs(key - query) <= heads::block_window;
+    bool seen = sees == Sees::all || (sees == Sees::before ? key <= query
+                                                           : abs(key - query) <= heads::block_window);
     double score = 0;
     for (int i = 0; i < d; i++) score += at(qkv, 128, query, head * d + i) * at(qkv, 128, key, 64 + i);
     score /= sqrt(static_cast<double>(d));
-    if (!causal) score -= static_cast<double>(heads::slopes()[static_cast<size_t>(head)]) * abs(key - query);
+    score += adds(head, query, key);
     scores.push_back(seen ? score : -1e30);
     largest = fmax(largest, scores.back());
   }
@@ -151,9 +165,30 @@ TEST(blocks_rotate_in_place_and_mask) {
               "v of sequence %d has changed", b);
       }
       for (int c = 0; c < hidden; c += 7) {
-        near("causal attention", b, at(causal, hidden, row, c), attention(after, length, row, c, true), 1e-4);
-        near("windowed attention", b, at(window, hidden, row, c), attention(after, length, row, c, false),
-             1e-4);
+        near("causal attention", b, at(causal, hidden, row, c),
+             attention(after, length, row, c, Sees::before, nothing), 1e-4);
+        near("windowed attention", b, at(window, hidden, row, c),
+             attention(after, length, row, c, Sees::window, slope), 1e-4);
+      }
+    }
+  }
+}
+
+TEST(blocks_attend_with_a_relative_bias) {
+  Run r("relative bias");
+  if (r.m.slots[0] == nullptr) return;
+  for (int b = 0; b < 12; b++) {
+    std::vector<float> qkv = r.rows(0, b), all = r.rows(1, b), window = r.rows(2, b), last = r.rows(3, b);
+    int length = heads::length_of(b);
+    for (int row = 0; row < length; row++) {
+      for (int c = 0; c < hidden; c += 7) {
+        double want = attention(qkv, length, row, c, Sees::all, relative);
+        near("biased attention", b, at(all, hidden, row, c), want, 1e-4);
+        near("biased attention in a window", b, at(window, hidden, row, c),
+             attention(qkv, length, row, c, Sees::window, relative), 1e-4);
+        if (row != length - 1) continue;
+        CHECK(last[static_cast<size_t>(c)] == all[static_cast<size_t>(row * hidden + c)],
+              "the last row of sequence %d has other bits alone", b);
       }
     }
   }

@@ -48,11 +48,14 @@ std::vector<int32_t> ams(), sketch();
 constexpr int block_heads = 2, block_kv_heads = 1, block_dim = 32, block_rot = 16, block_window = 5,
               gated = 80;
 std::vector<float> norm_gamma(), norm_bias(), head_gamma(int which), slopes(), scorer();
+constexpr int bias_reach = 12;
+std::vector<float> biases();  // [block_heads, 2·bias_reach + 1]
 std::vector<float> rotation(bool sine);  // [positions, block_rot/2]
 constexpr float block_eps = 1e-5f;
 sie_status residual_tail(model::Model *m, sie_value x);
 sie_status gate_tail(model::Model *m, sie_value x);
 sie_status rotary_tail(model::Model *m, sie_value x);
+sie_status bias_tail(model::Model *m, sie_value x);
 sie_status one_query_tail(model::Model *m, sie_value x);
 sie_status update_tail(model::Model *m, sie_value x);
 sie_status pools_tail(model::Model *m, sie_value x);

@@ -38,7 +38,7 @@ sie_status gate(Model *m, sie_value x, const sie_weight *w, uint32_t kind, sie_v
 }
 
 sie_status attend(Model *m, const Qkv &x, uint32_t mask, const sie_weight *alibi, sie_value *y,
-                  uint32_t which = 0) {
+                  uint32_t which = 0, const sie_weight *bias = nullptr) {
   sie_attention_params a = record::params<sie_attention_params>();
   a.mask = mask;
   a.heads = block_heads;
@@ -47,6 +47,7 @@ sie_status attend(Model *m, const Qkv &x, uint32_t mask, const sie_weight *alibi
   a.window = mask == SIE_MASK_WINDOW ? block_window : 0;
   a.alibi = alibi;
   a.which = which;
+  a.bias = bias;
   return record::attention(m->program, x.q, x.k, x.v, &a, y, &m->err);
 }
 
@@ -93,6 +94,7 @@ std::vector<float> head_gamma(int which) {
   return values;
 }
 std::vector<float> slopes() { return {0.25f, 0.0625f}; }
+std::vector<float> biases() { return reals(87, block_heads * (2 * bias_reach + 1), 3); }
 std::vector<float> scorer() { return reals(86, hidden, 0.4f); }
 std::vector<float> rotation(bool sine) {
   std::vector<float> values;
@@ -161,6 +163,25 @@ sie_status rotary_tail(Model *m, sie_value x) {
   TRY(attend(m, qkv, SIE_MASK_WINDOW, alibi, &window));
   TRY(record::output_values(m->program, causal, 2, &m->err));
   return record::output_values(m->program, window, 3, &m->err);
+}
+
+// Outputs the rows that attention reads, and its results with a relative bias: over all keys, of
+// each sequence's last row alone, and in a window.
+sie_status bias_tail(Model *m, sie_value x) {
+  Qkv qkv;
+  sie_weight *bias;
+  sie_value all, last, window;
+  TRY(make_qkv(m, x, &qkv));
+  TRY(m->data(SIE_F32, block_heads, 2 * bias_reach + 1, biases().data(), &bias));
+  TRY(record::output_values(m->program, qkv.all, 0, &m->err));
+  TRY(attend(m, qkv, SIE_MASK_FULL, nullptr, &all, 0, bias));
+  TRY(attend(m, qkv, SIE_MASK_WINDOW, nullptr, &window, 0, bias));
+  Qkv one = qkv;
+  TRY(record::gather_rows(m->program, qkv.q, SIE_POOL_LAST, &one.q, &m->err));
+  TRY(attend(m, one, SIE_MASK_FULL, nullptr, &last, SIE_POOL_LAST, bias));
+  TRY(record::output_values(m->program, all, 1, &m->err));
+  TRY(record::output_values(m->program, window, 2, &m->err));
+  return record::output_values(m->program, last, 3, &m->err);
 }
 
 // Each sequence's first row of attention in a window, and its last row of causal attention: taken

@@ -206,7 +206,9 @@ class Recorder : Recording {
     a.mask = static_cast<uint32_t>(random_.below(3));
     if (a.mask == SIE_MASK_WINDOW) a.window = random_.below(80);
     if (chance(4)) a.alibi = vector(a.heads, 0.2f, 0.2f);
-    bool by_length = a.mask == SIE_MASK_FULL && a.alibi == nullptr;  // queries and keys may be chosen
+    if (chance(5)) a.bias = data(a.heads, 2 * random_.below(90) + 1, 2);
+    // Queries and keys may be chosen.
+    bool by_length = a.mask == SIE_MASK_FULL && a.alibi == nullptr && a.bias == nullptr;
     if (by_length && chance(2)) {
       for (sie_value *part : {&a.k, &a.v}) *part = kept_rows_of(*part);
     }

@@ -188,7 +188,8 @@ void translate(Call *c, sie_quantise_rows_args *a) {
 
 void translate(Call *c, sie_attention_args *a) {
   c->rows(&a->q_rows), c->rows(&a->seqs);
-  c->pointer(&a->cu_q), c->pointer(&a->cu_kv), c->pointer(&a->alibi_slopes), c->pointer(&a->work);
+  c->pointer(&a->cu_q), c->pointer(&a->cu_kv), c->pointer(&a->alibi_slopes), c->pointer(&a->work),
+      c->pointer(&a->bias);
   for (sie_tensor *t : {&a->q, &a->k, &a->v, &a->y}) c->tensor(t);
 }
 

@@ -1,6 +1,6 @@
-// attention — y = softmax(scale·q·kᵀ − slope·distance)·v, per sequence and head, over the visible
-// keys.
-//   s_j = (scale·log₂e·q)·k_j − (slope·log₂e)·|position − j|
+// attention — y = softmax(scale·q·kᵀ − slope·distance + bias)·v, per sequence and head, over the
+// visible keys.
+//   s_j = (scale·log₂e·q)·k_j − (slope·log₂e)·|position − j| + log₂e·bias[j − position]
 //   p_j = 2^(s_j − max s),  y = (Σ p_j·v_j)/Σ p_j
 // Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h
 //          reads key head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq, or at i with
@@ -29,7 +29,8 @@
 //          multiples of kBlockKeys from key 0 and are joined in ascending order. So a row's bits
 //          depend on its query, its position and the item's keys alone.
 // Error    |y − ref| ≤ (D + Lk)·2⁻²⁴·max|v| at worst, then bf16 rounding.
-// Source   Vaswani 2017 §3.2.1; the blocks: Milakov and Gimelshein 2018, arXiv:1805.02867
+// Source   Vaswani 2017 §3.2.1; the blocks: Milakov and Gimelshein 2018, arXiv:1805.02867; the bias:
+//          Raffel 2020 §2.1, arXiv:1910.10683
 #include <float.h>
 
 #include "gemm_tile.h"
@@ -167,6 +168,10 @@ struct Sight {
   int64_t position;     // of query 0
   int64_t keys;         // of the item
   const float *slopes;  // ALiBi: of each head of the group; or null
+  // Relative bias: of each head of the group a row of 2·reach + 1, by distance from −reach on; or
+  // null.
+  const float *bias;
+  int64_t reach;
 };
 
 // The keys of the item that the query at `position` sees.
@@ -189,7 +194,7 @@ SIE_INLINE Range within(Range range, int64_t first, int64_t count) {
   return part;
 }
 
-// ALiBi. A bias by distance (a table) would be added here, too.
+// ALiBi.
 SIE_INLINE void subtract_distance(float *s, Range keys, int64_t position, float slope) {
   alignas(64) static const float kCount[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const Vec count = vload(kCount), by = vset(slope);
@@ -197,6 +202,26 @@ SIE_INLINE void subtract_distance(float *s, Range keys, int64_t position, float 
     const Vec distance = vabs(count + vset(static_cast<float>(j - position)));
     vstore_row(s, j, keys.last, vfnma(by, distance, vload_row(s, j, keys.last)));
   }
+}
+
+// Adds log₂e·bias(j), a vector of the biases from key j on, to the keys [first, last).
+template <typename F>
+SIE_INLINE void add_biases(float *s, int64_t first, int64_t last, F bias) {
+  const Vec log2e = vset(1.44269504f);
+  for (int64_t j = first; j < last; j += kLanes)
+    vstore_row(s, j, last, vfma(bias(j), log2e, vload_row(s, j, last)));
+}
+
+// The relative bias of one head. Keys up to `left` and those from `right` on are out of the table's
+// reach and have the values at its ends. A key's sum is the same whichever vector it is in.
+SIE_INLINE void add_relative_bias(float *s, Range keys, int64_t position, const float *row, int64_t reach) {
+  auto inside = [&](int64_t j) { return j < keys.first ? keys.first : lesser(j, keys.last); };
+  const int64_t left = inside(position - reach), right = inside(position + reach + 1);
+  const int64_t shift = reach - position;  // row[j + shift] is the bias of key j
+  const Vec before = vset(row[0]), behind = vset(row[2 * reach]);
+  add_biases(s, keys.first, left, [&](int64_t) { return before; });
+  add_biases(s, left, right, [&](int64_t j) { return vload_row(row, j + shift, right + shift); });
+  add_biases(s, right, keys.last, [&](int64_t) { return behind; });
 }
 
 SIE_INLINE void clear(float *s, int64_t first, int64_t last) {
@@ -209,7 +234,7 @@ struct Pair {
   const T *q, *k, *v;
   T *y;
   int64_t queries, keys;
-  const float *slopes;
+  const float *slopes, *bias;  // of the group's first head, or null
 };
 
 template <typename T>
@@ -222,7 +247,8 @@ Pair<T> pair_at(const sie_attention_args *a, int64_t unit) {
           row_of<T>(a->y, a->cu_q[b]) + column,
           static_cast<int64_t>(a->cu_q[b + 1]) - a->cu_q[b],
           static_cast<int64_t>(a->cu_kv[b + 1]) - a->cu_kv[b],
-          a->alibi_slopes != nullptr ? a->alibi_slopes + head * group : nullptr};
+          a->alibi_slopes != nullptr ? a->alibi_slopes + head * group : nullptr,
+          a->bias != nullptr ? a->bias + head * group * (2 * int64_t{a->bias_reach} + 1) : nullptr};
 }
 
 // A pair at work.
@@ -304,8 +330,8 @@ SIE_INLINE void value_tile(int64_t rows, const float *p, const Layout &at, const
 // Scores, softmax and weighted values of one tile against one block. `most` has each row's largest
 // score so far and takes the new one; sums takes the rows' sums in this block. In a whole item
 // (Whole) out is overwritten; else each row of out is first multiplied by 2^(old − new largest), as
-// is its total, and then added to. All: every row sees every key, without distance, and own is not
-// read.
+// is its total, and then added to. All: every row sees every key, without distance or bias, and own
+// is not read.
 template <bool Whole, bool All, typename T>
 SIE_INLINE void attend_block(const Work<T> &w, const Block &block, const Tile &tile, const Range *own,
                              float *most, float *total, float *out) {
@@ -323,6 +349,13 @@ SIE_INLINE void attend_block(const Work<T> &w, const Block &block, const Tile &t
   score_tile(rows, query, at, w.scratch, w.d, block.keys, span, s);
   float before[kRows], sum[kRows];
   for (int64_t m = 0; m < rows; m++) before[m] = most[m];
+  if (!All && w.sight.bias != nullptr) {
+    const int64_t reach = w.sight.reach;
+    each_row(tile, w.group, [&](int64_t m, int64_t i, int64_t head) __attribute__((always_inline)) {
+      add_relative_bias(s + m * at.scores_ld, own[m], w.sight.position + i - block.first,
+                        w.sight.bias + head * (2 * reach + 1), reach);
+    });
+  }
   if (All || (own[0].last == span.last && own[rows - 1].first == span.first && w.sight.slopes == nullptr)) {
     const int64_t keys = span.last - span.first;
     float *p = s + span.first;
@@ -485,10 +518,10 @@ void attend_pair(const sie_attention_args *a, const Pair<T> &pair, const Pair<T>
     return;
   }
   const int64_t position = a->queries_first ? 0 : pair.keys - pair.queries;
-  w.sight = {a->mask, a->window, position, pair.keys, pair.slopes};
+  w.sight = {a->mask, a->window, position, pair.keys, pair.slopes, pair.bias, a->bias_reach};
   w.at = layout_of(pair.keys, d);
   if (pair.keys <= kBlockKeys) {
-    const bool all = a->mask == SIE_MASK_FULL && pair.slopes == nullptr;
+    const bool all = a->mask == SIE_MASK_FULL && pair.slopes == nullptr && pair.bias == nullptr;
     return (all ? attend_whole<true, T> : attend_whole<false, T>)(w, rows, next);
   }
   const int64_t count = rows.last - rows.first, chunks = (count + kChunkRows - 1) / kChunkRows;
@@ -522,6 +555,7 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
   if (a->mask < SIE_MASK_FULL || a->mask > SIE_MASK_WINDOW) return SIE_UNSUPPORTED;
   if (a->head_dim < 1 || a->head_dim > kMaxHeadDim) return SIE_UNSUPPORTED;
   if (a->kv_heads < 1 || a->heads % a->kv_heads != 0) return SIE_UNSUPPORTED;
+  if (a->bias_reach < 0 || a->bias_reach > SIE_MAX_BIAS_REACH) return SIE_INVALID_ARGUMENT;
   if (a->q.dtype == SIE_F32) {
     attend_items<float>(a, share);
   } else {

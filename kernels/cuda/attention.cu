@@ -60,11 +60,18 @@ AttentionParams attention_params(const sie_attention_args *a, const AttentionSha
   params.warp_units = shape.warp_units;
   params.scale_log2 = a->scale * kLog2e;
   params.inverse_scale = 1 / a->scale;
+  params.bias = a->bias;
+  params.bias_reach = a->bias_reach;
   return params;
 }
 
 sie_status attention_launch(int32_t dtype, int32_t head_dim, const AttentionShape &shape, int64_t ctas,
                             const sie_stream *on, const AttentionParams &params) {
+  if (params.bias != nullptr) {
+    if (head_dim == 32) return attention_launch_bias<32>(dtype, shape, ctas, on, params);
+    if (head_dim == 64) return attention_launch_bias<64>(dtype, shape, ctas, on, params);
+    return attention_launch_bias<128>(dtype, shape, ctas, on, params);
+  }
   switch (head_dim) {
     case 32:
       return attention_launch<32>(dtype, shape, ctas, on, params);

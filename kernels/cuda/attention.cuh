@@ -1,10 +1,10 @@
-// attention — y = softmax(scale·q·kᵀ − slope·|i − j|)·v, per sequence and head, over the visible
-// keys.
+// attention — y = softmax(scale·q·kᵀ − slope·|i − j| + bias[j − i])·v, per sequence and head, over
+// the visible keys.
 //   s_j = q·k_j,  p_j = 2^(c·s_j − max c·s),  y = Σ p_j·v_j / Σ p_j
 //   with c = scale·log₂e (attention_block.cuh)
 // Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], any row strides; D 32, 64, 128, 256. Head h reads key
 //          head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq, or at i with queries_first;
-//          y is zero where it sees no key.
+//          y is zero where it sees no key. bias [H, 2·reach + 1] f32, D 32, 64, 128.
 // Types    bf16 | f16, all one; sums, scores and exponentials f32; p rounded to the operands' type
 //          for p·v.
 // Alias    none.
@@ -25,6 +25,8 @@
 //          All take the same steps in the same order (attend), so neither the form nor the rows of
 //          an item nor the warps of a CTA change a bit. A head's CTAs take the list's items in
 //          turn, costliest first; the heads of an item run side by side and share its lines in L2.
+//          A relative bias has instances of its own: a head's row of it stays in L1, read by
+//          distance, and the other instances have none of its registers.
 // Memory   queries 16·D·2 B a warp; a block of keys and values 4·64·D B: 72 KiB at D = 64, 256
 //          keys, 4 warps. L2 → SM at L = 512, D = 64: 128 rows a round read keys four times,
 //          200 MB, 36 µs of 5.5 TB/s: hidden.
@@ -47,7 +49,7 @@ namespace {
 
 // warp: one warp does a unit of at most 32 keys and 32 query rows, in its own part of shared
 // memory.
-template <ptx::Operand T, int D>
+template <ptx::Operand T, int D, bool kBias>
 SIE_DEVICE void attention_warp(const AttentionParams &p, const Unit<D> &unit, uint32_t shared, int lane) {
   constexpr uint32_t kTile = kAttentionWarpKeys * D * 2;
   uint32_t k_tile = shared, v_tile = shared + kTile, q_tile = shared + 2 * kTile;
@@ -64,7 +66,7 @@ SIE_DEVICE void attention_warp(const AttentionParams &p, const Unit<D> &unit, ui
     q.take(q_tile + static_cast<uint32_t>(row * D * 2), lane);
     rows.clear();
     if (sight.sees(0, kAttentionWarpKeys)) {
-      attend<T, D, kAttentionWarpKeys>(rows, q, sight, unit.scale(p), 0, k_tile, v_tile, lane);
+      attend<T, D, kAttentionWarpKeys, kBias>(rows, q, sight, unit.scale(p), 0, k_tile, v_tile, lane);
     }
     store_unit_rows<T, D>(p, unit, rows, row, lane);
   }
@@ -77,7 +79,7 @@ SIE_DEVICE int warp_row(int thread) { return (thread >> 5) * kWarpRows; }
 // (short), the blocks are read once for all rows; otherwise (tiled) they pass through two slots for
 // each round of rows. It is one function: two would keep so many shared values alive that registers
 // spill.
-template <ptx::Operand T, int D, int kWarps>
+template <ptx::Operand T, int D, int kWarps, bool kBias>
 SIE_DEVICE void attention_cta(const AttentionParams &p, const Unit<D> &unit, uint32_t queries, uint32_t ring,
                               int thread) {
   constexpr int kKeys = kBlockKeys<D>, kRows = kWarps * kWarpRows;
@@ -131,8 +133,8 @@ SIE_DEVICE void attention_cta(const AttentionParams &p, const Unit<D> &unit, uin
       }
       if (!sight.sees(key, kKeys)) continue;
       uint32_t slot = ring + static_cast<uint32_t>(resident ? i : i & 1) * kSlot;
-      attend<T, D, kKeys>(rows, q, sight, unit.scale(p), key, slot, slot + kSlot / 2,
-                          ptx::opaque(thread & 31));
+      attend<T, D, kKeys, kBias>(rows, q, sight, unit.scale(p), key, slot, slot + kSlot / 2,
+                                 ptx::opaque(thread & 31));
     }
     int late = ptx::opaque(thread);
     store_unit_rows<T, D>(p, unit, rows, round + warp_row(late), late & 31);
@@ -150,9 +152,9 @@ constexpr int attention_warps(int head_dim) { return head_dim < 64 ? 16 : (head_
 constexpr int attention_warps(int head_dim) { return head_dim <= 64 ? 16 : 8; }
 #endif
 
-template <ptx::Operand T, int D, int kWarps>
-__global__ void __launch_bounds__(kWarps * 32, attention_warps(D) / kWarps)
-    attention_kernel(const __grid_constant__ AttentionParams p) {
+// What a CTA does; each kernel below is an instance.
+template <ptx::Operand T, int D, int kWarps, bool kBias>
+SIE_DEVICE void attend_items(const AttentionParams &p) {
   constexpr int kRows = kWarps * kWarpRows;
   ptx::grid_dependency_wait();
   ptx::grid_dependency_launch();
@@ -166,14 +168,27 @@ __global__ void __launch_bounds__(kWarps * 32, attention_warps(D) / kWarps)
     if (share != blockIdx.y) __syncthreads();  // shared memory is free again
     int thread = static_cast<int>(threadIdx.x);
     if (share < items.x) {
-      attention_cta<T, D, kWarps>(p, Unit<D>{share}, shared, shared + kRows * D * 2, thread);
+      attention_cta<T, D, kWarps, kBias>(p, Unit<D>{share}, shared, shared + kRows * D * 2, thread);
     } else {
       unsigned warp = threadIdx.x / 32, index = (share - items.x) * per_cta + warp;
       if (warp < per_cta && index < items.y) {
-        attention_warp<T, D>(p, Unit<D>{items.x + index}, shared + warp * kWarpBytes<D>, thread & 31);
+        attention_warp<T, D, kBias>(p, Unit<D>{items.x + index}, shared + warp * kWarpBytes<D>, thread & 31);
       }
     }
   }
+}
+
+template <ptx::Operand T, int D, int kWarps>
+__global__ void __launch_bounds__(kWarps * 32, attention_warps(D) / kWarps)
+    attention_kernel(const __grid_constant__ AttentionParams p) {
+  attend_items<T, D, kWarps, false>(p);
+}
+
+// With a relative bias. Its addresses take registers, so up to D = 64 a multiprocessor has 12 warps.
+template <ptx::Operand T, int D, int kWarps>
+__global__ void __launch_bounds__(kWarps * 32, (D <= 64 ? 12 : 8) / kWarps)
+    attention_bias_kernel(const __grid_constant__ AttentionParams p) {
+  attend_items<T, D, kWarps, true>(p);
 }
 
 // Host.
@@ -186,6 +201,17 @@ sie_status attention_start(int32_t dtype, const AttentionShape &shape, int64_t c
                       shape.shared_bytes, on, params);
   return SIE_LAUNCH((attention_kernel<ptx::Operand::f16, D, kWarps>), grid, kWarps * 32, shape.shared_bytes,
                     on, params);
+}
+
+template <int D, int kWarps>
+sie_status attention_start_bias(int32_t dtype, const AttentionShape &shape, int64_t ctas,
+                                const sie_stream *on, const AttentionParams &params) {
+  const dim3 grid(static_cast<unsigned>(params.heads), static_cast<unsigned>(ctas));
+  if (dtype == SIE_BF16)
+    return SIE_LAUNCH((attention_bias_kernel<ptx::Operand::bf16, D, kWarps>), grid, kWarps * 32,
+                      shape.shared_bytes, on, params);
+  return SIE_LAUNCH((attention_bias_kernel<ptx::Operand::f16, D, kWarps>), grid, kWarps * 32,
+                    shape.shared_bytes, on, params);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // share.
 //
 //   s = q·kᵀ − slope'·|i − j|, masked to −∞     mma, f32; slope' = slope/scale
+//   s = … + bias[j − i]/scale                   in the instances with a relative bias
 //   t' = max(t, c·max s),  p = 2^(c·s − t')     c = scale·log₂e; t shifts the exponent, −∞ at first
 //   l' = l·2^(t − t') + Σ p
 //   o' = o·2^(t − t') + p·v                     p rounded to the operands' type
@@ -106,6 +107,25 @@ SIE_DEVICE void subtract_distance(float (&s)[kKeys / 8][4], float slope, int pos
   }
 }
 
+// Adds bias[j − i]/scale. `middle` is the head's bias of distance 0; farther than `reach` it is that
+// of ±reach.
+template <int kKeys>
+SIE_DEVICE void add_relative_bias(float (&s)[kKeys / 8][4], const float *middle, int reach, float inverse,
+                                  int position, int key, int lane) {
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const int distance = key + 2 * (lane & 3) - (position + (lane >> 2) + 8 * r);
+#pragma unroll
+    for (int i = 0; i < kKeys / 8; i++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const int held = max(-reach, min(reach, distance + 8 * i + e));
+        s[i][2 * r + e] = __fmaf_rn(ptx::load_global<float>(middle + held), inverse, s[i][2 * r + e]);
+      }
+    }
+  }
+}
+
 template <int kKeys>
 SIE_DEVICE void mask(float (&s)[kKeys / 8][4], const Sight &sight, int key, int lane) {
 #pragma unroll
@@ -181,23 +201,31 @@ SIE_DEVICE void weigh(Rows<D> &rows, const float (&p)[kKeys / 8][4], uint32_t v_
   }
 }
 
-// The factor of a head's scores, and its ALiBi slope if there is one.
+// The factor of a head's scores, its ALiBi slope if there is one, and its relative bias in the
+// instances that have one.
 struct Scale {
   float scale_log2, inverse;  // scale·log₂e, 1/scale
   const float *slopes;        // [heads] or NULL
   unsigned head;
+  const float *bias;  // [heads, 2·reach + 1]
+  int reach;
 
   SIE_DEVICE float slope_of_scores() const { return slopes[head] * inverse; }
+  SIE_DEVICE const float *middle() const {
+    return bias + int64_t{head} * (2 * int64_t{reach} + 1) + reach;
+  }
 };
 
 // The whole step for the keys [key, key + kKeys) of the sequence.
-template <ptx::Operand T, int D, int kKeys>
+template <ptx::Operand T, int D, int kKeys, bool kBias>
 SIE_DEVICE void attend(Rows<D> &rows, const Queries<D> &q, const Sight &sight, const Scale &scale, int key,
                        uint32_t k_tile, uint32_t v_tile, int lane) {
   float s[kKeys / 8][4];
   score<T, D, kKeys>(s, q, k_tile, lane);
   if (scale.slopes != nullptr)
     subtract_distance<kKeys>(s, scale.slope_of_scores(), sight.position, key, lane);
+  if constexpr (kBias)
+    add_relative_bias<kKeys>(s, scale.middle(), scale.reach, scale.inverse, sight.position, key, lane);
   if (!sight.sees_all(key, kKeys)) mask<kKeys>(s, sight, key, lane);
   exponentiate<D, kKeys>(s, rows, scale.scale_log2);
   weigh<T, D, kKeys>(rows, s, v_tile, lane);

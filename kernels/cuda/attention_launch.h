@@ -18,6 +18,8 @@ struct AttentionParams {
   int32_t resident_blocks;  // that shared memory has room for; at least 2 where a sequence has more than 1
   int32_t warp_units;       // warp-form units that shared memory has room for, at most the CTA's warps
   float scale_log2, inverse_scale;  // scale·log₂e, 1/scale
+  const float *bias;                // [heads, 2·bias_reach + 1] or NULL
+  int32_t bias_reach;
 };
 
 // The shared memory of a warp-form unit: keys, values and queries of 32 rows.
@@ -46,6 +48,11 @@ sie_status attention_launch(int32_t dtype, int32_t head_dim, const AttentionShap
 template <int D>
 sie_status attention_launch(int32_t dtype, const AttentionShape &shape, int64_t ctas, const sie_stream *on,
                             const AttentionParams &params);
+
+// The same with a relative bias: attention_bias_d32.cu, _d64.cu and _d128.cu.
+template <int D>
+sie_status attention_launch_bias(int32_t dtype, const AttentionShape &shape, int64_t ctas,
+                                 const sie_stream *on, const AttentionParams &params);
 
 }  // namespace sie_cuda
 

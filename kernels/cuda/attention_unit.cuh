@@ -40,7 +40,7 @@ struct Unit {
     return Blocks{static_cast<int>(first * kKeys), static_cast<int>(last - first)};
   }
   SIE_DEVICE Scale scale(const AttentionParams &p) const {
-    return Scale{p.scale_log2, p.inverse_scale, p.slopes, blockIdx.x};
+    return Scale{p.scale_log2, p.inverse_scale, p.slopes, blockIdx.x, p.bias, p.bias_reach};
   }
   SIE_DEVICE int64_t q_column() const { return int64_t{blockIdx.x} * D; }
   SIE_DEVICE int64_t kv_column(const AttentionParams &p) const {

@@ -1,6 +1,8 @@
-// attention — y = softmax(scale·q·kᵀ − slope·distance)·v, per sequence and head.
-//   s_j = scale·Σ q·k_j − slope_h·|position − j|,  p_j = e^(s_j − max s)/Σ,  y = Σ p_j·v_j
-//   over the keys j that the mask lets through
+// attention — y = softmax(scale·q·kᵀ − slope·distance + bias)·v, per sequence and head.
+//   s_j = scale·Σ q·k_j − slope_h·|position − j| + bias_h[j − position],  p_j = e^(s_j − max s)/Σ,
+//   y = Σ p_j·v_j
+//   over the keys j that the mask lets through; bias_h has the distances −reach … reach, and those
+//   beyond count as its ends
 // Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h
 //          reads key head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq, or at i with
 //          queries_first. Without keys, y is zero.
@@ -8,7 +10,8 @@
 // Alias    none.
 // Share    sequences.
 // Scratch  max_kv·(2·D + 1) doubles.
-// Source   Vaswani 2017 §3.2.1, arXiv:1706.03762; the slopes: Press 2021 §3, arXiv:2108.12409
+// Source   Vaswani 2017 §3.2.1, arXiv:1706.03762; the slopes: Press 2021 §3, arXiv:2108.12409; the
+//          bias: Raffel 2020 §2.1, arXiv:1910.10683
 #include "rows.h"
 
 namespace sie_ref {
@@ -26,6 +29,13 @@ Range visible(const sie_attention_args *a, int64_t position, int64_t keys) {
   return range;
 }
 
+// What the relative bias adds to the score of a key that stands `distance` behind its query.
+double relative_bias(const sie_attention_args *a, int64_t head, int64_t distance) {
+  const int64_t reach = a->bias_reach;
+  const int64_t held = distance < -reach ? -reach : (distance > reach ? reach : distance);
+  return a->bias != nullptr ? static_cast<double>(a->bias[head * (2 * reach + 1) + held + reach]) : 0;
+}
+
 // One head of one sequence: its keys and values [keys, D], and a query's weights [keys].
 struct Head {
   const double *k, *v;
@@ -41,7 +51,8 @@ void attend(const sie_attention_args *a, int64_t query, int64_t position, Range 
     double s = 0;
     for (int64_t i = 0; i < d; i++) s += load(a->q, query, column + i) * h.k[j * d + i];
     h.p[j] = s * static_cast<double>(a->scale) -
-             slope * static_cast<double>(position > j ? position - j : j - position);
+             slope * static_cast<double>(position > j ? position - j : j - position) +
+             relative_bias(a, head, j - position);
     if (h.p[j] > largest) largest = h.p[j];
   }
   for (int64_t j = keys.first; j < keys.last; j++) {
@@ -62,6 +73,7 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
       !is_float(a->y.dtype)) {
     return SIE_UNSUPPORTED;
   }
+  if (a->bias_reach < 0 || a->bias_reach > SIE_MAX_BIAS_REACH) return SIE_INVALID_ARGUMENT;
   Range seqs = share_of(*a->seqs.n, share);
   for (int64_t b = seqs.first; b < seqs.last; b++) {
     int64_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = a->cu_kv[b + 1] - a->cu_kv[b], d = a->head_dim;

@@ -1,5 +1,5 @@
 // attention_case.h — packed attention of one shape: full, causal and window masks, grouped heads,
-// gathered queries, ALiBi.
+// gathered queries, ALiBi, relative biases.
 #ifndef SIE_KERNELS_TESTS_ATTENTION_CASE_H
 #define SIE_KERNELS_TESTS_ATTENTION_CASE_H
 
@@ -24,16 +24,24 @@ struct Config {
   bool bench;
   bool alibi = false;
   bool first = false;  // gathered: the query is the first row of its sequence, not the last
+  int32_t reach = -1;  // of the relative bias; -1: none
 };
+
+// The same with a relative bias.
+inline Config biased(Config c, int32_t reach) {
+  c.reach = reach;
+  return c;
+}
 
 class AttentionCase : public Case {
  public:
   AttentionCase(const Config &config, Layout layout, int seed)
       : c_(config), sequences_(config.lengths), queries_(queries_of(config)) {
     static const char *const masks[] = {"full", "causal", "window"};
-    form = text("attention %s D=%d mask=%s%s%s%s", dtype_text(c_.dtype), c_.head_dim, masks[c_.mask],
+    form = text("attention %s D=%d mask=%s%s%s%s%s", dtype_text(c_.dtype), c_.head_dim, masks[c_.mask],
                 c_.gathered ? (c_.first ? " gathered first" : " gathered") : "",
-                c_.kv_heads != c_.heads ? " grouped" : "", c_.alibi ? " alibi" : "");
+                c_.kv_heads != c_.heads ? " grouped" : "", c_.alibi ? " alibi" : "",
+                c_.reach >= 0 ? " bias" : "");
     shape = text("T=%lld B=%zu H=%d longest=%lld input=%s", static_cast<long long>(sequences_.tokens()),
                  c_.lengths.size(), c_.heads, static_cast<long long>(sequences_.longest()),
                  input_names[c_.input]);
@@ -56,6 +64,7 @@ class AttentionCase : public Case {
       slopes_.push_back(h == 1 ? 0.0f
                                : exp2f(-8.0f * static_cast<float>(h + 1) / static_cast<float>(c_.heads)));
     fill(&random);
+    fill_bias(&random);
     outputs = {y_.get()};
   }
 
@@ -96,6 +105,7 @@ class AttentionCase : public Case {
       for (int64_t i = 0; i < v_->columns(); i++) v_max = fmax(v_max, fabs(v_->get(r, i)));
     }
     double bias = c_.alibi ? static_cast<double>(slopes_[0]) * static_cast<double>(sequences_.longest()) : 0;
+    if (c_.reach >= 0) bias += largest_bias;
     double own =
         sie_tol_attention(c_.dtype, c_.head_dim, static_cast<double>(scale_) * q_norm * k_norm + bias, v_max);
     for (int64_t r = 0; r < y_->rows(); r++) {
@@ -139,9 +149,10 @@ class AttentionCase : public Case {
     return j <= i + (c_.mask == SIE_MASK_WINDOW ? c_.window : 0) &&
            (c_.mask == SIE_MASK_CAUSAL || j >= i - c_.window);
   }
-  // Takes over the keys, the values and of each sequence the query of another case, which has them
-  // all.
+  // Takes over the keys, the values, the biases and of each sequence the query of another case,
+  // which has them all.
   void gather(const AttentionCase &all) {
+    bias_ = all.bias_;
     auto copy = [](Rows *to, int64_t row, const Rows &from, int64_t source) {
       for (int64_t i = 0; i < to->columns(); i++)
         to->set(row, i, static_cast<float>(from.get(source, i)));
@@ -205,6 +216,8 @@ class AttentionCase : public Case {
     a.q_last = block_.last;
     a.resumed = block_.resumed;
     a.queries_first = c_.first ? 1 : 0;
+    a.bias = c_.reach >= 0 ? bias_.data() + bias_guard : nullptr;
+    a.bias_reach = c_.reach >= 0 ? c_.reach : 0;
     sie_status status = list_work(ops, &a);
     return status == SIE_OK ? ops->attention(&a, share) : status;
   }
@@ -257,15 +270,27 @@ class AttentionCase : public Case {
     fill_rows(v_.get(), true);
   }
 
+  // Another value for each head and distance, between NaNs: what is read beside a row is seen.
+  void fill_bias(Random *random) {
+    if (c_.reach < 0) return;
+    for (int i = 0; i < bias_guard; i++) bias_.push_back(NAN);
+    for (int32_t i = 0; i < c_.heads * (2 * c_.reach + 1); i++)
+      bias_.push_back(random->real() * static_cast<float>(largest_bias));
+    for (int i = 0; i < bias_guard; i++) bias_.push_back(NAN);
+  }
+
   struct Block {
     int32_t first, last, resumed;
   };
+
+  static constexpr int bias_guard = 64;
+  static constexpr double largest_bias = 4;
 
   Config c_;
   Block block_ = {0, 0, 0};
   Sequences sequences_, queries_;
   float scale_ = 1;
-  Array<float> slopes_;
+  Array<float> slopes_, bias_;
   Array<uint8_t> work_;
   std::unique_ptr<Rows> q_, k_, v_, y_, expected_;
 };

@@ -1,5 +1,5 @@
 // attention_cases.cc — packed attention: ragged and empty sequences, masks, grouped heads, gathered
-// queries, ALiBi.
+// queries, ALiBi, relative biases.
 #include "tests/attention_case.h"
 
 #include "tests/attention_blocks.h"
@@ -70,6 +70,31 @@ void add_odd_dims(std::vector<Config> *all, int32_t dtype, int32_t d) {
   for (Input input : {outliers, equal_rows, sharp}) add(ragged, 2, 2, SIE_MASK_FULL, 0, false, input);
 }
 
+// Relative biases: a reach within a text, beyond every text, and 0; with masks, heads in groups, one
+// query a sequence, ALiBi. A few where another type or head dimension has shown the rest.
+void add_biases(std::vector<Config> *all, int32_t dtype, int32_t d, bool few) {
+  auto add = [&](const std::vector<int32_t> &lengths, int32_t heads, int32_t kv_heads, int32_t mask,
+                 int32_t window, bool gathered, int32_t reach, bool alibi = false) {
+    const Config c = {lengths, heads, kv_heads, d,     mask, window, dtype, gathered,
+                      true,    plain, false,    alibi, false};
+    all->push_back(biased(c, reach));
+  };
+  add(ragged, 3, 3, SIE_MASK_FULL, 0, false, 20);
+  add(ragged, 2, 1, SIE_MASK_WINDOW, 12, false, 5, true);
+  if (few) return;
+  for (const std::vector<int32_t> &lengths : {none, one, empty})
+    add(lengths, 2, 2, SIE_MASK_FULL, 0, false, 3);
+  add(ragged, 2, 1, SIE_MASK_CAUSAL, 0, false, 9);
+  add(ragged, 3, 3, SIE_MASK_FULL, 0, true, 20);
+  for (int32_t mask : {SIE_MASK_FULL, SIE_MASK_WINDOW}) {
+    add(ragged, 2, 1, mask, 12, true, 7);
+    all->back().first = true;
+  }
+  add(longer, 1, 1, SIE_MASK_FULL, 0, false, 128);
+  add(long_enough, 2, 2, SIE_MASK_FULL, 0, false, 600);
+  add(blocks, 2, 2, SIE_MASK_FULL, 0, false, 0);
+}
+
 // What is timed beside MiniLM's heads: short texts, and long ones by mask; D = 128 in groups of
 // two.
 void add_timed(std::vector<Config> *all) {
@@ -93,7 +118,10 @@ std::unique_ptr<Case> make_attention(int index) {
   static const std::vector<std::pair<Config, Layout>> list = [] {
     std::vector<Config> all;
     for (int32_t dtype : {SIE_F32, SIE_BF16, SIE_F16}) {
-      for (int32_t d : {32, 64, 128, 256}) add_forms(&all, dtype, d);
+      for (int32_t d : {32, 64, 128, 256}) {
+        add_forms(&all, dtype, d);
+        add_biases(&all, dtype, d, d == 256 || dtype == SIE_F16);
+      }
       if (dtype == SIE_F16) continue;
       for (int32_t length : {16, 128, 512}) {
         std::vector<int32_t> lengths(static_cast<size_t>(512 / length), length);
@@ -102,6 +130,7 @@ std::unique_ptr<Case> make_attention(int index) {
     }
     for (int32_t dtype : {SIE_F32, SIE_BF16}) {
       for (int32_t d : {16, 40, 80, 96, 1}) add_odd_dims(&all, dtype, d);
+      for (int32_t d : {40, 80}) add_biases(&all, dtype, d, true);
     }
     add_timed(&all);
     return in_layouts(all);
@@ -120,6 +149,9 @@ std::unique_ptr<Case> make_production_attention(int index) {
       all.push_back({{512}, 12, 12, 32, SIE_MASK_FULL, 0, dtype, false, true, plain, true});
       all.push_back({{300, 1, 0, 211}, 12, 12, 64, SIE_MASK_FULL, 0, dtype, false, true, plain, true});
       all.push_back({{497, 15}, 16, 2, 64, SIE_MASK_CAUSAL, 0, dtype, false, true, plain, true});
+      // MPNet's heads and distances.
+      all.push_back(biased({{300, 1, 0, 211}, 12, 12, 64, SIE_MASK_FULL, 0, dtype, false, true, plain, true},
+                           128));
     }
     return all;
   }();
@@ -199,7 +231,10 @@ void check_attention_one_query() {
           if (!check::in_shard(index++)) continue;
           const Config config = {lengths, 2,    1,     d,    mask,    window,
                                  dtype,   false, true, plain, false, window != 20};
-          for (const sie_ops *ops : backends()) check_one_query(config, ops, 4200 + index);
+          for (const sie_ops *ops : backends()) {
+            check_one_query(config, ops, 4200 + index);
+            if (window != 100) check_one_query(biased(config, 40), ops, 4200 + index);
+          }
         }
       }
     }
@@ -217,12 +252,16 @@ void check_attention_blocks() {
                            odd, 4000 + index);
         AttentionCase one({{131}, 1, 1, d, mask, 20, dtype, false, true, plain, false, d == 64}, aligned,
                           4100 + index);
+        AttentionCase relative(
+            biased({{33, 1, 0, 131}, 2, 1, d, mask, 20, dtype, false, true, plain, false}, 30), odd,
+            4050 + index);
         for (const sie_ops *ops : backends()) {
           if (stream_of(ops) != nullptr) continue;
           check::judged((many.form + " in blocks " + ops->name).c_str(), [&] {
             for (int32_t step : {31, 64}) {
               check_blocks(&many, ops, step, false);
               check_blocks(&one, ops, step, true);
+              check_blocks(&relative, ops, step, false);
             }
           });
         }

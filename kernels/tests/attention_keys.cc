@@ -75,6 +75,7 @@ struct KeyCase {
   std::vector<int32_t> lengths;
   int32_t heads, kv_heads, d, mask, window;
   bool alibi;
+  int32_t reach = -1;
 };
 
 std::vector<KeyCase> key_cases() {
@@ -95,7 +96,13 @@ std::vector<KeyCase> key_cases() {
     all.push_back({beyond, 3, 1, d, SIE_MASK_FULL, 0, false});
     all.push_back({beyond, 4, 2, d, SIE_MASK_CAUSAL, 0, true});
     all.push_back({beyond, 2, 2, d, SIE_MASK_WINDOW, 40, true});
+    all.push_back({beyond, 2, 1, d, SIE_MASK_FULL, 0, false, 128});
   }
+  // Relative biases: within a block of keys, across several, and of causal and window masks.
+  all.push_back({edges, 2, 1, 64, SIE_MASK_FULL, 0, false, 128});
+  all.push_back({edges, 2, 2, 64, SIE_MASK_WINDOW, 64, false, 40});
+  for (int32_t reach : {1, 128, 700}) all.push_back({blocks_of_keys, 1, 1, 64, SIE_MASK_FULL, 0, false, reach});
+  all.push_back({blocks_of_keys, 1, 1, 64, SIE_MASK_CAUSAL, 0, false, 128});
   return all;
 }
 
@@ -110,12 +117,18 @@ void check_attention_keys() {
       for (const Input input : {plain, sharp}) {
         if ((input == sharp) != (k.d > 64)) continue;
         const Config config = {k.lengths, k.heads, k.kv_heads, k.d,   k.mask, k.window,
-                               dtype,     false,   true,       input, false,  k.alibi};
-        AttentionCase c(config, odd, 4500 + index);
-        c.expect();
+                               dtype,     false,   true,       input, false,  k.alibi,
+                               false,     k.reach};
+        std::vector<const sie_ops *> tables;
         for (const sie_ops *ops : backends()) {
           // VNNI has the attention of AVX-512.
-          if (stream_of(ops) != nullptr || ops == sie_ref_ops() || ops->isa == SIE_ISA_AVX512_VNNI) continue;
+          const bool other = stream_of(ops) == nullptr && ops != sie_ref_ops();
+          if (other && ops->isa != SIE_ISA_AVX512_VNNI) tables.push_back(ops);
+        }
+        if (tables.empty()) continue;
+        AttentionCase c(config, odd, 4500 + index);
+        c.expect();
+        for (const sie_ops *ops : tables) {
           check::judged((c.form + " keys " + c.shape + " " + ops->name).c_str(), [&] {
             if (!run_whole(c, ops)) return;
             c.verify(ops->name);

@@ -149,6 +149,7 @@ type attentionParams struct {
 	scale   float32
 	which   uint32
 	alibi   unsafe.Pointer
+	bias    unsafe.Pointer
 }
 
 type ropeParams struct {

@@ -306,3 +306,48 @@ func TestJoinByHand(t *testing.T) {
 		})
 	}
 }
+
+// Attention by a relative bias alone, whose reach is shorter than the text.
+func TestRelativeBiasByHand(t *testing.T) {
+	for _, kind := range []Kind{CPU, Ref} {
+		t.Run(kind.String(), func(t *testing.T) {
+			d := openTest(t, Options{Kind: kind})
+			weight := func(s WeightSpec) *Weight {
+				s.DType, s.Compute = F32, ComputeF32
+				w, err := d.NewWeight(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(w.Close)
+				return w
+			}
+			word := weight(WeightSpec{Kind: TableWeight, K: 2,
+				Parts: []Part{{Data: bytesOf(0, 1, 0, 10, 0, 100), Rows: 3}}})
+			ln2, ln3 := float32(math.Log(2)), float32(math.Log(3))
+			bias := weight(WeightSpec{Kind: DataWeight, K: 3,
+				Parts: []Part{{Data: bytesOf(ln2, 0, ln3), Rows: 1}}})
+			r := d.Record(Caps{MaxTokens: 8, MaxSeqs: 2, MaxLen: 8})
+			x := r.EmbedLayerNorm(Embedding{Word: word, Norm: NoNorm})
+			zero, v := r.Columns(x, 0, 1), r.Columns(x, 1, 1)
+			r.OutputValues(r.Attention(zero, zero, v, Attention{Heads: 1, HeadDim: 1, Bias: bias}))
+			p, err := r.End()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			if text := p.Describe(); !strings.Contains(text, "bias by distance to 1") {
+				t.Errorf("described as %s", text)
+			}
+			run := NewRunner(d)
+			defer run.Close()
+			b := &Batch{Program: p, IDs: []int32{0, 1, 2, 2}, CuSeqlens: []int32{0, 3, 4}}
+			b.OutBytes[0] = 4 * 4
+			if err := run.Run(context.Background(), b); err != nil {
+				t.Fatal(err)
+			}
+			if err := near(floatsOf(b.Out[0]), []float32{331. / 7, 52, 24.4, 100}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -265,19 +265,23 @@ type Attention struct {
 	Window  int32   // WindowMask: keys within ±Window
 	Scale   float32 // multiplies q·k; 0 counts as 1/√HeadDim
 	ALiBi   *Weight // a vector of slopes [Heads] times the distance, or nil
+	// Bias is added to the scores by distance, as DataWeight F32 [Heads, 2·R + 1], or nil. A head's
+	// row has the biases of key's place − query's place from −R to R. Farther keys have those of
+	// ±R.
+	Bias *Weight
 	// Which is the row that GatherRows made q of, PoolCLS or PoolLast; 0 for a q of token rows. A
-	// mask and ALiBi need it. y has the bits of that row of attention for all rows.
+	// mask, ALiBi and Bias need it. y has the bits of that row of attention for all rows.
 	Which Pooling
 }
 
-// Attention records y = softmax(scale·q·kᵀ − slope·distance)·v per sequence and head. q has token
-// rows, or the one row per sequence that GatherRows makes; k and v have token rows.
+// Attention records y = softmax(scale·q·kᵀ − slope·distance + bias)·v per sequence and head. q has
+// token rows, or the one row per sequence that GatherRows makes; k and v have token rows.
 func (r *Recorder) Attention(q, k, v Value, a Attention) Value {
 	return operation(r, kindAttention, func(p *attentionParams, y Value) {
 		*p = attentionParams{
 			mask: uint32(a.Mask), q: q, k: k, v: v, y: y, heads: a.Heads, kvHeads: a.KVHeads,
 			headDim: a.HeadDim, window: a.Window, scale: a.Scale, which: uint32(a.Which),
-			alibi: r.useLocked(a.ALiBi),
+			alibi: r.useLocked(a.ALiBi), bias: r.useLocked(a.Bias),
 		}
 	})
 }

@@ -57,6 +57,7 @@ Problem::Problem(const Config &config) : c_(config), cu_q_(1, 0), cu_kv_(1, 0) {
   rows_ = cu_q_.back();
   for (int32_t h = 0; h < c_.heads; h++) slopes_.push_back(0.05f * static_cast<float>(h + 1));
   harness::Random random(static_cast<uint32_t>(c_.head_dim));
+  for (int32_t i = 0; i < c_.heads * (2 * c_.reach + 1); i++) bias_.push_back(random.real() * kLargest);
   const int64_t q_columns = int64_t{c_.heads} * c_.head_dim, kv_columns = int64_t{c_.kv_heads} * c_.head_dim;
   q_ = make_rows(&random, rows_, q_columns, c_.dtype, 24);
   k_ = make_rows(&random, cu_kv_.back(), kv_columns, c_.dtype, 48);
@@ -81,6 +82,7 @@ sie_attention_args Problem::args() {
   a.mask = c_.mask, a.window = c_.window;
   a.scale = 1 / sqrtf(static_cast<float>(c_.head_dim));
   a.alibi_slopes = c_.alibi ? slopes_.data() : nullptr;
+  if (c_.reach >= 0) a.bias = bias_.data(), a.bias_reach = c_.reach;
   return a;
 }
 
@@ -152,6 +154,7 @@ void Problem::verify() {
   // |q|, |k| ≤ 2√D a head, so that scores stay within 4√D; and what the slopes take off.
   double score = kLargest * kLargest * c_.steep * sqrt(c_.head_dim);
   if (c_.alibi) score += static_cast<double>(slopes_.back()) * static_cast<double>(a.max_kv);
+  if (c_.reach >= 0) score += kLargest;
   const double own = sie_tol_attention(c_.dtype, c_.head_dim, score, kLargest);
   for (int64_t r = 0; r < rows_; r++) {
     for (int64_t c = 0; c < y_->columns(); c++) {
@@ -166,9 +169,9 @@ void Problem::verify() {
 std::string Problem::text() const {
   static const char *const masks[] = {"full", "causal", "window"};
   char line[120];
-  snprintf(line, sizeof line, "%s D=%d H=%d/%d mask=%s %d%s B=%zu", c_.dtype == SIE_BF16 ? "bf16" : "f16",
+  snprintf(line, sizeof line, "%s D=%d H=%d/%d mask=%s %d%s%s B=%zu", c_.dtype == SIE_BF16 ? "bf16" : "f16",
            c_.head_dim, c_.heads, c_.kv_heads, masks[c_.mask], c_.window, c_.alibi ? " alibi" : "",
-           c_.lengths.size());
+           c_.reach >= 0 ? " bias" : "", c_.lengths.size());
   return line;
 }
 

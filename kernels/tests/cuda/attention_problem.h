@@ -20,7 +20,8 @@ struct Config {
   int32_t dtype, head_dim, heads, kv_heads, mask, window;
   bool alibi;
   std::vector<Lengths> lengths;
-  float steep = 1;  // the first 64 keys of a sequence are so many times larger
+  float steep = 1;     // the first 64 keys of a sequence are so many times larger
+  int32_t reach = -1;  // of a relative bias; -1: none
 };
 
 // A way to run: `warps` a CTA with room for `resident` blocks of keys, `rows` query rows an item of
@@ -56,7 +57,7 @@ class Problem {
   Config c_;
   harness::Array<int32_t> cu_q_, cu_kv_;
   int32_t seqs_, rows_;
-  harness::Array<float> slopes_;
+  harness::Array<float> slopes_, bias_;
   harness::Array<uint8_t> list_;
   std::unique_ptr<harness::Rows> q_, k_, v_, y_, expected_;
 };

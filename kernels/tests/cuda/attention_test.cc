@@ -40,6 +40,29 @@ TEST(forms_agree) {
   }
 }
 
+// A relative bias in every form: of a reach within a block, across blocks, and beyond the text.
+TEST(forms_agree_on_biases) {
+  const vector<Lengths> lengths = {{150, 150}, {31, 31}, {1, 1}, {32, 32}, {70, 0}, {65, 65}, {1, 100}};
+  for (int32_t d : {32, 64, 128}) {
+    check_forms({SIE_BF16, d, 2, 1, SIE_MASK_FULL, 0, false, lengths, 1, 20});
+    check_forms({SIE_F16, d, 2, 2, SIE_MASK_WINDOW, 17, false, lengths, 1, 100});
+    check_forms({SIE_BF16, d, 1, 1, SIE_MASK_CAUSAL, 0, true, {{150, 150}, {20, 20}}, 1, 400});
+  }
+}
+
+// What no instance has, and a reach that is none.
+TEST(biases_are_refused) {
+  Problem problem({SIE_BF16, 256, 2, 2, SIE_MASK_FULL, 0, false, {{3, 3}}, 1, 4});
+  sie_attention_args a = problem.args();
+  CHECK(sie_cuda::attention_check(&a) == SIE_UNSUPPORTED, "head dimension 256 has a bias");
+  a.head_dim = 128;
+  CHECK(sie_cuda::attention_check(&a) == SIE_OK, "head dimension 128 has none");
+  for (int32_t reach : {-1, SIE_MAX_BIAS_REACH + 1}) {
+    a.bias_reach = reach;
+    CHECK(sie_cuda::attention_check(&a) == SIE_INVALID_ARGUMENT, "a reach of %d passes", reach);
+  }
+}
+
 // A warp's first row sees all keys of a block but the last, or its last row all but the first: the
 // block is masked.
 TEST(blocks_seen_but_for_one_key) {
