@@ -259,3 +259,57 @@ func TestConfigurationChangesTokenizerJSON(t *testing.T) {
 		t.Errorf("a special token in a text is %v", got)
 	}
 }
+
+// The tokenizer that gte-Qwen2 and stella 1.5B bring as code appends eos_token where add_eos_token
+// is set, to each text of a pair, though their tokenizer.json does not. transformers' own class
+// leaves tokenizer.json as it is.
+func TestCodeAppendsTheEndOfText(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("../../testdata/golden/st-qwen2-dense", "tokenizer.json"))
+	must(err)
+	var file map[string]any
+	must(json.Unmarshal(data, &file))
+	file["post_processor"] = map[string]any{"type": "ByteLevel", "add_prefix_space": false,
+		"trim_offsets": false, "use_regex": false}
+	data, err = json.Marshal(file)
+	must(err)
+	const end = 700
+	const code = `"auto_map":{"AutoTokenizer":["Alibaba-NLP/gte-Qwen2-1.5B-instruct--` +
+		`tokenization_qwen.Qwen2Tokenizer","tokenization_qwen.Qwen2TokenizerFast"]},`
+	const old, other = `"auto_map":["tokenization_qwen.Qwen2Tokenizer",null],`, `"auto_map":["x.Y",null],`
+	const eos = `"add_eos_token":true,"eos_token":"<|endoftext|>"}`
+	for config, appends := range map[string]bool{
+		`{` + code + eos: true,
+		`{` + old + eos:  true,
+		`{` + code + `"add_eos_token":false,"eos_token":"<|endoftext|>"}`: false,
+		`{"tokenizer_class":"Qwen2Tokenizer",` + eos:                      false,
+		`{` + other + eos: false,
+	} {
+		tok := loadDir(t, modelDir(t, map[string]string{"tokenizer.json": string(data),
+			"tokenizer_config.json": config}))
+		var plain, text, short, pair Batch
+		must(tok.Encode(&plain, []string{"the fox and the dog"}, Options{NoSpecial: true}))
+		must(tok.Encode(&text, []string{"the fox and the dog"}, Options{}))
+		must(tok.Encode(&short, []string{"the fox and the dog"}, Options{MaxTokens: 3}))
+		must(tok.EncodePairs(&pair, []string{"a"}, []string{"b"}, Options{}))
+		want, special := plain.IDs, 0
+		if appends {
+			want, special = append(slices.Clone(plain.IDs), end), 1
+		}
+		ends := 0
+		for _, id := range pair.IDs {
+			if id == end {
+				ends++
+			}
+		}
+		if !slices.Equal(text.IDs, want) || tok.CountSpecial(false) != special || ends != 2*special ||
+			len(short.IDs) != 3 || (short.IDs[2] == end) != appends {
+			t.Errorf("%s: %v and cut %v, want %v; a pair has %d ends",
+				config, text.IDs, short.IDs, want, ends)
+		}
+	}
+	dir := modelDir(t, map[string]string{"tokenizer.json": string(data),
+		"tokenizer_config.json": `{` + code + `"add_eos_token":true,"eos_token":"</s>"}`})
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "</s>") {
+		t.Errorf("an end that the vocabulary lacks: %v", err)
+	}
+}

@@ -53,10 +53,12 @@ var byteLevelClasses = []string{"RobertaTokenizer", "BartTokenizer", "GPT2Tokeni
 	"DebertaTokenizer"}
 
 // patch changes what transformers changes in a tokenizer.json: tokens of the configuration that it
-// lacks are added, and for some classes the prefix space is that of the configuration.
+// lacks are added, and for some classes the prefix space is that of the configuration. What known
+// code of a repository changes is changed, too (qwencode.go).
 func (s *settings) patch(path string, data []byte) ([]byte, error) {
 	space := slices.Contains(byteLevelClasses, s.class())
-	if !space && s.Added == nil && !s.hasNamed() {
+	ends := s.codeSetsEnds()
+	if !space && !ends && s.Added == nil && !s.hasNamed() {
 		return data, nil
 	}
 	var file map[string]json.RawMessage
@@ -79,6 +81,13 @@ func (s *settings) patch(path string, data []byte) ([]byte, error) {
 		if err := json.Unmarshal(raw, &added); err != nil {
 			return nil, fmt.Errorf("tokenizer: %s: added_tokens: %w", path, err)
 		}
+	}
+	if ends {
+		part, err := s.codeEnds(added)
+		if err != nil {
+			return nil, fmt.Errorf("tokenizer: %s: %w", path, err)
+		}
+		file["post_processor"], changed = part, true
 	}
 	before := len(added)
 	added = s.missing(added)

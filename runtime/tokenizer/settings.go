@@ -38,6 +38,7 @@ type settings struct {
 	CleanupBPE   bool `json:"clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"`
 
 	named
+	AutoMap    codeClasses           `json:"auto_map"`
 	Extra      extraTokens           `json:"extra_special_tokens"`
 	Additional extraTokens           `json:"additional_special_tokens"`
 	Added      map[string]tokenValue `json:"added_tokens_decoder"`
