@@ -11,6 +11,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 MINILM = HERE.parents[1] / "build/models/all-MiniLM-L6-v2"
 MAKERS = [["bert.py"], ["sentence.py"], ["saved.py"], ["heads.py"], ["pipelines.py"], ["lora.py"],
           ["lora_heads.py"], ["minilm.py"], ["minilm_short.py"], ["fold.py"], ["quantise.py"], ["rope.py"],
+          ["deep.py"],
           ["modernbert.py"], ["modernbert_text.py"], ["qwen.py"], ["qwen_sentence.py"],
           ["judge.py"], ["chat.py"], ["jina_bert.py"], ["jina_xlmr.py"],
           ["gte.py"], ["gte_text.py"],
