@@ -34,7 +34,8 @@ using ll = long long;
 
 void add_value(Text *text, const sie_program *p, sie_value v) {
   const Value &value = p->values[v];
-  text->add(" v%d[%s, %lld]", v, p->spaces[value.space].name.text, static_cast<ll>(value.columns));
+  text->add(" v%d[%s, %lld%s]", v, p->spaces[value.space].name.text, static_cast<ll>(value.columns),
+            is_stream(p, v) ? ", stream" : "");
   if (value.base != v) {
     text->add(" (columns %lld to %lld of v%d)", static_cast<ll>(value.column),
               static_cast<ll>(value.column + value.columns - 1), value.base);
@@ -70,6 +71,9 @@ void add_details(Text *text, const sie_program *p, const Op &op) {
     case SIE_OP_LINEAR:
       text->add(" %s%s%s%s", compute_name(op.weights[0]->compute), op.bias != nullptr ? " bias" : "",
                 acts[op.act], gates[op.gate]);
+      break;
+    case SIE_OP_JOIN_COLUMNS:
+      if (op.in[0] == op.out) text->add(" rounded");
       break;
     case SIE_OP_LORA:
       text->add(" %d adapters by %s", p->n_adapters, p->inputs[op.inputs[0]].name.text);

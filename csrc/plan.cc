@@ -2,9 +2,9 @@
 //
 //   1 uses      counts how each value is read: as float rows, as float rows of the class's own
 //               type, or as quantised rows
-//   2 emit      makes a planned operation of each, plus the quantisations and widenings that types
-//               need, and a buffer where it is first written; on a GPU, pooling runs in the kernel
-//               that writes the output
+//   2 emit      makes a planned operation of each, plus the quantisations, roundings and widenings
+//               that types need, and a buffer where it is first written; on a GPU, pooling runs in
+//               the kernel that writes the output
 //   3 cut       cut.cc decides where long slabs may pause, and which operations make a stage
 //   4 place     place.cc gives every buffer its memory
 //   5 rehearse  rehearse.cc finds the scratch that kernels need, and checks that the device has
@@ -115,6 +115,12 @@ class Planner {
     return op.kind == SIE_OP_GATHER_ROWS || op.kind == SIE_OP_KEEP_ROWS;
   }
 
+  // Whether the operation takes this operand only in the activation type of its class, unless it is
+  // quantised.
+  static bool takes_class_type(const Op &op, int operand) {
+    return op.kind == SIE_OP_ATTENTION || op.updates || (has_matrix(op.kind) && operand == 0);
+  }
+
   // How the value's quantised rows are stored, by the operation that writes them. FP8: a norm has a
   // scale for its whole row; a linear's tile sees only a part of the row.
   Form quantised_form(const Value &value, uint32_t producer) const {
@@ -145,8 +151,7 @@ class Planner {
         uses_[base].floats++;
         uses_[base].outputs += op.kind == SIE_OP_OUTPUT_ROWS && v == base ? 1 : 0;
         uses_[base].updated = uses_[base].updated || op.updates;
-        bool typed = op.kind == SIE_OP_ATTENTION || op.updates || (has_matrix(op.kind) && operand == 0) ||
-                     (moves_rows(op) && uses_[op.out].strict);
+        bool typed = takes_class_type(op, operand) || (moves_rows(op) && uses_[op.out].strict);
         uses_[base].strict = uses_[base].strict || typed;
       }
     }
@@ -241,6 +246,31 @@ class Planner {
     return push(planned);
   }
 
+  // Emits an operation that rounds a stream to its class's type, unless that is f32 or the rounded
+  // rows exist already. All columns are rounded, so that views share them.
+  sie_status round(sie_value v) {
+    if (!is_stream(p_, v)) return SIE_OK;
+    sie_value base = p_->values[v].base;
+    Value &value = p_->values[base];
+    int32_t dtype = activation_dtype(value.compute);
+    if (value.rounded >= 0 || dtype == SIE_F32) return SIE_OK;
+    PlannedOp planned = {};
+    planned.op.kind = SIE_OP_JOIN_COLUMNS;
+    planned.op.in[0] = planned.op.out = base;
+    value.rounded = add_buffer(value.space, value.columns, {dtype});
+    SIE_TRY(need(value.rounded));
+    planned.in[0] = float_operand(base);
+    planned.out = operand(value.rounded, 0);
+    return push(planned);
+  }
+
+  // The rows of v in its class's type. A stream has been rounded before.
+  Operand class_operand(sie_value v) {
+    const Value &value = p_->values[v];
+    int32_t rounded = p_->values[value.base].rounded;
+    return rounded >= 0 ? operand(rounded, value.column) : float_operand(v);
+  }
+
   // Outputs take f32; a value of another type is widened first, row by row.
   sie_status widen(const Op &output, Operand *operand_out) {
     const Value &value = p_->values[output.in[0]];
@@ -274,6 +304,7 @@ class Planner {
     if (op.kind == SIE_OP_LINEAR && op.residual != SIE_NO_VALUE) dtype = sum_dtype(op.out);
     if (op.kind == SIE_OP_POOL || op.kind == SIE_OP_SPLADE || op.kind == SIE_OP_MAXSIM) dtype = SIE_F32;
     if (moves_rows(op)) dtype = planned->in[0].dtype;
+    if (out.stream) dtype = SIE_F32;
     out.buffer = add_buffer(out.space, out.columns, {dtype});
     SIE_TRY(need(out.buffer));
     planned->out = operand(out.buffer, 0);
@@ -281,8 +312,9 @@ class Planner {
   }
 
   // A sum that feeds a norm stays f32, which saves one rounding. On a GPU that would cost
-  // bandwidth.
+  // bandwidth, so that only streams do.
   int32_t sum_dtype(sie_value v) const {
+    if (p_->values[v].stream) return SIE_F32;
     return gpu_ || uses_[v].strict ? activation_dtype(p_->values[v].compute) : SIE_F32;
   }
 
@@ -329,6 +361,7 @@ class Planner {
   // Emits the LoRA term of a linear. It reads the float rows of x, even if the linear reads
   // quantised ones.
   sie_status emit_lora(const Op &linear, Operand *addend) {
+    SIE_TRY(round(linear.in[0]));
     const Value &value = p_->values[linear.in[0]];
     PlannedOp planned = {};
     planned.op = linear;
@@ -336,7 +369,7 @@ class Planner {
     planned.op.residual = SIE_NO_VALUE;
     int32_t buffer = add_buffer(value.space, linear.weights[0]->n, {SIE_F32});
     SIE_TRY(need(buffer));
-    planned.in[0] = float_operand(linear.in[0]);
+    planned.in[0] = class_operand(linear.in[0]);
     planned.out = operand(buffer, 0);
     SIE_TRY(push(planned));
     *addend = operand(buffer, 0);
@@ -349,13 +382,20 @@ class Planner {
     if (gpu_ && op.kind == SIE_OP_OUTPUT_ROWS) return emit_pool_output(op);
     if (reads_quantised(op)) SIE_TRY(quantise(op.in[0]));
     if (op.kind == SIE_OP_OUTPUT_ROWS || op.kind == SIE_OP_OUTPUT_SPARSE) SIE_TRY(widen(op, &widened));
+    // Operands live to the operation that is emitted next, so these come before all others.
+    for (int i = reads_quantised(op) ? 1 : 0; i < 3; i++) {
+      if (op.in[i] != SIE_NO_VALUE && takes_class_type(op, i)) SIE_TRY(round(op.in[i]));
+    }
     PlannedOp planned = {};
     planned.op = op;
     if (op.lora >= 0) SIE_TRY(emit_lora(op, &planned.addend));
     for (int i = 0; i < 3; i++) {
       if (op.in[i] == SIE_NO_VALUE) continue;
-      bool quantised = i == 0 && reads_quantised(op);
-      planned.in[i] = quantised ? operand(p_->values[op.in[0]].quantised, 0) : float_operand(op.in[i]);
+      if (i == 0 && reads_quantised(op)) {
+        planned.in[i] = operand(p_->values[op.in[0]].quantised, 0);
+      } else {
+        planned.in[i] = takes_class_type(op, i) ? class_operand(op.in[i]) : float_operand(op.in[i]);
+      }
     }
     if (widened.present) planned.in[0] = operand(widened.buffer, 0);
     if (op.residual != SIE_NO_VALUE) planned.residual = float_operand(op.residual);
@@ -400,7 +440,7 @@ sie_status sie_program_end(sie_program *program, sie_workspace *workspace, sie_e
   program->scratch_bytes = program->values_bytes = program->long_scratch_bytes = 0;
   program->long_row_bytes = program->long_stage_bytes = program->long_fixed_bytes = 0;
   program->n_work_lists = 0;
-  for (Value &value : program->values) value.buffer = value.quantised = -1;
+  for (Value &value : program->values) value.buffer = value.quantised = value.rounded = -1;
   SIE_TRY(plan_program(program, err));
   bool gpu = program->device->is_gpu();
   if (gpu) SIE_TRY(gpu_program_end(program, err));

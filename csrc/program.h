@@ -93,9 +93,11 @@ struct Value {
   int64_t column;    // where the view starts in the base
   int64_t columns;
   bool outputs_only;  // of SIE_SPLADE: only outputs may read it, because it is too wide
+  bool stream;        // of a base: its rows are f32, whatever its class
   // Plan:
   int32_t buffer;     // of the base: float rows, or -1 when only a quantised form exists
   int32_t quantised;  // u8 or f8e4m3 rows, or -1
+  int32_t rounded;    // of a stream: rows of the class's type, or -1
 };
 
 struct Op {
@@ -346,6 +348,9 @@ inline bool of_seqs(const sie_program *p, sie_value v) { return p->values[v].spa
 inline sie_space whole_of(const sie_program *p, sie_space space) {
   return kind_of(p, space) == SIE_SPACE_SUBSET ? p->inputs[p->spaces[space].marks].space : space;
 }
+
+// Whether a value, or what it is a view of, is stored in f32 whatever its class.
+inline bool is_stream(const sie_program *p, sie_value v) { return p->values[p->values[v].base].stream; }
 
 // The most rows that a batch may have of a space.
 inline int64_t rows_cap(const sie_program *p, sie_space space) {

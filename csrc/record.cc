@@ -39,6 +39,7 @@ constexpr Entry entries[] = {
     {SIE_OUTPUT_MUVERA, "output_muvera", record_output_muvera},
     {SIE_OUTPUT_SMVE, "output_smve", record_output_smve},
     {SIE_JOIN, "join", record_join},
+    {SIE_STREAM, "stream", record_stream},
 };
 
 const Entry *entry_of(uint32_t kind) {

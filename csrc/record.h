@@ -20,6 +20,7 @@ sie_status record_norm(sie_program *p, const void *params, sie_error *err);
 sie_status record_linear(sie_program *p, const void *params, sie_error *err);
 sie_status record_columns(sie_program *p, const void *params, sie_error *err);
 sie_status record_join(sie_program *p, const void *params, sie_error *err);
+sie_status record_stream(sie_program *p, const void *params, sie_error *err);
 sie_status record_attention(sie_program *p, const void *params, sie_error *err);
 sie_status record_rope(sie_program *p, const void *params, sie_error *err);
 sie_status record_gather_rows(sie_program *p, const void *params, sie_error *err);

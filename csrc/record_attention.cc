@@ -132,6 +132,7 @@ sie_status record_rope(sie_program *p, const void *params, sie_error *err) {
               "q has %lld columns in rows of %s; heads and head_dim ask for %lld in those of a ROWS space",
               static_cast<ll>(q.columns), space_name(p, q.space),
               static_cast<ll>(int64_t{r.heads} * r.head_dim));
+  SIE_FAIL_IF(is_stream(p, r.q), SIE_INVALID_ARGUMENT, err, "q is a stream, which nothing updates in place");
   if (r.k != SIE_NO_VALUE) {
     SIE_TRY(check_value(p, r.k, "k", err));
     const Value k = p->values[r.k];
@@ -142,6 +143,8 @@ sie_status record_rope(sie_program *p, const void *params, sie_error *err) {
     SIE_FAIL_IF(k.compute != q.compute, SIE_INVALID_ARGUMENT, err,
                 "q is of class %s and k of %s; one is needed", compute_name(q.compute),
                 compute_name(k.compute));
+    SIE_FAIL_IF(is_stream(p, r.k), SIE_INVALID_ARGUMENT, err,
+                "k is a stream, which nothing updates in place");
     SIE_FAIL_IF(overlap(q, k), SIE_INVALID_ARGUMENT, err, "q and k have columns in common");
   } else {
     SIE_FAIL_IF(r.k_gamma != nullptr, SIE_INVALID_ARGUMENT, err, "k_gamma is given, but there is no k");

@@ -170,7 +170,7 @@ Op new_op(uint32_t kind) {
 
 bool reserve_value(sie_program *p, sie_value v) {
   while (p->values.size() <= v) {
-    Value none = {0, 0, static_cast<int32_t>(p->values.size()), 0, 0, false, -1, -1};
+    Value none = {0, 0, static_cast<int32_t>(p->values.size()), 0, 0, false, false, -1, -1, -1};
     if (!p->values.push(none)) return false;
   }
   return true;
@@ -181,7 +181,7 @@ sie_status append(sie_program *p, const Op &op, sie_space space, uint32_t comput
   bool room = reserve_value(p, std::max(op.out, op.sum)) && p->ops.push(op);
   SIE_FAIL_IF(!room, SIE_OUT_OF_MEMORY, err, "no memory to record an operation");
   for (sie_value v : {op.out, op.sum}) {
-    if (v != SIE_NO_VALUE) p->values[v] = {space, compute, v, 0, columns, false, -1, -1};
+    if (v != SIE_NO_VALUE) p->values[v] = {space, compute, v, 0, columns, false, false, -1, -1, -1};
   }
   return SIE_OK;
 }

@@ -1,5 +1,5 @@
 // record_rows.cc — records the operations that look rows up, normalise, join or pool them, or choose
-// among them.
+// among them; and which results are streams.
 #include "record.h"
 
 #include <math.h>
@@ -168,6 +168,22 @@ sie_status record_join(sie_program *p, const void *params, sie_error *err) {
   return append(p, op, first.space, first.compute, columns, err);
 }
 
+// It follows its operation at once, so that no operation has read the value as it would be without.
+sie_status record_stream(sie_program *p, const void *params, sie_error *err) {
+  sie_stream_params s;
+  SIE_TRY(take_params(params, &s, err));
+  SIE_TRY(check_value(p, s.x, "x", err));
+  SIE_TRY(check_has(p, p->device->ops->join_columns != nullptr, SIE_OP_JOIN_COLUMNS, err));
+  const Op &before = p->ops[p->ops.size() - 1];
+  bool kind = before.kind == SIE_OP_EMBED_LAYERNORM || before.kind == SIE_OP_LAYERNORM ||
+              before.kind == SIE_OP_LINEAR;
+  SIE_FAIL_IF(!kind || (s.x != before.out && s.x != before.sum), SIE_INVALID_ARGUMENT, err,
+              "x is %d, which is no result of an embed, a norm or a linear just before", s.x);
+  SIE_FAIL_IF(p->values[s.x].stream, SIE_INVALID_ARGUMENT, err, "x is a stream already");
+  p->values[s.x].stream = true;
+  return SIE_OK;
+}
+
 sie_status record_gather_rows(sie_program *p, const void *params, sie_error *err) {
   sie_gather_rows_params g;
   SIE_TRY(take_params(params, &g, err));
@@ -182,7 +198,9 @@ sie_status record_gather_rows(sie_program *p, const void *params, sie_error *err
   op.in[0] = g.x;
   op.out = g.y;
   op.pooling = static_cast<int32_t>(g.which);
-  return append(p, op, p->seqs, value.compute, value.columns, err);
+  SIE_TRY(append(p, op, p->seqs, value.compute, value.columns, err));
+  p->values[g.y].stream = is_stream(p, g.x);
+  return SIE_OK;
 }
 
 sie_status record_pool(sie_program *p, const void *params, sie_error *err) {
@@ -222,7 +240,9 @@ sie_status record_keep_rows(sie_program *p, const void *params, sie_error *err) 
   Op op = new_op(SIE_OP_KEEP_ROWS);
   op.in[0] = k.x;
   op.out = k.y;
-  return append(p, op, k.to, value.compute, value.columns, err);
+  SIE_TRY(append(p, op, k.to, value.compute, value.columns, err));
+  p->values[k.y].stream = is_stream(p, k.x);
+  return SIE_OK;
 }
 
 }  // namespace sie

@@ -233,7 +233,8 @@ SIE_API int64_t sie_weight_denormals(const sie_weight *weight);
 typedef int32_t sie_space; /* 1 … SIE_MAX_SPACES */
 typedef int32_t sie_input; /* 1 … SIE_MAX_INPUTS */
 /* 1 … SIE_MAX_VALUES: an intermediate result. It has the rows of a space and a fixed number of
- * columns. Its storage type follows from the compute class of the weights; callers never see it. */
+ * columns. Its storage type follows from the compute class of the weights, unless it is a stream
+ * (SIE_STREAM); callers never see it. */
 typedef int32_t sie_value;
 #define SIE_NO_VALUE 0
 
@@ -268,8 +269,8 @@ typedef enum sie_sparse {
 } sie_sparse;
 typedef enum sie_mask { SIE_MASK_FULL = 0, SIE_MASK_CAUSAL = 1, SIE_MASK_WINDOW = 2 } sie_mask;
 
-/* The kinds of a program's entries. The first two declare; the others are operations. Each kind has
- * its own params struct. Numbers are append-only. */
+/* The kinds of a program's entries. The first two declare, and SIE_STREAM says how a result is
+ * stored; the others are operations. Each kind has its own params struct. Numbers are append-only. */
 typedef enum sie_kind {
   SIE_SPACE = 1,
   SIE_INPUT = 2,
@@ -290,7 +291,8 @@ typedef enum sie_kind {
   SIE_OUTPUT_SPARSE = 17,
   SIE_OUTPUT_MUVERA = 18,
   SIE_OUTPUT_SMVE = 19,
-  SIE_JOIN = 20
+  SIE_JOIN = 20,
+  SIE_STREAM = 21
 } sie_kind;
 
 typedef struct sie_op {
@@ -414,6 +416,17 @@ typedef struct sie_join_params {
   sie_value x[SIE_MAX_JOINED]; /* in order; the last may be 0 */
   int32_t reserved;            /* 0 */
 } sie_join_params;
+
+/* SIE_STREAM: x is a stream: stored in f32 whatever its class, as the residual stream of a network
+ * that normalises first should be, to which every block adds. x is a result of the operation before
+ * this entry, which is SIE_EMBED, SIE_NORM (y or sum) or SIE_LINEAR. Norms, residuals, poolings and
+ * outputs read the f32 rows; operations that take only the class's type read one copy that is
+ * rounded to it. Rows that SIE_GATHER_ROWS and SIE_KEEP_ROWS take from a stream are one too. Nothing
+ * updates a stream in place. */
+typedef struct sie_stream_params {
+  uint32_t struct_size;
+  sie_value x;
+} sie_stream_params;
 
 /* SIE_ATTENTION: y = softmax(scale·q·kᵀ − slope·distance + bias)·v per sequence and head, over the
  * keys that the mask lets through. q has rows of a ROWS space or of the SEQS space. k and v have

@@ -257,6 +257,48 @@ TEST(bad_lora) {
   r.ok(record(&lora, &r.none));
 }
 
+TEST(bad_streams) {
+  Recording r;
+  sie_stream_params s = sized<sie_stream_params>();
+  auto record = [&](sie_value x, sie_error *err) { return record::stream(r.p, x, err); };
+  REFUSED(record(r.x, &err));       // other operations came after its own
+  REFUSED(record(r.pooled, &err));  // a pooling
+  sie_value y = 0, view = 0, rows = 0;
+  r.ok(record::linear(r.p, r.x, r.linear(64, 64), nullptr, SIE_ACT_NONE, r.x, &y, &r.none));
+  r.ok(record::columns(r.p, y, 0, 32, &view, &r.none));
+  for (sie_value x : {-1, 0, 99, r.x, view}) REFUSED(record(x, &err));
+  s.x = y;
+  s.struct_size = 4;
+  REFUSED(record::add(r.p, SIE_STREAM, s, &err));
+  sie_op none = {SIE_STREAM, 0, nullptr};
+  REFUSED(sie_program_add(r.p, &none, 1, &err));
+  r.ok(record(y, &r.none));
+  REFUSED(record(y, &err));  // twice
+  sie_norm_params n = sized<sie_norm_params>();
+  n.x = n.residual = y;
+  n.y = record::next(r.p);
+  n.sum = n.y + 1;
+  n.gamma = r.m.weights[3];
+  r.ok(record::add(r.p, SIE_NORM, n, &r.none));
+  r.ok(record(n.sum, &r.none));
+  r.ok(record(n.y, &r.none));
+  // Nothing updates a stream, nor a view of one, nor rows kept of one.
+  sie_rope_params rope = sized<sie_rope_params>();
+  rope.heads = 2;
+  rope.head_dim = 32;
+  rope.q = y;
+  REFUSED(record::add(r.p, SIE_ROPE, rope, &err));
+  rope.q = r.x;
+  rope.k = y;
+  REFUSED(record::add(r.p, SIE_ROPE, rope, &err));
+  rope.k = SIE_NO_VALUE;
+  rope.heads = 1;
+  rope.q = view;
+  REFUSED(record::add(r.p, SIE_ROPE, rope, &err));
+  r.ok(record::keep_rows(r.p, y, &rows, &r.none));
+  REFUSED(record(rows, &err));  // no operation whose results can be streams, and one already
+}
+
 TEST(bad_muvera) {
   Recording r;
   sie_muvera_params good = sized<sie_muvera_params>();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "heads.h"
+#include "paths.h"
 #include "tests/check.h"
 
 using model::Batch;
@@ -108,6 +109,35 @@ std::vector<double> rotated(const std::vector<float> &qkv, int row, int first, i
 }
 
 }  // namespace
+
+// The sum of a stream and of rows of the class's type, in f32: exact to the bit on every path.
+static void check_stream(const heads::Head &head, Model *m, const char *path) {
+  std::vector<int> numbers = {0, 1, 2, 3, 4, 5};
+  Batch batch = heads::batch_of(head, m->shape, numbers, false);
+  Result result = run(m, batch);
+  CHECK(result.status == SIE_OK, "%s: %s", path, m->err.message);
+  for (int b : numbers) {
+    std::vector<float> first = heads::numbers_of(head, batch, result, 0, b),
+                       branch = heads::numbers_of(head, batch, result, 1, b),
+                       sum = heads::numbers_of(head, batch, result, 2, b);
+    for (size_t i = 0; i < sum.size(); i++) {
+      CHECK(sum[i] == branch[i] + first[i], "%s: sequence %d, element %zu: %a + %a gives %a", path, b, i,
+            static_cast<double>(branch[i]), static_cast<double>(first[i]), static_cast<double>(sum[i]));
+    }
+  }
+}
+
+TEST(blocks_streams_add_in_f32) {
+  const heads::Head &head = heads::named("stream");
+  model::Shape shape;
+  shape.layers = 1;
+  shape.tail = head.tail;
+  for (const model::Path &path : model::machine_paths()) {
+    Model m;
+    CHECK(m.open(SIE_DEVICE_CPU, path.isa, 2, path.compute, shape) == SIE_OK, "%s", m.err.message);
+    if (m.program != nullptr) check_stream(head, &m, path.name);
+  }
+}
 
 TEST(blocks_norms_sum_and_normalise) {
   Run r("residual");

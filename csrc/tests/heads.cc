@@ -152,6 +152,34 @@ sie_status lora_tail(Model *m, sie_value x) {
   return record::output_values(m->program, last, 1, &m->err);
 }
 
+// A stream made by an embedding and one by a norm. Rows taken from a stream are streams: a residual
+// reads them as they are, and a matrix with adapters in the class's type.
+sie_status stream_rows_tail(Model *m, sie_value) {
+  sie_weight *w, *gamma;
+  sie_value words, normal, rows, last, narrow, adapted_rows, both;
+  sie_embed_params e = record::params<sie_embed_params>();
+  e.ids = record::ids;
+  e.word = m->weights[0];
+  e.norm = SIE_NORM_NONE;
+  e.word_scale = 1.7f;
+  TRY(record::result(m->program, SIE_EMBED, e, &words, &m->err));
+  TRY(record::stream(m->program, words, &m->err));
+  TRY(m->vector(norm_gamma(), &gamma));
+  TRY(record::layernorm(m->program, words, gamma, nullptr, block_eps, &normal, &m->err));
+  TRY(record::stream(m->program, normal, &m->err));
+  TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), hidden, hidden, 0.2f, 0, &w));
+  TRY(record::linear(m->program, normal, w, nullptr, SIE_ACT_NONE, words, &rows, &m->err));
+  TRY(record::stream(m->program, rows, &m->err));
+  TRY(record::gather_rows(m->program, rows, SIE_POOL_LAST, &last, &m->err));
+  TRY(adapted(m, last, hidden, hidden, false, SIE_ACT_NONE, last, &both));
+  TRY(reduce(m, words, &narrow));
+  TRY(adapted(m, rows, reduced, hidden, true, SIE_ACT_TANH, narrow, &adapted_rows));
+  TRY(record::output_values(m->program, words, 0, &m->err));
+  TRY(record::output_values(m->program, last, 1, &m->err));
+  TRY(record::output_values(m->program, both, 2, &m->err));
+  return record::output_token_rows(m->program, adapted_rows, 3, &m->err);
+}
+
 sie_status muvera(Model *m, sie_value x, bool query, int32_t index) {
   sie_muvera_params params = {};
   params.struct_size = sizeof params;
@@ -291,6 +319,24 @@ const Head all[] = {
      always,
      {{Kind::values, hidden}, {Kind::values, hidden}, {Kind::values, hidden}, {Kind::token_rows, hidden}},
      4,
+     false},
+    {"stream",
+     stream_tail,
+     [](const sie_ops *ops) { return ops->keep_rows != nullptr && ops->join_columns != nullptr; },
+     {{Kind::values, hidden},
+      {Kind::values, hidden},
+      {Kind::values, hidden},
+      {Kind::token_rows, 2 * reduced, true}},
+     8,
+     false},
+    {"stream rows",
+     stream_rows_tail,
+     [](const sie_ops *ops) { return ops->lora != nullptr && ops->join_columns != nullptr; },
+     {{Kind::values, hidden},
+      {Kind::values, hidden, false, true},
+      {Kind::values, hidden, false, true},
+      {Kind::token_rows, reduced}},
+     8,
      false},
     {"gate",
      gate_tail,

@@ -71,6 +71,7 @@ sie_status make_qkv(model::Model *m, sie_value x, Qkv *y);
 // Records y = x·Wᵀ in the model's class.
 sie_status project(model::Model *m, sie_value x, int64_t n, int64_t k, sie_value *y);
 sie_status join_tail(model::Model *m, sie_value x);
+sie_status stream_tail(model::Model *m, sie_value x);
 constexpr int joined_first = 5, joined_width = 32, joined = 64 + reduced + joined_width;
 
 // Sequences by their numbers, each with `length_of(number)` tokens. A sequence's ids, kept rows,

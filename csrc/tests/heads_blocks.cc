@@ -1,5 +1,5 @@
 // heads_blocks.cc — the operations in the blocks of other model families, recorded as heads: norms
-// that sum, gates, rotations in place, masks, grouped keys, the other poolings, joined
+// that sum, streams, gates, rotations in place, masks, grouped keys, the other poolings, joined
 // columns, and rows of two spaces.
 #include <math.h>
 
@@ -133,6 +133,49 @@ sie_status residual_tail(Model *m, sie_value x) {
   n.bias = nullptr;
   TRY(normalise(m, n, &last, nullptr));
   return record::output_token_rows(m->program, last, 3, &m->err);
+}
+
+// Streams made by a linear and by a norm's sum. A matrix, attention over a view, and kept rows in
+// front of a matrix read them in the class's type; a norm and a residual read them as they are.
+sie_status stream_tail(Model *m, sie_value x) {
+  sie_program *p = m->program;
+  sie_error *err = &m->err;
+  sie_weight *w, *gamma;
+  sie_value first, branch, y, sum, view, second;
+  TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), hidden, hidden, 0.2f, 0, &w));
+  TRY(m->vector(norm_gamma(), &gamma));
+  TRY(record::linear(p, x, w, nullptr, SIE_ACT_NONE, x, &first, err));
+  TRY(record::stream(p, first, err));
+  TRY(record::output_values(p, first, 0, err));
+  TRY(project(m, first, hidden, hidden, &branch));
+  TRY(record::output_values(p, branch, 1, err));
+  sie_norm_params n = record::params<sie_norm_params>();
+  n.norm = SIE_NORM_RMS;
+  n.x = branch;
+  n.residual = first;
+  n.gamma = gamma;
+  n.eps = block_eps;
+  n.weight_offset = 1;
+  TRY(normalise(m, n, &y, &sum));
+  TRY(record::stream(p, sum, err));
+  TRY(record::output_values(p, sum, 2, err));
+  sie_attention_params a = record::params<sie_attention_params>();
+  a.heads = 1;
+  a.head_dim = block_dim;
+  TRY(record::columns(p, first, 16, block_dim, &view, err));
+  TRY(record::attention(p, view, view, view, &a, &view, err));
+  TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), hidden, block_dim, 0.2f, 0, &w));
+  TRY(record::linear(p, view, w, nullptr, SIE_ACT_NONE, sum, &second, err));
+  TRY(record::stream(p, second, err));
+  n.x = y;
+  n.residual = second;
+  TRY(normalise(m, n, &y, nullptr));
+  TRY(record::keep_rows(p, second, &second, err));
+  TRY(project(m, second, reduced, hidden, &second));
+  TRY(record::keep_rows(p, y, &y, err));
+  TRY(project(m, y, reduced, hidden, &y));
+  TRY(record::join(p, second, y, 0, &y, err));
+  return record::output_token_rows(p, y, 3, err);
 }
 
 sie_status gate_tail(Model *m, sie_value x) {

@@ -53,8 +53,17 @@ class Recorder : Recording {
     e.eps = eps;
     if (chance(3)) e.word_scale = 1.5f;
     add(SIE_EMBED, e);
+    maybe_stream(e.y);
     keep_value(e.y, tokens, columns);
     note("embed -> %d: %d columns", e.y, static_cast<int>(columns));
+  }
+
+  void maybe_stream(sie_value x) {
+    if (!chance(3)) return;
+    sie_stream_params s = record::params<sie_stream_params>();
+    s.x = x;
+    add(SIE_STREAM, s);
+    note("%d is a stream", x);
   }
 
   void step() {
@@ -104,6 +113,7 @@ class Recorder : Recording {
     int64_t n = chance(3) ? widths[random_.below(n_narrow)] : x.columns;
     sie_value residual = like(x.space, n);
     sie_value y = linear(x, gate != 0 ? 2 * n : n, act, gate, residual, chance(5));
+    maybe_stream(y);
     keep_value(y, x.space, n);
   }
 
@@ -120,6 +130,8 @@ class Recorder : Recording {
     n.eps = eps;
     n.weight_offset = static_cast<float>(random_.below(2));
     add(SIE_NORM, n);
+    maybe_stream(n.y);
+    if (n.sum != SIE_NO_VALUE) maybe_stream(n.sum);
     keep_value(n.y, x.space, x.columns);
     if (n.sum != SIE_NO_VALUE) keep_value(n.sum, x.space, x.columns);
     note("norm %d + %d -> %d, sum %d", n.x, n.residual, n.y, n.sum);

@@ -170,6 +170,12 @@ inline sie_status join(sie_program *p, sie_value a, sie_value b, sie_value c, si
   return result(p, SIE_JOIN, j, y, err);
 }
 
+inline sie_status stream(sie_program *p, sie_value x, sie_error *err) {
+  sie_stream_params s = params<sie_stream_params>();
+  s.x = x;
+  return add(p, SIE_STREAM, s, err);
+}
+
 inline sie_status attention(sie_program *p, sie_value q, sie_value k, sie_value v,
                             const sie_attention_params *a, sie_value *y, sie_error *err) {
   sie_attention_params of = *a;

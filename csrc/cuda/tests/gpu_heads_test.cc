@@ -89,6 +89,43 @@ TEST(gpu_heads_agree_with_the_reference) {
   }
 }
 
+// A stream is f32 in every class: sums with rows of the class's type are exact to the bit, and most
+// values are not of that type. Operations that need the type share one rounded copy.
+TEST(gpu_streams_are_f32) {
+  const Head &head = heads::named("stream");
+  for (const Path &path : paths) {
+    StandInCard card(path.major, path.minor, true);
+    Model m;
+    if (!open(&m, head, &card, path)) continue;
+    Batch batch = heads::batch_of(head, m.shape, numbers, false);
+    Result got = run(&m, batch);
+    CHECK(got.status == SIE_OK, "%s: %s", name_of(path), m.err.message);
+    size_t wide = 0, all = 0;
+    for (int b = 0; b < static_cast<int>(batch.seqs()); b++) {
+      std::vector<float> first = heads::numbers_of(head, batch, got, 0, b),
+                         branch = heads::numbers_of(head, batch, got, 1, b),
+                         sum = heads::numbers_of(head, batch, got, 2, b);
+      for (size_t i = 0; i < sum.size(); i++) {
+        uint32_t bits;
+        memcpy(&bits, &first[i], 4);
+        all++;
+        wide += (bits & 0x1fff) != 0 ? 1 : 0;  // f16 and bf16 leave these bits 0
+        CHECK(sum[i] == branch[i] + first[i], "%s: element %zu of sequence %d", name_of(path), i, b);
+      }
+    }
+    CHECK(wide > all * 9 / 10, "%s: %zu of %zu values need more bits than the class has", name_of(path), wide,
+          all);
+    std::vector<char> text(sie_program_describe(m.program, nullptr, 0) + 1);
+    sie_program_describe(m.program, text.data(), text.size());
+    int rounded = 0;
+    for (const char *p = text.data(); (p = strstr(p, "rounded v")) != nullptr; p++) rounded++;
+    // The linear's result for attention, and for the first matrix if that is not quantised; kept
+    // rows for a matrix, if that is not.
+    int want = path.compute == SIE_COMPUTE_FP8 ? 1 : 2;
+    CHECK(rounded == want, "%s: %d values are rounded:\n%s", name_of(path), rounded, text.data());
+  }
+}
+
 TEST(gpu_one_query_has_the_bits_it_has_among_all) {
   const Head &head = heads::named("one query");
   for (const Path &path : paths) {
