@@ -34,6 +34,7 @@ const (
 	kindOutputMuvera
 	kindOutputSMVE
 	kindJoin
+	kindStream
 	endOfKinds
 )
 
@@ -135,6 +136,11 @@ type joinParams struct {
 	y    Value
 	x    [MaxJoined]Value
 	_    int32
+}
+
+type streamParams struct {
+	size uint32
+	x    Value
 }
 
 type attentionParams struct {

@@ -351,3 +351,75 @@ func TestRelativeBiasByHand(t *testing.T) {
 		})
 	}
 }
+
+// Streams have the numbers of other values; what cannot be one is refused by name.
+func TestStreamByHand(t *testing.T) {
+	d := openTest(t, Options{})
+	weight := func(kind WeightKind, k int64, data ...float32) *Weight {
+		w, err := d.NewWeight(WeightSpec{Kind: kind, Compute: ComputeF32, DType: F32, K: k,
+			Parts: []Part{{Data: bytesOf(data...), Rows: int64(len(data)) / k}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Close)
+		return w
+	}
+	word, gamma := weight(TableWeight, 2, 3, 4, 6, 8), weight(VectorWeight, 1, 1, 1)
+	double := weight(LinearWeight, 2, 2, 0, 0, 2)
+	record := func(body func(r *Recorder, x Value)) (*Program, error) {
+		r := d.Record(Caps{MaxTokens: 8, MaxSeqs: 2, MaxLen: 8})
+		body(r, r.EmbedLayerNorm(Embedding{Word: word, Norm: NoNorm}))
+		return r.End()
+	}
+	p, err := record(func(r *Recorder, x Value) {
+		x = r.Stream(x)
+		x = r.Stream(r.Linear(x, double, nil, NoAct, x))
+		y, sum := r.Norm(x, NormSpec{Norm: RMSNorm, Residual: x, Gamma: gamma, Eps: 1e-12})
+		r.OutputValues(r.Stream(sum))
+		r.OutputValues(r.GatherRows(sum, PoolLast))
+		r.OutputValues(y)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if !strings.Contains(p.Describe(), "v3[tokens, 2, stream]") {
+		t.Error(p.Describe())
+	}
+	r := NewRunner(d)
+	defer r.Close()
+	b := &Batch{Program: p, IDs: []int32{0, 1}, CuSeqlens: []int32{0, 2}}
+	b.OutBytes[0], b.OutBytes[1], b.OutBytes[2] = 2*2*4, 2*4, 2*2*4
+	if err := r.Run(context.Background(), b); err != nil {
+		t.Fatal(err)
+	}
+	root := float32(math.Sqrt2)
+	for i, want := range [][]float32{{18, 24, 36, 48}, {36, 48},
+		{0.6 * root, 0.8 * root, 0.6 * root, 0.8 * root}} {
+		if err := near(floatsOf(b.Out[i]), want); err != nil {
+			t.Errorf("output %d: %v", i, err)
+		}
+	}
+	for name, body := range map[string]func(r *Recorder, x Value){
+		"x is 2, which is no result": func(r *Recorder, x Value) { r.Stream(r.Pool(x, PoolMean)) },
+		"just before": func(r *Recorder, x Value) {
+			r.Linear(x, double, nil, NoAct, x)
+			r.Stream(x)
+		},
+		"a stream already": func(r *Recorder, x Value) { r.Stream(r.Stream(x)) },
+		"q is a stream, which nothing updates": func(r *Recorder, x Value) {
+			r.Rope(r.Stream(x), NoValue, Rotation{Heads: 1, HeadDim: 2})
+		},
+	} {
+		p, err := record(func(r *Recorder, x Value) {
+			body(r, x)
+			r.OutputValues(x)
+		})
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if p != nil {
+			p.Close()
+		}
+	}
+}

@@ -99,7 +99,7 @@ var (
 	_ = [1]int{}[kindOutputRows-C.SIE_OUTPUT_ROWS] + [1]int{}[kindOutputValues-C.SIE_OUTPUT_VALUES]
 	_ = [1]int{}[kindOutputTokenRows-C.SIE_OUTPUT_TOKEN_ROWS] + [1]int{}[kindOutputSparse-C.SIE_OUTPUT_SPARSE]
 	_ = [1]int{}[kindOutputMuvera-C.SIE_OUTPUT_MUVERA] + [1]int{}[kindOutputSMVE-C.SIE_OUTPUT_SMVE] +
-		[1]int{}[kindJoin-C.SIE_JOIN]
+		[1]int{}[kindJoin-C.SIE_JOIN] + [1]int{}[kindStream-C.SIE_STREAM]
 	_ = [1]int{}[spaceSeqs-C.SIE_SPACE_SEQS] + [1]int{}[spaceRows-C.SIE_SPACE_ROWS] + [1]int{}[spaceSubset-
 		C.SIE_SPACE_SUBSET]
 	_ = [1]int{}[spaceShared-C.SIE_SPACE_SHARED]
@@ -115,6 +115,7 @@ var mirrors = [][2]reflect.Type{
 	{reflect.TypeFor[linearParams](), reflect.TypeFor[C.sie_linear_params]()},
 	{reflect.TypeFor[columnsParams](), reflect.TypeFor[C.sie_columns_params]()},
 	{reflect.TypeFor[joinParams](), reflect.TypeFor[C.sie_join_params]()},
+	{reflect.TypeFor[streamParams](), reflect.TypeFor[C.sie_stream_params]()},
 	{reflect.TypeFor[attentionParams](), reflect.TypeFor[C.sie_attention_params]()},
 	{reflect.TypeFor[ropeParams](), reflect.TypeFor[C.sie_rope_params]()},
 	{reflect.TypeFor[gatherRowsParams](), reflect.TypeFor[C.sie_gather_rows_params]()},

@@ -256,6 +256,19 @@ func (r *Recorder) Join(x ...Value) Value {
 	})
 }
 
+// Stream makes x a stream, stored in float32 whatever the class of its weights, and returns x. In
+// nets that normalise first, each block adds to the sum of all before it; rounded to bf16 or f16
+// after every block, the sum of a deep net is not accurate. x is a result of the operation recorded
+// last, an embedding, a norm (or its sum) or a linear. Rows gathered or kept from a stream are one,
+// too. Rope does not take a stream.
+func (r *Recorder) Stream(x Value) Value {
+	if r.err != nil {
+		return NoValue
+	}
+	add(r, kindStream, &streamParams{x: x})
+	return x
+}
+
 // Attention holds the parameters of an attention operation.
 type Attention struct {
 	Mask    Mask
