@@ -134,23 +134,28 @@ func checkPruning(t *testing.T, dev *engine.Device) {
 	// The last block of both ModernBERTs attends in a window.
 	for _, name := range append(casesFor(t, dev), "modernbert-biases", "modernbert-yarn") {
 		c := golden.Open(t, name)
-		b := goldenBatch(c)
 		for _, compute := range computesFor(t, dev, name) {
 			for _, pooling := range []engine.Pooling{engine.PoolCLS, engine.PoolLast} {
 				t.Run(fmt.Sprintf("%s/%s/%s", name, compute, pooling), func(t *testing.T) {
-					pruned, r := load(t, dev, c.Dir, Options{Task: Embed, Compute: compute, Pooling: pooling})
-					whole, _ := load(t, dev, c.Dir,
-						Options{Task: Embed, Compute: compute, Pooling: pooling, NoPruning: true})
-					if pruned.Program().Describe() == whole.Program().Describe() {
-						t.Fatal("the two programs are the same: nothing was pruned")
-					}
-					if err := sameBits(embed(t, pruned, r, b, true),
-						embed(t, whole, r, b, true)); err != nil {
-						t.Error(err)
-					}
+					comparePruning(t, dev, c, Options{Task: Embed, Compute: compute, Pooling: pooling})
 				})
 			}
 		}
+	}
+}
+
+// comparePruning compares the bits of a model's vectors with those of its unpruned twin.
+func comparePruning(t *testing.T, dev *engine.Device, c *golden.Case, o Options) {
+	t.Helper()
+	b := goldenBatch(c)
+	pruned, r := load(t, dev, c.Dir, o)
+	o.NoPruning = true
+	whole, _ := load(t, dev, c.Dir, o)
+	if pruned.Program().Describe() == whole.Program().Describe() {
+		t.Fatal("the two programs are the same: nothing was pruned")
+	}
+	if err := sameBits(embed(t, pruned, r, b, true), embed(t, whole, r, b, true)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -47,6 +47,27 @@ func TestGPUStates(t *testing.T) {
 	})
 }
 
+// The sum that blocks add to is f32 in every class of a GPU: its numbers, and the bits of the row
+// that is read of each text.
+func TestGPUDeepNets(t *testing.T) {
+	eachCard(t, func(t *testing.T, dev *engine.Device) {
+		direct := open(t, engine.Options{Kind: engine.CUDA, NoGraphs: true})
+		for _, compute := range computes(t, dev) {
+			t.Run(compute.String(), func(t *testing.T) {
+				checkDeep(t, dev, compute)
+				for name, pooling := range deepCases {
+					c := golden.Open(t, name)
+					o := Options{Task: Embed, Compute: compute, Pooling: pooling}
+					comparePruning(t, dev, c, o)
+					m, r := load(t, dev, c.Dir, o)
+					m1, r1 := load(t, direct, c.Dir, o)
+					checkInvariance(t, goldenBatch(c), m, r, m1, r1, 2)
+				}
+			})
+		}
+	})
+}
+
 // Every head in every class of a GPU.
 func TestGPUHeads(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {

@@ -288,7 +288,7 @@ func (m *modernbert) loadBlock(p *packer, i int) (b modernbertBlock) {
 
 func (m *modernbert) forward(r *engine.Recorder, p pass) engine.Value {
 	eps := float32(m.config.NormEps)
-	x := r.EmbedLayerNorm(engine.Embedding{Word: m.word, Gamma: m.gamma, Beta: m.beta, Eps: eps})
+	x := r.Stream(r.EmbedLayerNorm(engine.Embedding{Word: m.word, Gamma: m.gamma, Beta: m.beta, Eps: eps}))
 	p.see(0, x)
 	for i, b := range m.blocks {
 		x = m.block(r, p, x, b, i == len(m.blocks)-1)
@@ -297,7 +297,8 @@ func (m *modernbert) forward(r *engine.Recorder, p pass) engine.Value {
 	return r.LayerNorm(x, m.final, m.finalB, eps)
 }
 
-// block records one block: x plus attention of its norm, plus the MLP of the norm of that.
+// block records one block: x plus attention of its norm, plus the MLP of the norm of that. x and
+// the result are streams.
 func (m *modernbert) block(
 	r *engine.Recorder, p pass, x engine.Value, b modernbertBlock, last bool,
 ) engine.Value {
@@ -323,10 +324,10 @@ func (m *modernbert) block(
 		attention.Which = p.keep
 	}
 	a := r.Attention(q, k, v, attention)
-	x = p.linear(r, a, b.out, b.outBias, engine.NoAct, x)
+	x = r.Stream(p.linear(r, a, b.out, b.outBias, engine.NoAct, x))
 	h = p.gated(r, r.LayerNorm(x, b.mlpGamma, b.mlpBeta, eps), b.gated, b.gatedBias,
 		gates[m.config.Activation], engine.NoValue)
-	return p.linear(r, h, b.down, b.downBias, engine.NoAct, x)
+	return r.Stream(p.linear(r, h, b.down, b.downBias, engine.NoAct, x))
 }
 
 func (m *modernbert) linears() []linear {

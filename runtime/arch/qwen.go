@@ -97,15 +97,20 @@ func (m *qwen) forward(r *engine.Recorder, p pass) engine.Value {
 	for i := range m.blocks {
 		branch, sum = m.block(r, p, branch, sum, i)
 	}
-	y, sum := r.Norm(branch, m.rmsNorm(m.norm, sum))
+	y, sum := m.add(r, branch, m.norm, sum)
 	p.see(len(m.blocks), sum)
 	p.see(len(m.blocks)+1, y)
 	return y
 }
 
-func (m *qwen) rmsNorm(gamma *engine.Weight, residual engine.Value) engine.NormSpec {
-	return engine.NormSpec{Norm: engine.RMSNorm, Gamma: gamma, Residual: residual,
-		Eps: float32(m.config.RMSNormEps)}
+// add adds a branch to the sum so far, which is NoValue before the first block, and returns the new
+// sum, a stream, and its norm.
+func (m *qwen) add(
+	r *engine.Recorder, branch engine.Value, gamma *engine.Weight, sum engine.Value,
+) (y, newSum engine.Value) {
+	y, newSum = r.Norm(branch, engine.NormSpec{Norm: engine.RMSNorm, Gamma: gamma, Residual: sum,
+		Eps: float32(m.config.RMSNormEps)})
+	return y, r.Stream(newSum)
 }
 
 // block records block i. branch is what the block before adds to sum; the result is what this block
@@ -114,7 +119,7 @@ func (m *qwen) block(
 	r *engine.Recorder, p pass, branch, sum engine.Value, i int,
 ) (_, newSum engine.Value) {
 	b, a := &m.blocks[i], m.attention()
-	h, sum := r.Norm(branch, m.rmsNorm(b.attentionNorm, sum))
+	h, sum := m.add(r, branch, b.attentionNorm, sum)
 	if i > 0 {
 		p.see(i, sum)
 	}
@@ -132,7 +137,7 @@ func (m *qwen) block(
 		a.Mask = engine.FullMask // the last token sees all others in any case
 	}
 	o := p.linear(r, r.Attention(q, k, v, a), b.out, b.outBias, engine.NoAct, engine.NoValue)
-	h, sum = r.Norm(o, m.rmsNorm(b.mlpNorm, sum))
+	h, sum = m.add(r, o, b.mlpNorm, sum)
 	h = p.gated(r, h, b.gateUp, nil, m.config.gate, engine.NoValue)
 	return p.linear(r, h, b.down, nil, engine.NoAct, engine.NoValue), sum
 }

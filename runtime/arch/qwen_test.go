@@ -95,20 +95,10 @@ func TestQwenPruning(t *testing.T) {
 		dev := open(t, o)
 		for _, name := range qwenCases {
 			c := golden.Open(t, name)
-			b := goldenBatch(c)
 			for _, compute := range computes(t, dev) {
 				t.Run(fmt.Sprintf("%s/%s/%s", o.ISA, name, compute), func(t *testing.T) {
 					o := Options{Task: Embed, Compute: compute, Pooling: engine.PoolLast}
-					pruned, r := load(t, dev, c.Dir, o)
-					o.NoPruning = true
-					whole, _ := load(t, dev, c.Dir, o)
-					if pruned.Program().Describe() == whole.Program().Describe() {
-						t.Fatal("the two programs are the same: nothing was pruned")
-					}
-					got, want := embed(t, pruned, r, b, true), embed(t, whole, r, b, true)
-					if err := sameBits(got, want); err != nil {
-						t.Error(err)
-					}
+					comparePruning(t, dev, c, o)
 				})
 			}
 		}
