@@ -54,6 +54,14 @@ func (t Tensor) ReadAt(p []byte, offset int64) error {
 	return err
 }
 
+// Release tells the kernel that the tensor's elements will not be read soon. Of a large checkpoint
+// it then gives up their pages. This is advice; the elements can still be read.
+func (t Tensor) Release() {
+	if t.own == nil {
+		t.file.release(t.begin, t.end)
+	}
+}
+
 // Checkpoint is an open set of tensors: one file, or all shards of an index. Its methods and those
 // of its tensors are safe for concurrent use.
 type Checkpoint struct {
@@ -112,6 +120,12 @@ func openSharded(dir, index string) (*Checkpoint, error) {
 			err = &FormatError{File: index, Field: "weight_map",
 				Reason: fmt.Sprintf("names the shard %s, which is missing; download the model again", shard)}
 		}
+		for j, other := range c.files[:max(0, len(c.files)-1)] {
+			if err == nil && os.SameFile(other.opened, c.files[i].opened) {
+				err = &FormatError{File: index, Field: "weight_map", Reason: fmt.Sprintf(
+					"names one file twice, as the shards %s and %s; download the model again", ix.shards[j], shard)}
+			}
+		}
 		if err != nil {
 			c.Close()
 			return nil, err
@@ -166,7 +180,14 @@ func (c *Checkpoint) finish() {
 	for _, t := range c.tensors {
 		c.bytes += t.Bytes()
 	}
+	for _, f := range c.files {
+		f.large = c.bytes > largeBytes
+	}
 }
+
+// largeBytes is the size from which a checkpoint is not kept in the page cache: the machine needs
+// that memory for the packed weights, and what was read ahead would be gone before it is used.
+const largeBytes = 4 << 30
 
 // addTorch adds the tensors of a torch.save file, as add does for safetensors.
 func (c *Checkpoint) addTorch(m *source, path string, keep func(name string) bool) error {
@@ -213,8 +234,8 @@ func (c *Checkpoint) Bytes() int64 { return c.bytes }
 // have the same key, it has the value of the first. The map is shared: do not write to it.
 func (c *Checkpoint) Metadata() map[string]string { return c.metadata }
 
-// Prefetch asks the kernel to read the whole checkpoint ahead. This is advice: reading works
-// without it, so an error needs no more than a log line.
+// Prefetch asks the kernel to read the whole checkpoint ahead, unless it is large. This is advice:
+// reading works without it, so an error needs no more than a log line.
 func (c *Checkpoint) Prefetch() error { return c.each((*source).willNeed) }
 
 // CheckUnchanged returns an error that matches ErrChanged for each file written to since opening.

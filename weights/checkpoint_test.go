@@ -114,6 +114,15 @@ func TestHostileIndexes(t *testing.T) {
 			"t.safetensors, which is missing"},
 		"tensor not in shard": {`{"weight_map":{"a":"s.safetensors","z":"s.safetensors"}}`,
 			`tensor "z": weight_map: the shard s.safetensors does not hold it`},
+		"number twice": {`{"weight_map":{"a":"m-00001-of-00002.safetensors","b":"m-1-of-00002.safetensors"}}`,
+			"names shard 1 twice, as m-00001-of-00002.safetensors and m-1-of-00002.safetensors"},
+		"number too large": {`{"weight_map":{"a":"m-00003-of-00002.safetensors"}}`,
+			"m-00003-of-00002.safetensors; there are 2"},
+		"number 0": {`{"weight_map":{"a":"m-00000-of-00002.safetensors"}}`, "there are 2"},
+		"two sets": {`{"weight_map":{"a":"m-00001-of-00002.safetensors","b":"m-00002-of-00003.safetensors"}}`,
+			"m-00002-of-00003.safetensors beside a shard of 2"},
+		"one file twice": {`{"weight_map":{"a":"s.safetensors","b":"link.safetensors"}}`,
+			"one file twice, as the shards s.safetensors and link.safetensors"},
 		"metadata too deep": {`{"metadata":` + strings.Repeat("[", 100_000) + `,"weight_map":{}}`,
 			"nested deeper"},
 		"metadata bad number":  {`{"metadata":-,"weight_map":{}}`, "bad number"},
@@ -129,6 +138,10 @@ func TestHostileIndexes(t *testing.T) {
 			weightstest.WriteFile(t, dir, "sub/s.safetensors", secret)
 			weightstest.WriteFile(t, dir, "s.safetensors", secret)
 			weightstest.WriteFile(t, dir, ".s.safetensors", secret)
+			link := filepath.Join(dir, "link.safetensors")
+			if err := os.Link(filepath.Join(dir, "s.safetensors"), link); err != nil {
+				t.Fatal(err)
+			}
 			weightstest.WriteFile(t, dir, "bad.safetensors", []byte("\x00\x00\x00\x00\x00\x00\x00\x7f{}"))
 			weightstest.WriteFile(t, dir, weights.IndexFile, []byte(c.index))
 			_, err := weights.Open(dir)
@@ -247,5 +260,41 @@ func TestCheckUnchanged(t *testing.T) {
 	}
 	if got := float32s(t, c, "a"); got[0] != 1 {
 		t.Errorf("a = %v after a replacement", got)
+	}
+}
+
+// The pages of a tensor of a large checkpoint are given up when it is released, and the tensor can
+// be read again; those of a small one stay, so that the model loads again fast.
+func TestRelease(t *testing.T) {
+	dir := t.TempDir()
+	for name, shape := range map[string][]int64{"large": {1 << 20, 1 << 10}, "small": {1, 4}} {
+		p := &weightstest.Published{Weights: []weightstest.PublishedFile{{File: name + "/model.safetensors",
+			DType: weights.F32, Shards: 2, Tensors: map[string][]int64{"a": {2, 3}, "b": shape, "c": {7}}}}}
+		p.Write(t, dir)
+		c, err := weights.Open(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.Prefetch(); err != nil {
+			t.Fatal(err)
+		}
+		released := 0
+		weightstest.OnRelease(t, func(_ string, begin, end int64, did bool) {
+			released++
+			if did != (name == "large") || end-begin != 24 {
+				t.Errorf("%s: bytes %d to %d released: %v", name, begin, end, did)
+			}
+		})
+		a, _ := c.Tensor("a")
+		for range 2 {
+			if err := a.ReadAt(make([]byte, 24), 0); err != nil {
+				t.Fatal(err)
+			}
+			a.Release()
+		}
+		if released != 2 {
+			t.Errorf("%s: released %d times", name, released)
+		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -110,7 +112,44 @@ func parseIndex(raw []byte, extension string) (*shardIndex, error) {
 	if ix == nil {
 		return nil, &FormatError{Field: "weight_map", Reason: "missing"}
 	}
+	if err := checkNumbers(ix.shards); err != nil {
+		return nil, err
+	}
 	return ix, nil
+}
+
+// numbered matches the names that savers give to shards: model-00001-of-00004.safetensors.
+var numbered = regexp.MustCompile(`^(.*)-([0-9]{1,9})-of-([0-9]{1,9})\.[a-z]+$`)
+
+// checkNumbers refuses shards that cannot be of one checkpoint by their numbers: one that stands
+// twice, one beyond the last, and sets of different size.
+func checkNumbers(shards []string) error {
+	fail := func(format string, args ...any) error {
+		return &FormatError{Field: "weight_map", Reason: fmt.Sprintf(format, args...)}
+	}
+	byNumber, set := map[int]string{}, ""
+	for _, shard := range shards {
+		parts := numbered.FindStringSubmatch(shard)
+		if parts == nil {
+			continue
+		}
+		number, _ := strconv.Atoi(parts[2])
+		last, _ := strconv.Atoi(parts[3])
+		if other, again := byNumber[number]; again {
+			return fail("names shard %d twice, as %s and %s", number, other, shard)
+		}
+		if number < 1 || number > last {
+			return fail("names the shard %s; there are %d", shard, last)
+		}
+		byNumber[number] = shard
+		if set == "" {
+			set = parts[3]
+		}
+		if was, _ := strconv.Atoi(set); was != last {
+			return fail("names %s beside a shard of %d: these are two checkpoints", shard, was)
+		}
+	}
+	return nil
 }
 
 // plainShardName reports whether an index may name this file: a visible file in the directory of

@@ -21,6 +21,7 @@ type source struct {
 	file   *os.File
 	opened os.FileInfo // before the first byte was read
 	closed atomic.Bool
+	large  bool // of a checkpoint of more than largeBytes
 }
 
 func openSource(path string) (*source, error) {
@@ -76,7 +77,18 @@ func (s *source) willNeed() error {
 	if s.closed.Load() {
 		return os.ErrClosed
 	}
+	if s.large {
+		return nil
+	}
 	return unix.Fadvise(int(s.file.Fd()), 0, s.opened.Size(), unix.FADV_WILLNEED)
+}
+
+// release gives up the pages of those bytes if the checkpoint is large.
+func (s *source) release(begin, end int64) {
+	hook.Release(s.file.Name(), begin, end, s.large)
+	if s.large && !s.closed.Load() {
+		_ = unix.Fadvise(int(s.file.Fd()), begin, end-begin, unix.FADV_DONTNEED)
+	}
 }
 
 // close closes the file. Further calls do nothing.

@@ -103,3 +103,21 @@ func TestWeightsThatChange(t *testing.T) {
 		}
 	}
 }
+
+// What was packed is released, tensor by tensor: a large checkpoint then leaves the page cache
+// while the rest is packed.
+func TestPackedTensorsAreReleased(t *testing.T) {
+	dev := open(t, engine.Options{Threads: 1})
+	dir := golden.Open(t, "st-qwen3-last").Dir
+	c, err := weights.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var released int64
+	weightstest.OnRelease(t, func(_ string, begin, end int64, _ bool) { released += end - begin })
+	m, _ := load(t, dev, dir, Options{Task: Embed})
+	if released != c.Bytes() || m.Bytes() == 0 {
+		t.Errorf("%d of %d bytes are released", released, c.Bytes())
+	}
+}

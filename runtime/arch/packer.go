@@ -223,6 +223,9 @@ func (p *packer) packParts(spec engine.WeightSpec, parts []part) *engine.Weight 
 	if err != nil {
 		p.fail(fmt.Errorf("%s: %s: %w", p.file, p.prefix+parts[0].name, err))
 	}
+	for _, t := range tensors {
+		t.Release()
+	}
 	return w
 }
 

@@ -24,3 +24,10 @@ func OnRead(tb testing.TB, f func(path string, offset int64)) {
 	hook.OnRead(f)
 	tb.Cleanup(func() { hook.OnRead(nil) })
 }
+
+// OnRelease calls f when a tensor is released, until the test ends. did: its pages are given up.
+func OnRelease(tb testing.TB, f func(path string, begin, end int64, did bool)) {
+	tb.Helper()
+	hook.OnRelease(f)
+	tb.Cleanup(func() { hook.OnRelease(nil) })
+}

@@ -1,4 +1,5 @@
-// Package hook lets tests act between two reads of a checkpoint file. Only tests set a function.
+// Package hook lets tests act between two reads of a checkpoint file, and see which bytes are given
+// up. Only tests set a function.
 package hook
 
 import "sync/atomic"
@@ -21,4 +22,23 @@ func OnRead(f func(path string, offset int64)) {
 		return
 	}
 	read.Store(&f)
+}
+
+var release atomic.Pointer[func(path string, begin, end int64, did bool)]
+
+// Release calls the function set by OnRelease. Package weights calls it when a tensor is released;
+// did: its pages are given up.
+func Release(path string, begin, end int64, did bool) {
+	if f := release.Load(); f != nil {
+		(*f)(path, begin, end, did)
+	}
+}
+
+// OnRelease sets the function that Release calls, as OnRead does.
+func OnRelease(f func(path string, begin, end int64, did bool)) {
+	if f == nil {
+		release.Store(nil)
+		return
+	}
+	release.Store(&f)
 }
