@@ -14,7 +14,7 @@ import (
 )
 
 var loraCases = []string{"lora-bert", "lora-xlm-roberta", "lora-electra", "lora-albert",
-	"lora-modernbert", "lora-qwen3", "lora-jina-bert", "lora-jina-code",
+	"lora-modernbert", "lora-qwen3", "lora-gemma", "lora-jina-bert", "lora-jina-code",
 	"lora-gte",
 	"lora-jxlmr"}
 
@@ -27,7 +27,7 @@ func TestAdaptersOfOneBatch(t *testing.T) {
 	for _, o := range append(isas, engine.Options{Kind: engine.Ref}) {
 		for _, name := range slices.Concat(loraCases, oddLoRAs) {
 			dev := open(t, o)
-			for _, compute := range computes(t, dev) {
+			for _, compute := range computesFor(t, dev, name) {
 				if o.Kind == engine.Ref && compute != engine.ComputeF32 {
 					continue
 				}

@@ -165,3 +165,32 @@ func TestGemmaCost(t *testing.T) {
 		t.Errorf("%+v, expected %+v", got, want)
 	}
 }
+
+// Keys that the file leaves out have transformers' values: heads of 256 columns, scores divided by
+// 16.
+func TestGemmaDefaults(t *testing.T) {
+	dev, c := open(t, engine.Options{}), golden.Open(t, "gemma-d256")
+	dir := edit(t, c.Dir, "config.json", map[string]any{"head_dim": nil, "hidden_activation": nil,
+		"rms_norm_eps": nil, "query_pre_attn_scalar": nil})
+	m, r := loadStates(t, dev, dir, engine.ComputeF32)
+	if err := compareStates(t, m, r, c); err != nil {
+		t.Error(err)
+	}
+}
+
+// Where tokens attend to kept tokens alone, and all are kept, a text that is no longer than a window
+// has the states that it has otherwise.
+func TestGemmaKeptTokens(t *testing.T) {
+	dev, c := open(t, engine.Options{}), golden.Open(t, "gemma-window")
+	m, r := loadStates(t, dev, c.Dir, engine.ComputeF32)
+	b := goldenBatch(c).pick(0, 1, 2)
+	b.ids, b.cu = append(b.ids, 7, 8, 9, 10, 11, 12), append(b.cu, b.cu[3]+6) // as long as a window
+	var got [2][]float32
+	for i, kept := range []bool{false, true} {
+		program := record(t, m, Want{Give: Give(outStates), AttendKept: kept})
+		got[i] = values(t, r, engine.Batch{Program: program}, b, 0, len(b.ids)*m.HiddenSize())
+	}
+	if d := golden.Compare(got[1], got[0]); d.MaxAbs > 1e-5 {
+		t.Error(d)
+	}
+}

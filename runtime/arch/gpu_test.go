@@ -87,7 +87,7 @@ func TestGPUHeads(t *testing.T) {
 func TestGPUAdapters(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		for _, name := range loraCases {
-			for _, compute := range computes(t, dev) {
+			for _, compute := range computesFor(t, dev, name) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
 					checkAdapters(t, dev, golden.Open(t, name), compute)
 				})

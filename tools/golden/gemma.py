@@ -111,7 +111,7 @@ def states(model, ids, cu):
                                          (a > 0).sum(-1).clamp(min=2).log()).mean()) for a in out.attentions])
     for hook in hooks:
         hook.remove()
-    return [np.concatenate(s) for s in zip(*collected)], np.mean(entropies, 0)
+    return [np.concatenate(s) for s in zip(*collected)], np.mean(entropies, 0) if entropies else None
 
 
 def encoder(name, spec, seed):

@@ -29,11 +29,13 @@ from peft.tuners.lora import Linear
 from safetensors.torch import save_file
 from transformers import (
     AlbertConfig, AlbertModel, BertConfig, BertModel, ElectraConfig, ElectraModel, XLMRobertaConfig,
-    ModernBertConfig, ModernBertModel, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3Model,
+    Gemma3TextConfig, Gemma3TextModel, ModernBertConfig, ModernBertModel, Qwen2Config, Qwen2ForCausalLM,
+    Qwen3Config, Qwen3Model,
     XLMRobertaForSequenceClassification,
 )
 
 import bert
+import gemma
 import gte
 import manifest
 import modernbert
@@ -115,6 +117,16 @@ CASES = {
                                                                    "gate_proj", "up_proj", "down_proj"]),
                   "keys": dict(r=7, lora_alpha=8, target_modules=["k_proj"]),
               }),
+    # Norms behind each half of a block, and scaled words.
+    "gemma": (lambda: Gemma3TextModel(Gemma3TextConfig(
+        vocab_size=61, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+        head_dim=32, intermediate_size=28, max_position_embeddings=40, query_pre_attn_scalar=32,
+        sliding_window=6, layer_types=[gemma.LOCAL, gemma.GLOBAL], **gemma.BOTH_WAYS,
+        attn_implementation="eager")), "", lambda m: m, 0, {
+            "attention": dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"]),
+            "every": dict(r=3, lora_alpha=4, target_modules="all-linear"),
+            "gate": dict(r=5, lora_alpha=6, target_modules=["gate_proj"]),
+        }),
 }
 
 
@@ -124,6 +136,8 @@ def states(model, encoder, ids, type_ids, cu):
         return qwen.run(encoder, ids, cu)[0]
     if encoder.config.model_type in PLAIN:
         return gte.states(encoder, ids, type_ids, cu)[0]
+    if type_ids is None and encoder.config.model_type.startswith("gemma"):
+        return gemma.states(encoder, ids, cu)[0][:-1]
     if type_ids is None:
         return modernbert.states(encoder, ids, cu)[0][:-1]
     out = []
@@ -181,6 +195,8 @@ def make(name, spec, seed):
         gte.randomise(base, seed)
     elif name.startswith("qwen"):
         qwen.randomise(base, seed)
+    elif name == "gemma":
+        gemma.randomise(base, seed)
     else:
         bert.randomise(base, seed, 0.9)
     base.save_pretrained(case)
