@@ -178,8 +178,8 @@ func TestGemmaDefaults(t *testing.T) {
 	}
 }
 
-// Where tokens attend to kept tokens alone, and all are kept, a text that is no longer than a window
-// has the states that it has otherwise.
+// Where tokens attend to kept tokens alone, and all are kept, a text that is no longer than a
+// window has the states that it has otherwise.
 func TestGemmaKeptTokens(t *testing.T) {
 	dev, c := open(t, engine.Options{}), golden.Open(t, "gemma-window")
 	m, r := loadStates(t, dev, c.Dir, engine.ComputeF32)
