@@ -64,7 +64,13 @@ func loadClassifier(l *loading) error {
 	if h.pooler.inEncoder {
 		pooler = inside
 	}
+	if h.late { // it is no part of what follows pooling
+		pooler = l.p.head("", l.p.compute)
+	}
 	first := pooler.transform(h.pooler, columns, columns)
+	if h.late {
+		l.p.join(pooler)
+	}
 	logits := outside.layer(labels, columns, h.logits, engine.NoAct)
 	l.p.join(inside)
 	l.p.join(outside)
@@ -77,7 +83,12 @@ func loadClassifier(l *loading) error {
 		l.adapts(logits.weight, h.logits, labels, columns)
 	}
 	l.gives(OutLogits, given{rows: pooling, record: func(r *recording) {
-		z := first.record(r.Recorder, r.pass, r.Pool(r.x, pooling))
+		var z engine.Value
+		if h.late {
+			z = r.Pool(first.record(r.Recorder, r.pass, r.x), pooling)
+		} else {
+			z = first.record(r.Recorder, r.pass, r.Pool(r.x, pooling))
+		}
 		r.OutputValues(r.layer(z, logits))
 	}})
 	return l.p.err
@@ -98,6 +109,7 @@ type headNames struct {
 	// A sequence is classified by one row of it: the layer, then the logits.
 	pooler  transformNames
 	pooling engine.Pooling // the row, or the mean of all; 0: the first
+	late    bool           // the layer is computed for every token, and the mean of that is read
 	logits  string
 
 	tagger transformNames // before the logits of each token; empty in most families

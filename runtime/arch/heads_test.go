@@ -95,6 +95,8 @@ func checkClassification(t *testing.T, dev *engine.Device, compute engine.Comput
 		"classify-jina":              {[]string{"LABEL_0"}, Sigmoid, false},
 		"classify-jina-code":         {[]string{"joy", "anger", "fear"}, Identity, false},
 		"classify-gte":               {[]string{"LABEL_0"}, Sigmoid, false},
+		"classify-eurobert":          {[]string{"joy", "anger", "fear"}, Identity, false},
+		"classify-eurobert-bos":      {[]string{"LABEL_0"}, Sigmoid, false},
 		"classify-jxlmr":             {[]string{"LABEL_0"}, Sigmoid, false},
 		"rerank-sigmoid":             {[]string{"LABEL_0"}, Sigmoid, false},
 		"rerank-identity":            {[]string{"LABEL_0"}, Identity, false},
@@ -141,6 +143,7 @@ func checkTagging(t *testing.T, dev *engine.Device, compute engine.Compute) {
 		"tag-electra":    {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
 		"tag-albert":     {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"},
 		"tag-modernbert": {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
+		"tag-eurobert":   {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
 		"tag-gte":        {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
 	}
 	for name, labels := range cases {
@@ -183,7 +186,7 @@ var words = Task{
 func checkMasked(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	for _, name := range []string{"masked-bert", "masked-bert-untied", "masked-xlmr", "masked-distilbert",
 		"masked-electra", "masked-albert", "masked-modernbert", "masked-modernbert-untied", "masked-jina",
-		"masked-gte-untied"} {
+		"masked-gte-untied", "masked-eurobert"} {
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: words, Compute: compute})
 		want, _ := c.Float32("word_logits")

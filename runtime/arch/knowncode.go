@@ -4,7 +4,7 @@ package arch
 // knows, by module file and class name, and by repository where models take the file from another.
 // To add a class, read its code; write down what it computes and beside which model_type; and name
 // the architecture here that computes the same. An architecture of that name may come later: until
-// then the model is refused. The rows of GritLM, Nemotron, EuroBERT, NV-Embed and zeranker were
+// then the model is refused. The rows of GritLM, Nemotron, NV-Embed and zeranker were
 // written without their files at hand: whoever adds their architecture reads those first.
 var knownClasses = []knownClass{
 	// GTE: rotary positions and gated layers.
@@ -66,8 +66,8 @@ var knownClasses = []knownClass{
 	// EuroBERT's own code, which transformers has taken over.
 	{file: "configuration_eurobert.py", classes: []string{"EuroBertConfig"}, repos: euroBERT,
 		types: []string{"eurobert"}},
-	{file: "modeling_eurobert.py", classes: classesOf("EuroBert"), repos: euroBERT,
-		types: []string{"eurobert"}},
+	{file: "modeling_eurobert.py", classes: append(classesOf("EuroBert"), "EuroBertPreTrainedModel"),
+		repos: euroBERT, types: []string{"eurobert"}},
 
 	// Known, and not served.
 	{file: "configuration_bert.py", classes: []string{"BertConfig"}, repos: mosaic, types: []string{"bert"},

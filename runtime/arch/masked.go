@@ -49,7 +49,9 @@ func (c sparseChain) load(l *loading) (err error) {
 	if err != nil {
 		return err
 	}
-	l.adapts(h.transform.weight, l.names.masked.transform.dense, l.shape.words, l.shape.columns)
+	if h.transform.weight != nil {
+		l.adapts(h.transform.weight, l.names.masked.transform.dense, l.shape.words, l.shape.columns)
+	}
 	l.fixes(l.names.masked.decoder,
 		"the words' logits are computed without adapters; train one for the linears before them")
 	l.gives(OutSparse, given{rows: engine.PoolMean, record: func(r *recording) {

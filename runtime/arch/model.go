@@ -61,6 +61,7 @@ var architectures = map[string]loadEncoder{
 	"modernbert":  loadModernbert,
 	"new":         gteAlibaba.load,
 	"gte":         gteTransformers.load,
+	"eurobert":    loadEurobert,
 	"gemma3_text": loadGemma,
 	"qwen2":       qwen2.load,
 	"qwen3":       qwen3.load,

@@ -132,9 +132,11 @@ func (m *qwen) block(
 	if p.attendKept {
 		k, v = r.KeepRows(k), r.KeepRows(v)
 	}
-	if i == len(m.blocks)-1 && p.keep == engine.PoolLast {
+	if i == len(m.blocks)-1 && p.keep != engine.PoolMean {
 		q, sum = r.GatherRows(q, p.keep), r.GatherRows(sum, p.keep)
-		a.Mask = engine.FullMask // the last token sees all others in any case
+		if a.Which = p.keep; p.keep == engine.PoolLast {
+			a.Mask = engine.FullMask // it sees all others in any case
+		}
 	}
 	o := p.linear(r, r.Attention(q, k, v, a), b.out, b.outBias, engine.NoAct, engine.NoValue)
 	h, sum = m.add(r, o, b.mlpNorm, sum)

@@ -10,7 +10,7 @@ import (
 )
 
 var qwenCases = []string{"qwen3-gqa-d64", "qwen3-mha-d128-yarn", "qwen3-bias-linear", "qwen3-both-ways",
-	"qwen2-gqa-dynamic", "qwen2-mha-llama3", "qwen2-both-ways"}
+	"qwen2-gqa-dynamic", "qwen2-mha-llama3", "qwen2-both-ways", "eurobert-gqa", "eurobert-biases"}
 
 // states returns the hidden states of a batch, from the embeddings to behind the final norm.
 func states(t testing.TB, m *Model, r *engine.Runner, b packed, adapters ...*Adapter) [][]float32 {
@@ -97,8 +97,10 @@ func TestQwenPruning(t *testing.T) {
 			c := golden.Open(t, name)
 			for _, compute := range computes(t, dev) {
 				t.Run(fmt.Sprintf("%s/%s/%s", o.ISA, name, compute), func(t *testing.T) {
-					o := Options{Task: Embed, Compute: compute, Pooling: engine.PoolLast}
-					comparePruning(t, dev, c, o)
+					for _, pooling := range []engine.Pooling{engine.PoolLast, engine.PoolCLS} {
+						o := Options{Task: Embed, Compute: compute, Pooling: pooling}
+						comparePruning(t, dev, c, o)
+					}
 				})
 			}
 		}

@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"encoding/json"
 	"io/fs"
 	"maps"
@@ -16,6 +17,7 @@ type qwenFamily struct {
 	headDim   int64
 	// bidirectional: tokens see all others, as the code of some repositories has it
 	bidirectional bool
+	eps           float64 // rms_norm_eps where the file has none; 0 = 1e-6
 }
 
 var (
@@ -63,7 +65,7 @@ var qwenNeutral = map[string]any{
 // readQwenConfig reads and checks config.json. Absent keys have the defaults of transformers where
 // published models leave them out. Sizes are required.
 func readQwenConfig(dir fs.FS, family *qwenFamily) (qwenConfig, error) {
-	c := qwenConfig{HiddenAct: "silu", RMSNormEps: 1e-6, MaxWindowLayers: 28}
+	c := qwenConfig{HiddenAct: "silu", RMSNormEps: cmp.Or(family.eps, 1e-6), MaxWindowLayers: 28}
 	if err := needJSON(dir, configFile, &c); err != nil {
 		return c, err
 	}

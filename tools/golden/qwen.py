@@ -136,7 +136,7 @@ def plain_config(config, model_class, spec) -> dict:
     return {k: v for k, v in out.items() if not k.startswith("_")}
 
 
-def make(name: str, spec: dict, seed: int) -> None:
+def make(name: str, spec: dict, seed: int, command: str = "python tools/golden/qwen.py") -> None:
     case = manifest.GOLDEN / name
     shutil.rmtree(case, ignore_errors=True)
     case.mkdir(parents=True)
@@ -168,7 +168,7 @@ def make(name: str, spec: dict, seed: int) -> None:
     save_file({k: torch.from_numpy(v) for k, v in tensors.items()}, case / "golden.safetensors")
     facts = {"max_abs_float32_to_float64": floor, "attention_entropy": entropy,
              "max_abs_value": max(float(np.abs(h).max()) for h in states)}
-    manifest.write(case, "python tools/golden/qwen.py", f"random {config_class.__name__[:-6]}, seed {seed}",
+    manifest.write(case, command, f"random {config_class.__name__[:-6]}, seed {seed}",
                    "float32", facts)
     print(name, facts, sum(f.stat().st_size for f in case.iterdir()) // 1024, "KiB")
 
