@@ -9,8 +9,10 @@ texts.json with the texts, and golden.safetensors:
     query.ids [T] int32, query.cu [B+1] int32   the tokens that PyLate gives the encoder
     query         [R, 24] f32   unit vectors of all texts as queries, query.rows [B+1] int32 the places of each
     document…                   the same of all texts as documents
+    scores        [B, B] f32    MaxSim of each text as a query with each as a document
 
-A text is run alone. The window is ±4, so that it cuts queries, too.
+A text is run alone. The window is ±4, so that it cuts queries, too: where they are filled up with
+tokens that no token attends to, tokens far behind the text see nothing in the second block.
 """
 
 import json
@@ -20,7 +22,7 @@ import shutil
 
 import numpy as np
 import torch
-from pylate import models
+from pylate import models, scores
 from safetensors.torch import save_file
 from transformers import ModernBertConfig, ModernBertModel
 
@@ -92,15 +94,18 @@ def make(name, options, seed):
     model.save(str(case), create_model_card=False)
     shutil.rmtree(source)
     model = models.ColBERT(str(case), device="cpu").eval()
-    tensors = {}
+    tensors, vectors = {}, {}
     for role, query in (("query", True), ("document", False)):
         rows = [model.encode([t], is_query=query, convert_to_numpy=True, show_progress_bar=False)[0]
                 for t in TEXTS]
         ids = [model.tokenize([t], is_query=query)["input_ids"][0].numpy() for t in TEXTS]
+        vectors[role] = [torch.from_numpy(r)[None] for r in rows]
         tensors[role] = np.concatenate(rows).astype(np.float32)
         tensors[role + ".rows"] = np.cumsum([0] + [len(r) for r in rows]).astype(np.int32)
         tensors[role + ".ids"] = np.concatenate(ids).astype(np.int32)
         tensors[role + ".cu"] = np.cumsum([0] + [len(i) for i in ids]).astype(np.int32)
+    pairs = [[scores.colbert_scores(q, d).item() for d in vectors["document"]] for q in vectors["query"]]
+    tensors["scores"] = np.array(pairs, np.float32)
     save_file({k: torch.from_numpy(v) for k, v in tensors.items()}, case / "golden.safetensors")
     (case / "texts.json").write_text(json.dumps(TEXTS, indent=1, ensure_ascii=False) + "\n")
     from pylate import __version__ as version
