@@ -89,8 +89,9 @@ void add_details(Text *text, const sie_program *p, const Op &op) {
     case SIE_OP_ATTENTION:
       text->add(" %d heads over %d of %d, %s%s", op.attention.heads, op.attention.kv_heads,
                 op.attention.head_dim, masks[op.attention.mask], op.vector != nullptr ? ", alibi" : "");
-      if (op.attention.bias != nullptr) text->add(", bias by distance to %lld", static_cast<long long>(
-                                                                                   op.attention.bias->k / 2));
+      if (op.attention.bias != nullptr)
+        text->add(", bias by distance to %lld", static_cast<long long>(op.attention.bias->k / 2));
+      if (op.attention.first_keys != 0) text->add(", first keys");
       if (op.attention.which != 0) text->add(", one query:%s", poolings[op.attention.which]);
       break;
     case SIE_OP_GATHER_ROWS:

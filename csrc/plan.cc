@@ -214,7 +214,7 @@ class Planner {
       const sie_attention_params &b = list.attention;
       if (list.queries == queries && list.keys == keys && list.dtype == planned.in[0].dtype &&
           a.heads == b.heads && a.head_dim == b.head_dim && a.kv_heads == b.kv_heads && a.mask == b.mask &&
-          a.window == b.window && a.which == b.which) {
+          a.window == b.window && a.which == b.which && a.first_keys == b.first_keys) {
         *number = i;
         return SIE_OK;
       }

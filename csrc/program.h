@@ -53,6 +53,7 @@ struct Space {
   int64_t max_rows, max_each, min_each;
   Name name;
   int64_t positions;  // ROWS: the position tables' bound on a sequence's rows; 0: no table
+  bool first_rows;    // SUBSET: of each sequence the first rows, as an operation needs them
 };
 
 // Data that a batch brings (sie_input_params), at its number in the program's list. space 0: not
@@ -264,10 +265,10 @@ struct sie_program {
   int64_t region_tokens = 0;
   // Values: for each token, for each row of a stage, for each slab.
   int64_t long_row_bytes = 0, long_stage_bytes = 0, long_fixed_bytes = 0;
-  int64_t stage_rows = sie::max_stage_rows;          // another multiple of 16 in tests
-  int64_t long_scratch_bytes = 0;                    // of one executor, in its lane
-  double block_flops = sie::max_block_flops;         // less in tests
-  sie::Block one_row_each;  // int32 0, 1, 2 …: cumulative lengths of one row a sequence
+  int64_t stage_rows = sie::max_stage_rows;   // another multiple of 16 in tests
+  int64_t long_scratch_bytes = 0;             // of one executor, in its lane
+  double block_flops = sie::max_block_flops;  // less in tests
+  sie::Block one_row_each;                    // int32 0, 1, 2 …: cumulative lengths of one row a sequence
   // Plan of a GPU:
   sie::WorkList work_lists[sie::max_work_lists] = {};
   int32_t n_work_lists = 0;
@@ -343,6 +344,11 @@ sie_status rehearse(const sie_program *program, sie_error *err);
 inline uint32_t kind_of(const sie_program *p, sie_space space) { return p->spaces[space].kind; }
 // Whether a value has one row for each sequence.
 inline bool of_seqs(const sie_program *p, sie_value v) { return p->values[v].space == p->seqs; }
+
+// Whether attention's queries stand at the first keys, not at the last ones.
+inline bool stands_first(const sie_attention_params &a) {
+  return a.which == SIE_POOL_CLS || a.first_keys != 0;
+}
 
 // The ROWS space of which a SUBSET is; any other space itself.
 inline sie_space whole_of(const sie_program *p, sie_space space) {

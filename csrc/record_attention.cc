@@ -38,8 +38,19 @@ sie_status check_attention(const sie_program *p, const sie_attention_params &a, 
   SIE_FAIL_IF(a.mask == SIE_MASK_WINDOW && a.window < 0, SIE_INVALID_ARGUMENT, err,
               "window is %d; at least 0", a.window);
   SIE_FAIL_IF(!isfinite(a.scale), SIE_INVALID_ARGUMENT, err, "scale is not finite");
+  SIE_TRY(check_flag(a.first_keys, "first_keys", err));
+  SIE_TRY(check_zero(a.reserved, "reserved", err));
   SIE_TRY(check_vector(p, a.alibi, a.heads, true, "alibi", err));
   return check_bias(p, a, err);
+}
+
+// Keys that are the first rows of q's sequences.
+sie_status check_first_keys(const sie_program *p, sie_space q, sie_space k, sie_error *err) {
+  bool of_q = kind_of(p, q) == SIE_SPACE_ROWS && kind_of(p, k) == SIE_SPACE_SUBSET && whole_of(p, k) == q;
+  SIE_FAIL_IF(!of_q, SIE_INVALID_ARGUMENT, err,
+              "first_keys is 1, and keys of %s are no subset of the rows of %s", space_name(p, k),
+              space_name(p, q));
+  return SIE_OK;
 }
 
 sie_status check_spaces(const sie_program *p, const sie_attention_params &a, sie_error *err) {
@@ -57,6 +68,7 @@ sie_status check_spaces(const sie_program *p, const sie_attention_params &a, sie
               a.which);
   SIE_FAIL_IF(!known && a.which != 0, SIE_INVALID_ARGUMENT, err,
               "which is %u; SIE_POOL_CLS, SIE_POOL_LAST and 0 are possible", a.which);
+  if (a.first_keys != 0) return check_first_keys(p, q, k, err);
   SIE_FAIL_IF(placed && (one ? kind_of(p, k) != SIE_SPACE_ROWS : k != q), SIE_UNSUPPORTED, err,
               "keys of %s have no places among the rows of %s, which a mask, alibi and a bias need",
               space_name(p, k), space_name(p, q));
@@ -116,7 +128,9 @@ sie_status record_attention(sie_program *p, const void *params, sie_error *err) 
   op.out = a.y;
   op.attention = a;
   op.vector = vector_of(a.alibi);
-  return append(p, op, vq.space, vq.compute, vq.columns, err);
+  SIE_TRY(append(p, op, vq.space, vq.compute, vq.columns, err));
+  if (a.first_keys != 0) p->spaces[vk.space].first_rows = true;
+  return SIE_OK;
 }
 
 sie_status record_rope(sie_program *p, const void *params, sie_error *err) {

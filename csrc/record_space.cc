@@ -78,7 +78,7 @@ sie_status record_space(sie_program *p, const void *params, sie_error *err) {
               "a program has one space of the kind SEQS, and it is declared");
   SIE_TRY(check_bounds(s, err));
   SIE_TRY(check_marks(p, s, err));
-  p->spaces[s.space] = {s.kind, s.marks, s.max_rows, s.max_each, s.min_each, name, 0};
+  p->spaces[s.space] = {s.kind, s.marks, s.max_rows, s.max_each, s.min_each, name, 0, false};
   if (seqs) {
     p->seqs = s.space;
     p->caps.max_seqs = s.max_rows;

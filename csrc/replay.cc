@@ -104,7 +104,7 @@ sie_status attention(const Replay &r, const PlannedOp &planned) {
   a.q_first = r.q_first;
   a.q_last = r.q_last;
   a.resumed = r.resumed ? 1 : 0;
-  a.queries_first = op.attention.which == SIE_POOL_CLS ? 1 : 0;
+  a.queries_first = stands_first(op.attention) ? 1 : 0;
   if (op.attention.bias != nullptr) {
     a.bias = op.attention.bias->vector();
     a.bias_reach = static_cast<int32_t>(op.attention.bias->k / 2);

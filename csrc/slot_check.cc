@@ -132,6 +132,22 @@ sie_status check_marks(const Input &input, const uint8_t *marks, int64_t count, 
   return SIE_OK;
 }
 
+// Checks that the marks of a subset of first rows keep no row behind one that they leave out.
+sie_status check_first_rows(const sie_program *p, const BatchIn &in, sie_space s, sie_error *err) {
+  const uint8_t *marks = marks_of(p, in, s, 0);
+  if (marks == nullptr) return SIE_OK;  // all are kept, or none
+  const int32_t *cu = in.offsets[whole_of(p, s)];
+  for (int64_t b = 0; b < in.seqs; b++) {
+    for (int64_t i = int64_t{cu[b]} + 1; i < cu[b + 1]; i++) {
+      SIE_FAIL_IF(marks[i] > marks[i - 1], SIE_INVALID_ARGUMENT, err,
+                  "sequence %lld keeps row %lld of %s behind one that it leaves out; attention needs the "
+                  "first rows",
+                  static_cast<ll>(b), static_cast<ll>(i - cu[b]), p->spaces[s].name.text);
+    }
+  }
+  return SIE_OK;
+}
+
 sie_status check_values_of(const BatchIn &in, const Input &input, const void *values, sie_error *err) {
   int64_t rows = in.rows[input.space];
   if (values == nullptr) {
@@ -151,6 +167,7 @@ sie_status check_inputs(const sie_program *p, BatchIn *in, sie_error *err) {
   }
   for (int32_t s = 1; s <= max_spaces; s++) {
     if (kind_of(p, s) != SIE_SPACE_SUBSET) continue;
+    if (p->spaces[s].first_rows) SIE_TRY(check_first_rows(p, *in, s, err));
     bool otherwise = p->inputs[p->spaces[s].marks].otherwise != 0;
     in->rows[s] = count_marked(marks_of(p, *in, s, 0), otherwise, in->rows[whole_of(p, s)]);
   }

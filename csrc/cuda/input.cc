@@ -148,7 +148,7 @@ class Writer {
     a.head_dim = list.attention.head_dim;
     a.mask = static_cast<int32_t>(list.attention.mask);
     a.window = list.attention.window;
-    a.queries_first = list.attention.which == SIE_POOL_CLS ? 1 : 0;
+    a.queries_first = stands_first(list.attention) ? 1 : 0;
     a.scale = list.attention.scale;
     int64_t q_columns = int64_t{a.heads} * a.head_dim, kv_columns = int64_t{a.kv_heads} * a.head_dim;
     a.q = a.y = {nullptr, q_columns, list.dtype, 0, nullptr, nullptr, nullptr};

@@ -431,10 +431,10 @@ typedef struct sie_stream_params {
 /* SIE_ATTENTION: y = softmax(scale·q·kᵀ − slope·distance + bias)·v per sequence and head, over the
  * keys that the mask lets through. q has rows of a ROWS space or of the SEQS space. k and v have
  * rows of the same ROWS space; with SIE_MASK_FULL and without alibi and bias of any ROWS space or
- * subset, so that unused keys are left out. Places among rows of a ROWS space count from 0 in each
- * sequence. A q of the SEQS space is one of its sequence's rows (SIE_GATHER_ROWS); with a mask,
- * alibi or bias, `which` says which one. Its result has the bits that it has among all rows. q, y
- * [R, H·D], k, v [R, kv_heads·D]. */
+ * subset, so that unused keys are left out; with first_keys of a subset of q's. Places among rows of
+ * a ROWS space count from 0 in each sequence. A q of the SEQS space is one of its sequence's rows
+ * (SIE_GATHER_ROWS); with a mask, alibi or bias, `which` says which one. Its result has the bits that
+ * it has among all rows. A row that sees no key gets zeros. q, y [R, H·D], k, v [R, kv_heads·D]. */
 typedef struct sie_attention_params {
   uint32_t struct_size;
   uint32_t mask; /* sie_mask */
@@ -451,6 +451,10 @@ typedef struct sie_attention_params {
    * by key's place − query's place from −R to R; farther keys have those of ±R. scale does not
    * multiply it. On a GPU head_dim is then at most 128. */
   const sie_weight *bias;
+  /* 1: k and v have rows of a SUBSET of q's ROWS space that keeps the first rows of each sequence, so
+   * that a key's place is its number; sie_slot_load refuses a batch that keeps others. */
+  int32_t first_keys;
+  int32_t reserved; /* 0 */
 } sie_attention_params;
 
 /* SIE_ROPE: updates q [T, H·D] and k [T, kv_heads·D] in place. In each head, the D columns are

@@ -153,6 +153,30 @@ TEST(bad_relative_bias) {
   r.ok(record::attention(r.p, r.x, r.x, r.x, &a, &y, &r.none));
 }
 
+// Keys that are the first rows are kept rows of q's own space.
+TEST(bad_first_keys) {
+  Recording r;
+  sie_value q = 0, y = 0;
+  r.ok(record::gather_rows(r.p, r.x, SIE_POOL_CLS, &q, &r.none));
+  sie_attention_params a = sized<sie_attention_params>();
+  a.heads = a.kv_heads = 2;
+  a.head_dim = 32;
+  a.mask = SIE_MASK_WINDOW;
+  a.window = 3;
+  REFUSED(record::attention(r.p, r.x, r.kept, r.kept, &a, &y, &err), SIE_UNSUPPORTED);
+  a.first_keys = 2;
+  REFUSED(record::attention(r.p, r.x, r.kept, r.kept, &a, &y, &err));
+  a.first_keys = 1;
+  REFUSED(record::attention(r.p, r.x, r.x, r.x, &a, &y, &err));  // not a subset
+  a.which = SIE_POOL_CLS;
+  REFUSED(record::attention(r.p, q, r.kept, r.kept, &a, &y, &err));
+  a.which = 0;
+  a.reserved = 1;
+  REFUSED(record::attention(r.p, r.x, r.kept, r.kept, &a, &y, &err));
+  a.reserved = 0;
+  r.ok(record::attention(r.p, r.x, r.kept, r.kept, &a, &y, &r.none));
+}
+
 TEST(bad_splade) {
   Recording r;
   sie_value y = 0, z = 0;

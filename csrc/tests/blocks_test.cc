@@ -24,7 +24,8 @@ struct Run {
   const heads::Head &head;
 
   explicit Run(const char *name) : Run(heads::named(name)) {}
-  explicit Run(const heads::Head &of) : head(of) {
+  // kept, if not null, says how many first rows of a sequence of that length the batch keeps.
+  explicit Run(const heads::Head &of, int (*kept)(int length) = nullptr) : head(of) {
     const char *name = head.name;
     model::Shape shape;
     shape.layers = 1;
@@ -33,6 +34,10 @@ struct Run {
     std::vector<int> numbers;
     for (int i = 0; i < 12; i++) numbers.push_back(i);
     batch = heads::batch_of(head, m.shape, numbers, false);
+    for (int b = 0; kept != nullptr && b < 12; b++) {
+      const int first = batch.cu[static_cast<size_t>(b)], length = heads::length_of(b);
+      for (int i = 0; i < length; i++) batch.keep[static_cast<size_t>(first + i)] = i < kept(length) ? 1 : 0;
+    }
     result = run(&m, batch);
     CHECK(result.status == SIE_OK, "%s: status %d", name, result.status);
   }
@@ -61,14 +66,15 @@ double relative(int head, int query, int key) {
 
 enum class Sees { all, before, window };
 
-// Computes one column of attention's result for one query, from rows of q (2 heads of 32), k and v.
+// Computes one column of attention's result for one query, from rows of q (2 heads of 32), k and v,
+// over the first `length` keys; 0 where none is seen.
 double attention(const std::vector<float> &qkv, int length, int query, int column, Sees sees, Adds adds) {
   int head = column / heads::block_dim, d = heads::block_dim;
   double sum = 0, weighted = 0, largest = -1e30;
   std::vector<double> scores;
   for (int key = 0; key < length; key++) {
-    bool seen = sees == Sees::all || (sees == Sees::before ? key <= query
-                                                           : abs(key - query) <= heads::block_window);
+    bool seen =
+        sees == Sees::all || (sees == Sees::before ? key <= query : abs(key - query) <= heads::block_window);
     double score = 0;
     for (int i = 0; i < d; i++) score += at(qkv, 128, query, head * d + i) * at(qkv, 128, key, 64 + i);
     score /= sqrt(static_cast<double>(d));
@@ -76,6 +82,7 @@ double attention(const std::vector<float> &qkv, int length, int query, int colum
     scores.push_back(seen ? score : -1e30);
     largest = fmax(largest, scores.back());
   }
+  if (largest == -1e30) return 0;
   for (int key = 0; key < length; key++) {
     double p = exp(scores[static_cast<size_t>(key)] - largest);
     sum += p;
@@ -221,6 +228,59 @@ TEST(blocks_attend_with_a_relative_bias) {
               "the last row of sequence %d has other bits alone", b);
       }
     }
+  }
+}
+
+// Attention in a window to the kept rows, which are the first of each sequence.
+static sie_status first_keys_tail(Model *m, sie_value x) {
+  heads::Qkv qkv;
+  sie_status status = heads::make_qkv(m, x, &qkv);
+  if (status == SIE_OK) status = record::output_values(m->program, qkv.all, 0, &m->err);
+  for (sie_value *part : {&qkv.k, &qkv.v}) {
+    if (status == SIE_OK) status = record::keep_rows(m->program, *part, part, &m->err);
+  }
+  sie_attention_params a = record::params<sie_attention_params>();
+  a.heads = heads::block_heads;
+  a.kv_heads = heads::block_kv_heads;
+  a.head_dim = heads::block_dim;
+  a.mask = SIE_MASK_WINDOW;
+  a.window = heads::block_window;
+  a.first_keys = 1;
+  sie_value y = 0;
+  if (status == SIE_OK) status = record::attention(m->program, qkv.q, qkv.k, qkv.v, &a, &y, &m->err);
+  return status == SIE_OK ? record::output_values(m->program, y, 1, &m->err) : status;
+}
+
+TEST(blocks_attend_to_first_keys) {
+  const heads::Output values = {heads::Kind::values, hidden};
+  const heads::Head head = {
+      "first keys", first_keys_tail, nullptr, {{heads::Kind::values, 128}, values, {}, {}}, 1, false};
+  auto kept = [](int length) { return (length + 2) / 3; };
+  Run r(head, kept);
+  if (r.m.slots[0] == nullptr) return;
+  int blind = 0;
+  for (int b = 0; b < 12; b++) {
+    std::vector<float> qkv = r.rows(0, b), y = r.rows(1, b);
+    int length = heads::length_of(b);
+    for (int row = 0; row < length; row++) {
+      blind += row - heads::block_window >= kept(length) ? 1 : 0;
+      for (int c = 0; c < hidden; c += 7) {
+        near("attention to first keys", b, at(y, hidden, row, c),
+             attention(qkv, kept(length), row, c, Sees::window, nothing), 1e-4);
+      }
+    }
+  }
+  CHECK(blind > 20, "only %d rows see no key", blind);
+  // A batch that keeps a row behind one that it leaves out has keys without places.
+  Batch bad = r.batch;
+  const int longest = 11, last = bad.cu[longest + 1] - 1;
+  CHECK(heads::length_of(longest) > 2, "sequence %d is too short", longest);
+  bad.keep[static_cast<size_t>(last)] = 1;
+  CHECK(run(&r.m, bad).status == SIE_INVALID_ARGUMENT, "rows behind others are taken for the first");
+  // All or none are first rows.
+  for (uint8_t all : {uint8_t{0}, uint8_t{1}}) {
+    std::fill(bad.keep.begin(), bad.keep.end(), all);
+    CHECK(run(&r.m, bad).status == SIE_OK, "marks of %d alone are refused", all);
   }
 }
 

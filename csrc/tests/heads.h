@@ -49,7 +49,7 @@ constexpr int block_heads = 2, block_kv_heads = 1, block_dim = 32, block_rot = 1
               gated = 80;
 std::vector<float> norm_gamma(), norm_bias(), head_gamma(int which), slopes(), scorer();
 constexpr int bias_reach = 12;
-std::vector<float> biases();  // [block_heads, 2·bias_reach + 1]
+std::vector<float> biases();             // [block_heads, 2·bias_reach + 1]
 std::vector<float> rotation(bool sine);  // [positions, block_rot/2]
 constexpr float block_eps = 1e-5f;
 sie_status residual_tail(model::Model *m, sie_value x);

@@ -53,8 +53,8 @@ int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Where the intermediates of one key head lie in the scratch, in floats.
 struct Layout {
-  int64_t d;                                  // padded to vectors
-  int64_t scores_ld;                          // a vector more than the keys, against sets of L1
+  int64_t d;                                   // padded to vectors
+  int64_t scores_ld;                           // a vector more than the keys, against sets of L1
   int64_t v, scores, values, top, total, end;  // kᵀ comes first
 };
 
@@ -297,8 +297,10 @@ Block pack_block(const Work<T> &w, int64_t first, int64_t keys, Range seen) {
   // A second segment of keys would be chosen here, row by row of the block.
   const int64_t ldk = w.a->k.ld, ldv = w.a->v.ld;
   pack_keys(w.pair.k + first * ldk, ldk, seen, keys, w.d, w.scratch);
-  const bool finite = (w.sight.mask == SIE_MASK_FULL ? pack_values<false, T> : pack_values<true, T>)(
-      w.pair.v + first * ldv, ldv, seen, w.d, w.at.d, w.scratch + w.at.v);
+  const bool finite =
+      (w.sight.mask == SIE_MASK_FULL ? pack_values<false, T> : pack_values<true, T>)(w.pair.v + first * ldv,
+                                                                                     ldv, seen, w.d, w.at.d,
+                                                                                     w.scratch + w.at.v);
   return {first, keys, finite};
 }
 
@@ -496,7 +498,7 @@ void attend_chunk(const Work<T> &w, Range rows) {
     const Tile tile = tile_at(rows.first + r, lesser(count - r, kRows), group);
     float factor[kRows];
     for (int64_t m = 0; m < tile.rows; m++) {
-      factor[m] = total[r + m] == 0.0f ? 0.0f : 1.0f / total[r + m];     // 0: it has seen no key
+      factor[m] = total[r + m] == 0.0f ? 0.0f : 1.0f / total[r + m];  // 0: it has seen no key
       if (factor[m] != 0.0f && top[r + m] == -FLT_MAX) factor[m] = __builtin_nanf("");  // all were −∞
     }
     store_rows(w, tile, values + r * w.at.d, factor);

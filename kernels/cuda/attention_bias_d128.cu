@@ -5,7 +5,7 @@ namespace sie_cuda {
 
 template <>
 sie_status attention_launch_bias<128>(int32_t dtype, const AttentionShape &shape, int64_t ctas,
-                                     const sie_stream *on, const AttentionParams &params) {
+                                      const sie_stream *on, const AttentionParams &params) {
   if (shape.warps == 8) return attention_start_bias<128, 8>(dtype, shape, ctas, on, params);
   return attention_start_bias<128, 4>(dtype, shape, ctas, on, params);
 }

@@ -211,9 +211,7 @@ struct Scale {
   int reach;
 
   SIE_DEVICE float slope_of_scores() const { return slopes[head] * inverse; }
-  SIE_DEVICE const float *middle() const {
-    return bias + int64_t{head} * (2 * int64_t{reach} + 1) + reach;
-  }
+  SIE_DEVICE const float *middle() const { return bias + int64_t{head} * (2 * int64_t{reach} + 1) + reach; }
 };
 
 // The whole step for the keys [key, key + kKeys) of the sequence.

@@ -25,7 +25,14 @@ struct Config {
   bool alibi = false;
   bool first = false;  // gathered: the query is the first row of its sequence, not the last
   int32_t reach = -1;  // of the relative bias; -1: none
+  int32_t ahead = 0;   // queries behind the last key: the keys are the first rows of each sequence
 };
+
+// The same with queries behind the last key.
+inline Config longer_than_keys(Config c, int32_t ahead) {
+  c.ahead = ahead;
+  return c;
+}
 
 // The same with a relative bias.
 inline Config biased(Config c, int32_t reach) {
@@ -38,10 +45,10 @@ class AttentionCase : public Case {
   AttentionCase(const Config &config, Layout layout, int seed)
       : c_(config), sequences_(config.lengths), queries_(queries_of(config)) {
     static const char *const masks[] = {"full", "causal", "window"};
-    form = text("attention %s D=%d mask=%s%s%s%s%s", dtype_text(c_.dtype), c_.head_dim, masks[c_.mask],
+    form = text("attention %s D=%d mask=%s%s%s%s%s%s", dtype_text(c_.dtype), c_.head_dim, masks[c_.mask],
                 c_.gathered ? (c_.first ? " gathered first" : " gathered") : "",
                 c_.kv_heads != c_.heads ? " grouped" : "", c_.alibi ? " alibi" : "",
-                c_.reach >= 0 ? " bias" : "");
+                c_.reach >= 0 ? " bias" : "", c_.ahead > 0 ? " first keys" : "");
     shape = text("T=%lld B=%zu H=%d longest=%lld input=%s", static_cast<long long>(sequences_.tokens()),
                  c_.lengths.size(), c_.heads, static_cast<long long>(sequences_.longest()),
                  input_names[c_.input]);
@@ -154,8 +161,7 @@ class AttentionCase : public Case {
   void gather(const AttentionCase &all) {
     bias_ = all.bias_;
     auto copy = [](Rows *to, int64_t row, const Rows &from, int64_t source) {
-      for (int64_t i = 0; i < to->columns(); i++)
-        to->set(row, i, static_cast<float>(from.get(source, i)));
+      for (int64_t i = 0; i < to->columns(); i++) to->set(row, i, static_cast<float>(from.get(source, i)));
     };
     for (int64_t r = 0; r < k_->rows(); r++) copy(k_.get(), r, *all.k_, r), copy(v_.get(), r, *all.v_, r);
     for (int64_t u = 0; u < units; u++) {
@@ -188,8 +194,10 @@ class AttentionCase : public Case {
 
   // Rows of q of each sequence.
   static std::vector<int32_t> queries_of(const Config &c) {
-    if (!c.gathered) return c.lengths;
-    return std::vector<int32_t>(c.lengths.size(), 1);
+    if (c.gathered) return std::vector<int32_t>(c.lengths.size(), 1);
+    std::vector<int32_t> lengths = c.lengths;
+    for (int32_t &length : lengths) length += c.ahead;
+    return lengths;
   }
 
   sie_status call_into(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count,
@@ -215,7 +223,7 @@ class AttentionCase : public Case {
     a.q_first = block_.first;
     a.q_last = block_.last;
     a.resumed = block_.resumed;
-    a.queries_first = c_.first ? 1 : 0;
+    a.queries_first = c_.first || c_.ahead > 0 ? 1 : 0;
     a.bias = c_.reach >= 0 ? bias_.data() + bias_guard : nullptr;
     a.bias_reach = c_.reach >= 0 ? c_.reach : 0;
     sie_status status = list_work(ops, &a);

@@ -75,8 +75,8 @@ void add_odd_dims(std::vector<Config> *all, int32_t dtype, int32_t d) {
 void add_biases(std::vector<Config> *all, int32_t dtype, int32_t d, bool few) {
   auto add = [&](const std::vector<int32_t> &lengths, int32_t heads, int32_t kv_heads, int32_t mask,
                  int32_t window, bool gathered, int32_t reach, bool alibi = false) {
-    const Config c = {lengths, heads, kv_heads, d,     mask, window, dtype, gathered,
-                      true,    plain, false,    alibi, false};
+    const Config c = {lengths,  heads, kv_heads, d,     mask,  window, dtype,
+                      gathered, true,  plain,    false, alibi, false};
     all->push_back(biased(c, reach));
   };
   add(ragged, 3, 3, SIE_MASK_FULL, 0, false, 20);
@@ -93,6 +93,23 @@ void add_biases(std::vector<Config> *all, int32_t dtype, int32_t d, bool few) {
   add(longer, 1, 1, SIE_MASK_FULL, 0, false, 128);
   add(long_enough, 2, 2, SIE_MASK_FULL, 0, false, 600);
   add(blocks, 2, 2, SIE_MASK_FULL, 0, false, 0);
+}
+
+// Keys that are the first rows of their sequences: queries behind them see what their windows still
+// hold, and nothing beyond.
+void add_first_keys(std::vector<Config> *all, int32_t dtype, int32_t d) {
+  auto add = [&](const std::vector<int32_t> &lengths, int32_t heads, int32_t kv_heads, int32_t mask,
+                 int32_t window, int32_t ahead, int32_t reach = -1) {
+    const Config c = {lengths, heads, kv_heads, d, mask, window, dtype, false, true, plain, false};
+    all->push_back(biased(longer_than_keys(c, ahead), reach));
+  };
+  add(ragged, 2, 1, SIE_MASK_WINDOW, 12, 30);
+  add(ragged, 2, 2, SIE_MASK_WINDOW, 64, 5);
+  if (dtype == SIE_F16 || d > 128) return;
+  add(ragged, 2, 2, SIE_MASK_CAUSAL, 0, 20);
+  add(long_enough, 1, 1, SIE_MASK_WINDOW, 64, 200);
+  add({513, 2}, 1, 1, SIE_MASK_WINDOW, 7, 40);
+  add(ragged, 2, 1, SIE_MASK_FULL, 0, 9, 15);
 }
 
 // What is timed beside MiniLM's heads: short texts, and long ones by mask; D = 128 in groups of
@@ -121,6 +138,7 @@ std::unique_ptr<Case> make_attention(int index) {
       for (int32_t d : {32, 64, 128, 256}) {
         add_forms(&all, dtype, d);
         add_biases(&all, dtype, d, d == 256 || dtype == SIE_F16);
+        add_first_keys(&all, dtype, d);
       }
       if (dtype == SIE_F16) continue;
       for (int32_t length : {16, 128, 512}) {
@@ -150,8 +168,8 @@ std::unique_ptr<Case> make_production_attention(int index) {
       all.push_back({{300, 1, 0, 211}, 12, 12, 64, SIE_MASK_FULL, 0, dtype, false, true, plain, true});
       all.push_back({{497, 15}, 16, 2, 64, SIE_MASK_CAUSAL, 0, dtype, false, true, plain, true});
       // MPNet's heads and distances.
-      all.push_back(biased({{300, 1, 0, 211}, 12, 12, 64, SIE_MASK_FULL, 0, dtype, false, true, plain, true},
-                           128));
+      all.push_back(
+          biased({{300, 1, 0, 211}, 12, 12, 64, SIE_MASK_FULL, 0, dtype, false, true, plain, true}, 128));
     }
     return all;
   }();
@@ -229,7 +247,7 @@ void check_attention_one_query() {
         for (int32_t window : {0, 20, 100}) {
           if ((window > 0 && mask != SIE_MASK_WINDOW) || (dtype == SIE_F16 && d != 64)) continue;
           if (!check::in_shard(index++)) continue;
-          const Config config = {lengths, 2,    1,     d,    mask,    window,
+          const Config config = {lengths, 2,     1,    d,     mask,  window,
                                  dtype,   false, true, plain, false, window != 20};
           for (const sie_ops *ops : backends()) {
             check_one_query(config, ops, 4200 + index);

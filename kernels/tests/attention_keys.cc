@@ -101,7 +101,8 @@ std::vector<KeyCase> key_cases() {
   // Relative biases: within a block of keys, across several, and of causal and window masks.
   all.push_back({edges, 2, 1, 64, SIE_MASK_FULL, 0, false, 128});
   all.push_back({edges, 2, 2, 64, SIE_MASK_WINDOW, 64, false, 40});
-  for (int32_t reach : {1, 128, 700}) all.push_back({blocks_of_keys, 1, 1, 64, SIE_MASK_FULL, 0, false, reach});
+  for (int32_t reach : {1, 128, 700})
+    all.push_back({blocks_of_keys, 1, 1, 64, SIE_MASK_FULL, 0, false, reach});
   all.push_back({blocks_of_keys, 1, 1, 64, SIE_MASK_CAUSAL, 0, false, 128});
   return all;
 }
@@ -116,9 +117,8 @@ void check_attention_keys() {
       if (!check::in_shard(index++) || (dtype == SIE_BF16 && index % 3 != 0)) continue;
       for (const Input input : {plain, sharp}) {
         if ((input == sharp) != (k.d > 64)) continue;
-        const Config config = {k.lengths, k.heads, k.kv_heads, k.d,   k.mask, k.window,
-                               dtype,     false,   true,       input, false,  k.alibi,
-                               false,     k.reach};
+        const Config config = {k.lengths, k.heads, k.kv_heads, k.d,   k.mask,  k.window, dtype,
+                               false,     true,    input,      false, k.alibi, false,    k.reach};
         std::vector<const sie_ops *> tables;
         for (const sie_ops *ops : backends()) {
           // VNNI has the attention of AVX-512.

@@ -156,6 +156,9 @@ type attentionParams struct {
 	which   uint32
 	alibi   unsafe.Pointer
 	bias    unsafe.Pointer
+
+	firstKeys int32
+	_         int32
 }
 
 type ropeParams struct {

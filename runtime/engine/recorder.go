@@ -282,6 +282,10 @@ type Attention struct {
 	// row has the biases of key's place − query's place from −R to R. Farther keys have those of
 	// ±R.
 	Bias *Weight
+	// FirstKeys says that k and v are KeepRows of a batch that keeps the first rows of each
+	// sequence (a batch that keeps others is refused). Keys then have places, which a mask, ALiBi
+	// and Bias need. A row that sees no key gets zeros.
+	FirstKeys bool
 	// Which is the row that GatherRows made q of, PoolCLS or PoolLast; 0 for a q of token rows. A
 	// mask, ALiBi and Bias need it. y has the bits of that row of attention for all rows.
 	Which Pooling
@@ -294,7 +298,7 @@ func (r *Recorder) Attention(q, k, v Value, a Attention) Value {
 		*p = attentionParams{
 			mask: uint32(a.Mask), q: q, k: k, v: v, y: y, heads: a.Heads, kvHeads: a.KVHeads,
 			headDim: a.HeadDim, window: a.Window, scale: a.Scale, which: uint32(a.Which),
-			alibi: r.useLocked(a.ALiBi), bias: r.useLocked(a.Bias),
+			alibi: r.useLocked(a.ALiBi), bias: r.useLocked(a.Bias), firstKeys: flag(a.FirstKeys),
 		}
 	})
 }

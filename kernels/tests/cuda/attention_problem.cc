@@ -82,6 +82,7 @@ sie_attention_args Problem::args() {
   a.mask = c_.mask, a.window = c_.window;
   a.scale = 1 / sqrtf(static_cast<float>(c_.head_dim));
   a.alibi_slopes = c_.alibi ? slopes_.data() : nullptr;
+  a.queries_first = c_.first ? 1 : 0;
   if (c_.reach >= 0) a.bias = bias_.data(), a.bias_reach = c_.reach;
   return a;
 }
@@ -119,8 +120,8 @@ Bits Problem::run_as(const Form &form) {
     const bool single = form.warp_form && l.keys <= sie_cuda::kAttentionWarpKeys;
     const int32_t step = single ? 32 : form.rows;
     for (int32_t i = 0; i < l.queries; i += step) {
-      const AttentionItem item = {cu_q_[b] + i, std::min(step, l.queries - i), cu_kv_[b],
-                                  l.keys,       l.keys - l.queries + i,        {}};
+      const AttentionItem item = {cu_q_[b] + i, std::min(step, l.queries - i),         cu_kv_[b],
+                                  l.keys,       c_.first ? i : l.keys - l.queries + i, {}};
       (single ? warp : cta).push_back(item);
     }
   }

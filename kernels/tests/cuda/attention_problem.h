@@ -22,6 +22,7 @@ struct Config {
   std::vector<Lengths> lengths;
   float steep = 1;     // the first 64 keys of a sequence are so many times larger
   int32_t reach = -1;  // of a relative bias; -1: none
+  bool first = false;  // the queries stand at the first keys
 };
 
 // A way to run: `warps` a CTA with room for `resident` blocks of keys, `rows` query rows an item of

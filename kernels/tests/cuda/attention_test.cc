@@ -50,6 +50,14 @@ TEST(forms_agree_on_biases) {
   }
 }
 
+// Keys that are the first rows of a sequence, in a window that some queries have left behind.
+TEST(forms_agree_on_first_keys) {
+  const vector<Lengths> lengths = {{150, 70}, {90, 20}, {33, 32}, {5, 1}, {70, 0}, {300, 129}};
+  for (int32_t d : {32, 64, 128}) {
+    check_forms({SIE_BF16, d, 2, 1, SIE_MASK_WINDOW, 17, false, lengths, 1, -1, true});
+  }
+}
+
 // What no instance has, and a reach that is none.
 TEST(biases_are_refused) {
   Problem problem({SIE_BF16, 256, 2, 2, SIE_MASK_FULL, 0, false, {{3, 3}}, 1, 4});
