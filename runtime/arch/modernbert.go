@@ -315,9 +315,8 @@ func (m *modernbert) block(
 	qkv := p.linear(r, h, b.qkv, b.qkvBias, engine.NoAct, engine.NoValue)
 	q, k, v := r.Columns(qkv, 0, c), r.Columns(qkv, c, c), r.Columns(qkv, 2*c, c)
 	b.rotary.rotate(r, q, k, attention)
-	if p.attendKept { // such texts are no longer than a window (Model.record)
-		attention.Mask, attention.Window = engine.FullMask, 0
-		k, v = r.KeepRows(k), r.KeepRows(v)
+	if p.attendKept {
+		k, v, attention.FirstKeys = r.KeepRows(k), r.KeepRows(v), b.local // windows need places
 	}
 	if last && p.keep != engine.PoolMean {
 		q, x = r.GatherRows(q, p.keep), r.GatherRows(x, p.keep)

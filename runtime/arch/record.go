@@ -79,9 +79,6 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 			"biases attention by distance, and kept keys have no places: attend_to_expansion_tokens cannot be false for %s",
 			m.Arch)
 	}
-	if want.AttendKept {
-		caps.MaxLen = min(caps.MaxLen, m.MaxKept())
-	}
 	r := &recording{Recorder: m.device.Record(caps), model: m, want: want,
 		pass: pass{keep: keep, attendKept: want.AttendKept, adapters: adapters}}
 	r.x = m.encoder.forward(r.Recorder, r.pass)
@@ -90,16 +87,6 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 		m.given[o].record(r)
 	}
 	return r.End()
-}
-
-// MaxKept returns the tokens that a text may have in a program with Want.AttendKept. Kept keys have
-// no places that a window could be laid around, so where blocks have windows, a text is no longer
-// than the window of its first token.
-func (m *Model) MaxKept() int64 {
-	if cost := m.Cost(); cost.PerNear > 0 {
-		return min(int64(m.MaxSeqLen), int64(cost.Window)+1)
-	}
-	return int64(m.MaxSeqLen)
 }
 
 // keepOne returns the one row of each sequence that an output reads, rows, if the outputs before it

@@ -37,6 +37,8 @@ type Want struct {
 
 	// AttendKept makes tokens attend only to the tokens that the batch keeps, while outputs of
 	// token vectors read all rows. ColBERT's queries, which are filled up with [MASK], need it.
+	// Such a batch keeps the first tokens of each text. In a window a token may see none of them,
+	// and attention then gives it zeros, as torch's scaled_dot_product_attention does.
 	AttendKept bool
 
 	// Long asks for the program of the texts that are longer than Model.ShortLen, and of no others.

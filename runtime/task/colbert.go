@@ -25,10 +25,6 @@ func markTexts(e *encoding) {
 	e.reader.limit = k.limit(e.reader.limit, e.query, e.options.QueryMaxLength)
 	e.lay = func(ids []int32) ([]int32, []uint8, int) { return k.mark(ids, e.query, e.reader.limit) }
 	e.attendKept = e.query && k.masksExpansion()
-	e.filled = e.reader.limit
-	if k.query >= 0 {
-		e.filled++
-	}
 	if e.attendKept && k.trims() {
 		e.trim = k.trim
 	}

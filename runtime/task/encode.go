@@ -35,7 +35,6 @@ type encoding struct {
 	// trim, if not nil, removes rows from a token matrix. bytes is the size of a row.
 	trim       func(data []byte, bytes int, ids []int32) []byte
 	attendKept bool // tokens attend only to those that the batch keeps
-	filled     int  // tokens of every text, where attendKept
 
 	kept  [][]int32 // ids that the model reads for each text; nil unless results are read by them
 	whole int       // bytes per item that were held before any text was read
@@ -69,12 +68,6 @@ func newEncoding(r *run) (*encoding, error) {
 			"Model '%s' cannot fold queries that are filled up and lose their special tokens; "+
 				"set the load-time option skip_special_tokens: false, query_expansion: false or attend_to_expansion_tokens: true",
 			e.model.ID)
-	}
-	if most := e.use.Model.Weights().MaxKept(); e.attendKept && int64(e.filled) > most {
-		return nil, errs.Invalidf("options",
-			"Model '%s' fills queries up to %d tokens, and %d is the most that can be filled up under its windows; "+
-				"set query_max_length to %d or less, or the load-time option attend_to_expansion_tokens: true",
-			e.model.ID, e.filled, most, most)
 	}
 	if want.Give.Has(arch.OutTokenWeights) || e.trim != nil {
 		e.kept = make([][]int32, e.n)
