@@ -170,7 +170,7 @@ func TestBuiltinBundles(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := c.InBundle(candle)
-	if got.Len() != 47 || candle.Engine != "candle" { // 15 candle-only models twice, 17 others as a variant
+	if got.Len() != 49 || candle.Engine != "candle" { // 16 candle-only models twice, 17 others as a variant
 		t.Errorf("candle serves %v", ids(got))
 	}
 	for _, r := range got.List() {

@@ -133,8 +133,8 @@ func (c *gteConfig) checkRefused(dir fs.FS) error {
 	if err := refuseUnknownMeaning(dir, gteNeutral); err != nil {
 		return err
 	}
-	if !(c.NormEps > 0 && c.NormEps < 1) {
-		return refuse(configFile, "layer_norm_eps", "is %g; it must be above 0 and below 1", c.NormEps)
+	if err := checkNormEps("layer_norm_eps", c.NormEps); err != nil {
+		return err
 	}
 	if _, ok := gates[c.Activation]; !ok {
 		return refuse(configFile, "hidden_act", "is %.60q; supported are %s", c.Activation, listed(gates))

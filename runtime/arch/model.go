@@ -61,6 +61,7 @@ var architectures = map[string]loadEncoder{
 	"modernbert":  loadModernbert,
 	"new":         gteAlibaba.load,
 	"gte":         gteTransformers.load,
+	"nomic_bert":  loadNomic,
 	"eurobert":    loadEurobert,
 	"gemma3_text": loadGemma,
 	"qwen2":       qwen2.load,

@@ -82,6 +82,14 @@ func (c *postNormConfig) check(keys [7]string) error {
 	return nil
 }
 
+// checkNormEps refuses what is no epsilon of a LayerNorm.
+func checkNormEps(key string, eps float64) error {
+	if !(eps > 0 && eps < 1) {
+		return refuse(configFile, key, "is %g; it must be above 0 and below 1", eps)
+	}
+	return nil
+}
+
 func (c *postNormConfig) headDim() int64 { return c.hidden / c.heads }
 
 // loadPostNorm packs an encoder. It leaves p.prefix at the prefix of the encoder's tensors. heads

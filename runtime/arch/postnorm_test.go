@@ -11,7 +11,8 @@ import (
 )
 
 // GTE and NomicBERT.
-var postNormCases = []string{"gte-multilingual", "gte-en", "gte-types", "gte-arctic"}
+var postNormCases = []string{"gte-multilingual", "gte-en", "gte-types", "gte-arctic",
+	"nomic-v15", "nomic-biases", "nomic-saved"}
 
 // oddPostNorms have heads without a GPU kernel.
 var oddPostNorms = []string{"gte-saved"}
@@ -73,6 +74,11 @@ func TestPostNormFaultsAreSeen(t *testing.T) {
 			b.attGamma, b.blockGamma = b.blockGamma, b.attGamma
 		})},
 		"betas left out":        {"", each(func(b *postNormBlock) { b.blockBeta = nil })},
+		"another small base":    {"nomic", turn(func(r *rope) { r.theta *= 1.05 })},
+		"the gate's biases out": {"nomic-biases", each(func(b *postNormBlock) { b.gatedBias = nil })},
+		"biases out": {"nomic-biases", each(func(b *postNormBlock) {
+			b.qkvBias, b.outBias = nil, nil
+		})},
 		"biases of q, k, v out": {"gte", each(func(b *postNormBlock) { b.qkvBias = nil })},
 		"bias of attention out": {"gte", each(func(b *postNormBlock) { b.outBias = nil })},
 		"bias of the MLP out":   {"gte", each(func(b *postNormBlock) { b.downBias = nil })},

@@ -2,7 +2,9 @@ package task_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/golden"
@@ -15,13 +17,15 @@ type prompted struct {
 }
 
 // Whole directories give the vectors of sentence-transformers for texts, with and without a prompt:
-// GTE as arctic-embed-m-v2.0 and stella are saved.
+// GTE as arctic-embed-m-v2.0 and stella are saved, and nomic-embed-text-v1.5.
 func TestPostNormEmbeddersEqualTheLibrary(t *testing.T) {
 	for name, how := range map[string]struct {
 		adapter string
 		options map[string]any
 	}{
 		"text-gte-embed": {"sentence_transformer", map[string]any{"query_template": "query: {text}"}},
+		"text-nomic": {"sentence_transformer", map[string]any{"normalize": false,
+			"query_template": "search_query: {text}", "doc_template": "search_document: {text}"}},
 		"text-gte-stella": {"rope_flash", map[string]any{"normalize": false,
 			"query_template": "Instruct: {instruction}\nQuery: {text}", "default_instruction": "find"}},
 	} {
@@ -30,9 +34,12 @@ func TestPostNormEmbeddersEqualTheLibrary(t *testing.T) {
 		r := start(t, nil, nil, entry(t, "embed", c.Dir, how.adapter,
 			fmt.Sprintf("tasks: {encode: {dense: {dim: %d}}}", shape[1])))
 		for i, text := range readTexts[prompted](t, name) {
-			query := text.Prompt != ""
+			query, options := strings.HasSuffix(text.Prompt, "query"), maps.Clone(how.options)
+			if text.Prompt == "" {
+				delete(options, "doc_template")
+			}
 			res, err := r.Encode(t.Context(),
-				&Request{Model: "embed", Texts: []string{text.Text}, IsQuery: &query, Options: how.options})
+				&Request{Model: "embed", Texts: []string{text.Text}, IsQuery: &query, Options: options})
 			if err != nil {
 				t.Fatal(err)
 			}
