@@ -136,3 +136,22 @@ func exchanged(p *packer, n *postNormNames, block int, c int64) *engine.Weight {
 	return p.packParts(engine.WeightSpec{Kind: engine.LinearWeight, Compute: p.compute, K: c},
 		[]part{{name, shape, 0, c}, {name, shape, 2 * c, c}, {name, shape, c, c}})
 }
+
+// What published directories are for is read from their files, whatever class config.json names.
+func TestPostNormDetection(t *testing.T) {
+	for name, want := range map[string]Task{
+		"gte-multilingual": Tag, // NewForTokenClassification alone is a tagger
+		"classify-gte":     Classify, "tag-nomic": Tag, "text-gte-embed": Embed, "text-gte-stella": Embed,
+		"text-gte-rerank": Classify, "text-gte-sparse": Splade, "text-nomic": Embed, "nomic-v15": Embed,
+	} {
+		if task, _, err := Detect(golden.Open(t, name).Dir); err != nil || task != want {
+			t.Errorf("%s: %s, %v; want %s", name, task, err, want)
+		}
+	}
+	// gte-multilingual-base names that class beside its modules.
+	dir := edit(t, golden.Open(t, "text-gte-embed").Dir, configFile,
+		map[string]any{"architectures": []string{"NewForTokenClassification"}})
+	if task, _, err := Detect(dir); err != nil || task != Embed {
+		t.Errorf("%s, %v", task, err)
+	}
+}
