@@ -240,20 +240,25 @@ func loadGemmaBlock(p *packer, config *gemmaConfig, at string) (b gemmaBlock) {
 
 // forward records the encoder. State i is the sum of the branches up to block i.
 func (m *gemma) forward(r *engine.Recorder, p pass) engine.Value {
-	x := r.EmbedLayerNorm(engine.Embedding{Word: m.word, Norm: engine.NoNorm, Scale: m.scale})
+	x := r.Stream(r.EmbedLayerNorm(engine.Embedding{Word: m.word, Norm: engine.NoNorm, Scale: m.scale}))
 	p.see(0, x)
 	branch, sum := x, engine.NoValue
 	for i := range m.blocks {
 		branch, sum = m.block(r, p, branch, sum, i)
 	}
-	y, sum := r.Norm(branch, m.rmsNorm(m.norm, sum))
+	y, sum := m.add(r, branch, m.norm, sum)
 	p.see(len(m.blocks), sum)
 	return y
 }
 
-func (m *gemma) rmsNorm(gamma *engine.Weight, residual engine.Value) engine.NormSpec {
-	return engine.NormSpec{Norm: engine.RMSNorm, Gamma: gamma, Residual: residual,
-		Eps: float32(m.config.RMSNormEps), WeightOffset: 1}
+// add adds a branch to the sum so far, which is NoValue before the first block, and returns the new
+// sum, a stream, and its norm.
+func (m *gemma) add(
+	r *engine.Recorder, branch engine.Value, gamma *engine.Weight, sum engine.Value,
+) (y, newSum engine.Value) {
+	y, newSum = r.Norm(branch, engine.NormSpec{Norm: engine.RMSNorm, Gamma: gamma, Residual: sum,
+		Eps: float32(m.config.RMSNormEps), WeightOffset: 1})
+	return y, r.Stream(newSum)
 }
 
 // normAlone normalises what a half of a block adds to the sum.
@@ -270,7 +275,7 @@ func (m *gemma) block(
 	if b.local {
 		a.Mask, a.Window = engine.WindowMask, int32(m.config.window())
 	}
-	h, sum := r.Norm(branch, m.rmsNorm(b.beforeAttention, sum))
+	h, sum := m.add(r, branch, b.beforeAttention, sum)
 	if i > 0 {
 		p.see(i, sum)
 	}
@@ -289,7 +294,7 @@ func (m *gemma) block(
 		a.Which = p.keep
 	}
 	o := p.linear(r, r.Attention(q, k, v, a), b.out, b.outBias, engine.NoAct, engine.NoValue)
-	h, sum = r.Norm(m.normAlone(r, o, b.behindIt), m.rmsNorm(b.beforeMLP, sum))
+	h, sum = m.add(r, m.normAlone(r, o, b.behindIt), b.beforeMLP, sum)
 	h = p.gated(r, h, b.gateUp, nil, gates[m.config.Activation], engine.NoValue)
 	h = p.linear(r, h, b.down, nil, engine.NoAct, engine.NoValue)
 	return m.normAlone(r, h, b.behindMLP), sum

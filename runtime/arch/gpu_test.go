@@ -145,6 +145,9 @@ func TestGPUDenseModules(t *testing.T) {
 
 func TestGPUGemmaStates(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
+		for _, compute := range computesFor(t, dev, "gemma") {
+			checkGemmaDeep(t, dev, compute)
+		}
 		for _, name := range gemmaCases {
 			c := golden.Open(t, name)
 			for _, compute := range computesFor(t, dev, name) {

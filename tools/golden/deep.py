@@ -25,8 +25,10 @@ import shutil
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from transformers import ModernBertConfig, ModernBertModel, Qwen3Config, Qwen3Model
+from transformers import (Gemma3TextConfig, Gemma3TextModel, ModernBertConfig, ModernBertModel, Qwen3Config,
+                          Qwen3Model)
 
+import gemma
 import manifest
 import modernbert
 import qwen
@@ -41,6 +43,10 @@ CASES = {
     "qwen3": (Qwen3Config, Qwen3Model, qwen, dict(
         num_key_value_heads=1, head_dim=32, hidden_act="silu", rms_norm_eps=1e-6,
         tie_word_embeddings=True, rope_parameters=qwen.PLAIN)),
+    # As deep as EmbeddingGemma.
+    "gemma3_text": (Gemma3TextConfig, Gemma3TextModel, gemma, dict(
+        hidden_size=16, num_hidden_layers=24, num_key_value_heads=1, head_dim=32, query_pre_attn_scalar=32,
+        sliding_window=10, pad_token_id=0, **gemma.BOTH_WAYS)),
 }
 
 
@@ -83,7 +89,10 @@ def make(name, seed):
     maker.randomise(model, seed)
     with torch.no_grad():
         for key, p in model.named_parameters():
-            if key.endswith(("attn.Wo.weight", "mlp.Wo.weight", "o_proj.weight", "down_proj.weight")):
+            if key.endswith(("post_attention_layernorm.weight", "post_feedforward_layernorm.weight")) and \
+                    name == "gemma3_text":
+                p.copy_((1 + p) * BRANCH - 1)  # of 1 + w
+            elif key.endswith(("attn.Wo.weight", "mlp.Wo.weight", "o_proj.weight", "down_proj.weight")):
                 p *= BRANCH
     modernbert.store(model, case, torch.bfloat16, "")
 

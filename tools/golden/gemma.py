@@ -48,8 +48,8 @@ CASES = {
     # As many heads of keys as of queries, an odd width, an odd window (±3), biases, a scale that is
     # not the heads' width, another epsilon, every second block global, positions stretched in those.
     "linear": (dict(vocab_size=97, hidden_size=45, num_hidden_layers=3, num_attention_heads=3,
-                    num_key_value_heads=3, head_dim=64, intermediate_size=33, max_position_embeddings=140,
-                    sliding_window=7, sliding_window_pattern=2, query_pre_attn_scalar=100,
+                    num_key_value_heads=3, head_dim=32, intermediate_size=33, max_position_embeddings=140,
+                    sliding_window=7, sliding_window_pattern=2, query_pre_attn_scalar=50,
                     attention_bias=True, rms_norm_eps=1e-2, rope_theta=50000.0, rope_local_base_freq=100.0,
                     rope_scaling={"rope_type": "linear", "factor": 8.0}),
                torch.float16, "", [5, 33, 129, 8, 1]),
