@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -32,6 +35,39 @@ func TestDoctorProgram(t *testing.T) {
 		if !strings.Contains(text, "attention") {
 			t.Errorf("no listing:\n%s", text)
 		}
+	}
+}
+
+// A model of longer texts has two programs, and both are printed with their memory.
+func TestDoctorPrintsTheProgramOfLongTexts(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../../testdata/golden/qwen3-gqa-d64")); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dir, "config.json")
+	data, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	positions := regexp.MustCompile(`"max_position_embeddings": \d+`)
+	data = positions.ReplaceAll(data, []byte(`"max_position_embeddings": 20000`))
+	if err := os.WriteFile(config, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &doctorCmd{Program: dir, ProgramThreads: 64}
+	c.Device, c.Precision, c.ISA = "cpu", "fp32", "best"
+	var out bytes.Buffer
+	if err := c.program(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, says := range []string{"texts of 8193 to 20000 tokens:",
+		"20000 a sequence, at least 8193", "region of 20032 tokens"} {
+		if !strings.Contains(out.String(), says) {
+			t.Errorf("%q is missing in\n%s", says, out.String())
+		}
+	}
+	if n := strings.Count(out.String(), "in fp32 on 64 threads: lanes of"); n != 2 {
+		t.Errorf("the memory of %d programs", n)
 	}
 }
 

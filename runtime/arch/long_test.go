@@ -163,3 +163,24 @@ func TestLengthClasses(t *testing.T) {
 		})
 	}
 }
+
+// The product of gate and up lies in memory for one stage only, so a wide MLP costs a long text
+// nothing: a token takes less than its row of that product.
+func TestGateAndUpDoNotGrowWithTheText(t *testing.T) {
+	const inner = 16384
+	dev := open(t, engine.Options{Threads: 2})
+	dir := decoderDir(t, decoderShape{256, inner, 2, 1, 128, 2, 64})
+	for _, compute := range []engine.Compute{engine.ComputeF32, engine.ComputeINT8} {
+		m, _ := load(t, dev, dir, Options{Task: Embed, Compute: compute, Pooling: engine.PoolLast})
+		want := m.Own()
+		want.Long = true
+		p, err := m.Record(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		if perToken := p.Workspace().Region / 32768; perToken >= inner*4 {
+			t.Errorf("%s: %d bytes a token", compute, perToken)
+		}
+	}
+}
