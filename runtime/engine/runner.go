@@ -46,7 +46,7 @@ type Runner struct {
 	// slots without a batch; the waiters return them, and the owner those whose batch did not start
 	free    chan *runSlot
 	flying  chan *runSlot // submitted, oldest first; closed by the owner when it stops
-	shrinks chan Footprint
+	shrinks chan shrinking
 	quit    chan struct{} // closed by Close
 	stopped chan struct{} // closed by stop when everything is freed
 	closing sync.Once
@@ -82,7 +82,7 @@ func (a *sharedArena) release() {
 // NewRunner starts the goroutines for d. d must stay open until Close returns.
 func NewRunner(d *Device) *Runner {
 	r := &Runner{dev: d, work: make(chan *Batch), free: make(chan *runSlot, slotsInFlight),
-		flying: make(chan *runSlot, slotsInFlight), shrinks: make(chan Footprint),
+		flying: make(chan *runSlot, slotsInFlight), shrinks: make(chan shrinking),
 		quit: make(chan struct{}), stopped: make(chan struct{})}
 	r.has.Store(&holding{})
 	for i := range slotsInFlight {
@@ -200,8 +200,8 @@ func (r *Runner) nextSlot(jobs <-chan func()) *runSlot {
 			return s
 		case job := <-jobs:
 			job()
-		case f := <-r.shrinks:
-			r.shrinkArena(f)
+		case s := <-r.shrinks:
+			r.shrinkArena(s)
 		case <-r.quit:
 			return nil
 		}
@@ -216,8 +216,8 @@ func (r *Runner) nextBatch(jobs <-chan func()) *Batch {
 			return b
 		case job := <-jobs:
 			job()
-		case f := <-r.shrinks:
-			r.shrinkArena(f)
+		case s := <-r.shrinks:
+			r.shrinkArena(s)
 		case <-r.quit:
 			return nil
 		}
@@ -277,18 +277,26 @@ func (r *Runner) fitArena(workspace Workspace) error {
 // none. Slots stay as they are.
 func (r *Runner) Shrink(f Footprint) {
 	lockorder.AssertNoneHeld("shrinking an arena")
+	s := shrinking{to: f, done: make(chan struct{})}
 	select {
-	case r.shrinks <- f:
+	case r.shrinks <- s:
+		<-s.done
 	case <-r.quit:
 	}
 }
 
+// shrinking is a call of Shrink.
+type shrinking struct {
+	to   Footprint
+	done chan struct{}
+}
+
 // shrinkArena does the work of Shrink. Owner goroutine only.
-func (r *Runner) shrinkArena(f Footprint) {
-	if r.arena == nil || f.workspace.Covers(r.arena.size) {
-		return
+func (r *Runner) shrinkArena(s shrinking) {
+	if r.arena != nil && !s.to.workspace.Covers(r.arena.size) {
+		r.dropArena()
 	}
-	r.dropArena()
+	close(s.done)
 }
 
 // dropArena leaves the arena to the batches in flight; a GPU waits for them. Owner goroutine only.

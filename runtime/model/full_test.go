@@ -13,7 +13,10 @@ import (
 // A model is full when none of its queues has room, and the worker is full when every loaded model
 // is.
 func TestFull(t *testing.T) {
-	r := start(t, func(o *Options) { held(1000)(o); o.MaxQueueItems = 2 }, []string{mean, cls})
+	r := start(t, func(o *Options) {
+		held(1000)(o)
+		o.MaxQueueItems, o.ShortTokens = 2, 32
+	}, []string{mean, cls})
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
 	fill := func(id string, items, queued int, options map[string]any) {
@@ -41,6 +44,12 @@ func TestFull(t *testing.T) {
 	check("with room", false, false, false)
 	fill(mean, 1, 2, nil)
 	check("one model is full", true, false, true)
+	long := r.copy(mean).weights.Own()
+	long.Long = true
+	if _, err := r.copy(mean).Variant(long); err != nil {
+		t.Fatal(err)
+	}
+	check("the program for long texts has no room for short ones", true, false, true)
 	fill(cls, 2, 2, nil)
 	check("both are full", true, true, true)
 	fill(mean, 1, 3, map[string]any{"pooling": "cls"})
