@@ -127,7 +127,7 @@ func TestIPCSocketOfAProcess(t *testing.T) {
 	if err == nil {
 		rest, _ := io.ReadAll(a.Body)
 		a.Body.Close()
-		t.Errorf("a crash is answered: %d %s", a.StatusCode, rest)
+		t.Fatalf("a crash is answered: %d %s", a.StatusCode, rest)
 	}
 	if how := first.ends(); !how.Signaled() || how.Signal() != syscall.SIGABRT {
 		t.Errorf("it ended with %v", how)
