@@ -23,7 +23,8 @@ type job struct {
 	ctx   context.Context
 	queue *batch.Queue
 	n     int // of the whole job
-	// items of more tokens than that go to the queue that long returns; it is called once
+	// items of more tokens than maxLen go to the queue that long returns, which is called once;
+	// where long is nil, all go to queue
 	maxLen int
 	long   func() (*batch.Queue, error)
 
@@ -106,7 +107,10 @@ func (j *job) submit(first, end int) error {
 		}
 	}
 	c := chunk{group: batch.NewGroup(j.ctx, len(items)), first: first, at: time.Now()}
-	short, long := splitByLength(items, j.maxLen)
+	short, long := items, []batch.Item(nil)
+	if j.long != nil {
+		short, long = splitByLength(items, j.maxLen)
+	}
 	if len(long) > 0 && j.further == nil {
 		if j.further, err = j.long(); err != nil {
 			return err
