@@ -215,6 +215,27 @@ void add_residual(std::vector<Config> *all) {
   }
 }
 
+// Streams: sums in f32 whatever the class's type. Norms of one alone, behind a branch of the class's
+// type or of f32, into rows of the class's type with or without an e4m3 twin.
+void add_streams(std::vector<Config> *all) {
+  const int64_t columns[] = {33, 64, 130, 768, 1544};
+  size_t i = 0;
+  for (int32_t norm : {SIE_NORM_LAYER, SIE_NORM_RMS}) {
+    for (int32_t narrow : {SIE_BF16, SIE_F16}) {
+      for (Twin twin : {no_twin, twin_f8}) {
+        auto add = [&](int32_t x, int32_t residual, int32_t sum) {
+          all->push_back({17, columns[i++ % 5], x, narrow, twin, false, norm == SIE_NORM_LAYER, false, plain,
+                          norm, false, residual, sum});
+        };
+        add(SIE_F32, 0, 0);
+        add(SIE_F32, 0, SIE_F32);
+        add(narrow, SIE_F32, SIE_F32);
+        add(SIE_F32, SIE_F32, SIE_F32);
+      }
+    }
+  }
+}
+
 // Every form that a GPU has for rows, one to eight warps each, and the widths at which the next
 // form begins.
 void add_wide(std::vector<Config> *all) {
@@ -241,6 +262,7 @@ std::unique_ptr<Case> make_layernorm(int index) {
     std::vector<Config> all;
     add_plain(&all);
     add_residual(&all);
+    add_streams(&all);
     add_wide(&all);
     for (int32_t x : {SIE_F32, SIE_BF16}) all.push_back({512, 384, x, x, no_twin, false, true, true, plain});
     for (Twin twin : {twin_u8, twin_u8_outlier})
