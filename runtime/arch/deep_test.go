@@ -1,6 +1,8 @@
 package arch
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/golden"
@@ -47,3 +49,32 @@ func checkDeep(t *testing.T, dev *engine.Device, compute engine.Compute) {
 }
 
 func TestDeepNets(t *testing.T) { onEach(t, checkDeep) }
+
+// Every state that a block adds to is recorded as a stream. Qwen's state 0, a row of its table, is
+// in the class's type anyhow, and the last one is normalised.
+func TestStatesAreStreams(t *testing.T) {
+	dev := open(t, engine.Options{})
+	for name, plain := range map[string][]int{"modernbert-deep": nil, "qwen3-deep": {0, 37}} {
+		m, _ := load(t, dev, golden.Open(t, name).Dir, Options{Task: Embed, Compute: engine.ComputeF32})
+		for first := 0; first <= m.Layers; first += engine.MaxOutputs {
+			program, err := m.RecordHiddenStates(first)
+			if err != nil {
+				t.Fatal(err)
+			}
+			state := first
+			for line := range strings.Lines(program.Describe()) {
+				if !strings.Contains(line, "output_values") {
+					continue
+				}
+				if strings.Contains(line, ", stream]") == slices.Contains(plain, state) {
+					t.Errorf("%s: state %d: %s", name, state, line)
+				}
+				state++
+			}
+			if state != first+len(program.Outputs()) {
+				t.Errorf("%s: %d states from %d on", name, state-first, first)
+			}
+			program.Close()
+		}
+	}
+}
