@@ -1,27 +1,42 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"slices"
 	"strings"
+	"syscall"
 
+	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/task"
+	"github.com/sie-engine/sie/weights/hub"
 )
 
 type checkModelCmd struct {
+	sourceFlags  `embed:""`
 	computeFlags `embed:""`
 
-	Dir string `arg:"" help:"Directory of the model." type:"existingdir"`
+	Model   []string `arg:"" help:"Directories, ids of the catalog or of the hub; all: every text model of the catalog with a recorded number, with --compare."`
+	Compare bool     `help:"Download and load each model, encode the reference's probe texts, and compare with the numbers that the reference recorded."`
 }
 
 // maxListed bounds the names that check-model prints of one kind.
 const maxListed = 40
 
-// Run looks at a model directory without reading its weights. It fails if the model cannot be
-// served.
+// Run looks at models without reading their weights, or with --compare runs them. It fails if one
+// of them cannot be served, or differs.
 func (c *checkModelCmd) Run() error {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	if c.Compare {
+		return c.compare(ctx, os.Stdout)
+	}
 	chosen, err := c.devices()
 	if err != nil {
 		return err
@@ -39,25 +54,99 @@ func (c *checkModelCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	return checkModel(os.Stdout, c.Dir, dev, compute)
+	return c.check(ctx, os.Stdout, dev, compute)
 }
 
-func checkModel(w io.Writer, dir string, dev *engine.Device, compute engine.Compute) error {
-	task, labels, err := arch.Detect(dir)
+// check looks at each model in turn.
+func (c *checkModelCmd) check(
+	ctx context.Context, w io.Writer, dev *engine.Device, compute engine.Compute,
+) error {
+	resolver, _, err := c.hub(nil, nil)
 	if err != nil {
 		return err
 	}
-	r, err := arch.Check(dir, dev, arch.Options{Task: task, Compute: compute})
+	defer resolver.Close()
+	var failures []error
+	for i, ref := range c.Model {
+		if len(c.Model) > 1 {
+			fmt.Fprintf(w, "%s%s\n", strings.Repeat("\n", min(i, 1)), ref)
+		}
+		err := c.look(ctx, w, resolver, ref, dev, compute)
+		if err != nil && len(c.Model) > 1 {
+			fmt.Fprintf(w, "%v\n", err)
+		}
+		failures = append(failures, err)
+	}
+	return errors.Join(failures...)
+}
+
+// look prints what one model holds.
+func (c *checkModelCmd) look(
+	ctx context.Context, w io.Writer, resolver *hub.Resolver, ref string,
+	dev *engine.Device, compute engine.Compute,
+) error {
+	m, err := c.entry(ref)
+	if err != nil {
+		return err
+	}
+	dir := m.WeightsPath
+	if dir == "" {
+		var remove func()
+		if dir, remove, err = resolver.Headers(ctx, m.HFID, m.Revision); err != nil {
+			return err
+		}
+		defer remove()
+	}
+	return checkModel(w, ref, dir, m, dev, compute)
+}
+
+// entry returns the catalog's entry for a reference, or an ad-hoc one.
+func (c *checkModelCmd) entry(ref string) (*catalog.Resolved, error) {
+	source := c.sourceFlags
+	source.Models = append(slices.Clip(source.Models), ref)
+	cat, err := source.catalog()
+	if err != nil {
+		return nil, err
+	}
+	m, err := cat.Resolve(refID(ref))
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Usable(); err != nil {
+		return nil, err
+	}
+	if m.WeightsPath == "" && m.HFID == "" {
+		return nil, fmt.Errorf("%s: the model has no weights", ref)
+	}
+	return m, nil
+}
+
+// checkModel prints what the files in dir hold for the model m, which the user calls ref.
+func checkModel(
+	w io.Writer, ref, dir string, m *catalog.Resolved, dev *engine.Device, compute engine.Compute,
+) error {
+	_, labels, err := arch.Detect(dir)
+	if err != nil {
+		return err
+	}
+	o := arch.Options{Task: task.Tasks()[m.Family], Compute: compute, Dense: m.Loadtime.DenseProjectionPath}
+	if m.Judging().Format != "" { // which tokens they are does not change what is read
+		o.Answers = []int32{0, 1}
+	}
+	r, err := arch.Check(dir, dev, o)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "architecture  %s, %d blocks, up to %d tokens\n", r.Arch, r.Layers, r.Tokens)
-	fmt.Fprintf(w, "task          %s%s\n", task, listOf(", labels ", labels))
+	fmt.Fprintf(w, "task          %s%s\n", o.Task, listOf(", labels ", labels))
 	fmt.Fprintf(w, "parts         %s\n", strings.Join(r.Parts, ", "))
 	fmt.Fprintf(w, "tensors       %d read, %d wrong or missing, %d left over\n",
 		r.Read, len(r.Problems), len(r.LeftOver))
 	fmt.Fprintf(w, "memory        %d MiB in %s, and %d MiB more while it is packed\n",
 		mebibytes(r.Size.Packed), r.Compute, mebibytes(r.Size.Passing))
+	for i, says := range differences(m, r) {
+		fmt.Fprintf(w, "%-14s%s\n", []string{"reference", ""}[min(i, 1)], says)
+	}
 	for i, p := range r.Problems {
 		if i == maxListed {
 			fmt.Fprintf(w, "  and %d more\n", len(r.Problems)-i)
@@ -73,7 +162,7 @@ func checkModel(w io.Writer, dir string, dev *engine.Device, compute engine.Comp
 		fmt.Fprintf(w, "  left over: %.120q\n", name)
 	}
 	if len(r.Problems) > 0 {
-		return fmt.Errorf("%s cannot be served: %d tensors are wrong or missing", dir, len(r.Problems))
+		return fmt.Errorf("%s cannot be served: %d tensors are wrong or missing", ref, len(r.Problems))
 	}
 	return nil
 }

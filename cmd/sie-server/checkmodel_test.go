@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,10 +11,15 @@ import (
 
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/weights/hub/hubtest"
+	"github.com/sie-engine/sie/weights/weightstest"
 )
 
-// check-model says what a directory holds, and fails with every tensor that is wrong.
-func TestCheckModel(t *testing.T) {
+const realMiniLM = "../../build/models/all-MiniLM-L6-v2"
+
+// checks looks at models as check-model does, and returns what it prints.
+func checks(t *testing.T, refs ...string) (string, error) {
+	t.Helper()
 	dev, err := engine.Open(engine.Options{Threads: 1})
 	if errors.Is(err, engine.ErrNotBuilt) {
 		t.Skip("no native engine")
@@ -22,18 +28,31 @@ func TestCheckModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dev.Close()
-	from := golden.Open(t, "st-mean-dense-tanh-normalize-prompts").Dir
+	c := checkModelCmd{sourceFlags: sourceFlags{LocalCache: t.TempDir(), HFFallback: true}, Model: refs}
 	var out bytes.Buffer
-	if err := checkModel(&out, from, dev, 0); err != nil {
-		t.Error(err)
-	}
-	for _, says := range []string{"architecture  bert, 2 blocks", "task          embed",
-		"2_Dense/model.safetensors, model.safetensors", "0 wrong or missing, 2 left over", "MiB in ",
-		`left over: "pooler.dense.bias"`} {
-		if !strings.Contains(out.String(), says) {
-			t.Errorf("%q is not in\n%s", says, out.String())
+	err = c.check(t.Context(), &out, dev, engine.ComputeF32)
+	return out.String(), err
+}
+
+func says(t *testing.T, out string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(out, part) {
+			t.Errorf("%q is not in\n%s", part, out)
 		}
 	}
+}
+
+// check-model says what a directory holds, and fails with every tensor that is wrong.
+func TestCheckModel(t *testing.T) {
+	from := golden.Open(t, "st-mean-dense-tanh-normalize-prompts").Dir
+	out, err := checks(t, from)
+	if err != nil {
+		t.Error(err)
+	}
+	says(t, out, "architecture  bert, 2 blocks", "task          embed",
+		"2_Dense/model.safetensors, model.safetensors", "0 wrong or missing, 2 left over", "MiB in fp32",
+		"reference     computes the same, as far as is known", `left over: "pooler.dense.bias"`)
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
 		t.Fatal(err)
@@ -53,12 +72,129 @@ func TestCheckModel(t *testing.T) {
 	if err := os.WriteFile(name, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out.Reset()
-	err = checkModel(&out, dir, dev, 0)
 	// three tensors of each of two blocks have another shape, and the third block's 16 are missing
-	if err == nil || !strings.Contains(err.Error(), "22 tensors are wrong or missing") ||
-		!strings.Contains(out.String(), "layer.1.output.dense.weight: has shape [32 70]") ||
-		!strings.Contains(out.String(), "layer.2.output.LayerNorm.bias: no such tensor") {
-		t.Errorf("%v\n%s", err, out.String())
+	out, err = checks(t, dir)
+	if err == nil || !strings.Contains(err.Error(), "22 tensors are wrong or missing") {
+		t.Error(err)
+	}
+	says(t, out, "layer.1.output.dense.weight: has shape [32 70]",
+		"layer.2.output.LayerNorm.bias: no such tensor")
+}
+
+// Of a hub id check-model reads the headers; of a catalog id also what the entry says.
+func TestCheckModelOnTheHub(t *testing.T) {
+	server := hubtest.New(t)
+	t.Setenv("HF_ENDPOINT", server.URL)
+	t.Setenv("HF_HUB_OFFLINE", "0")
+	files := published(t, "st-mean-dense-tanh-normalize-prompts")
+	server.Add("sie-test/tiny", files)
+	all := weightstest.ReadPublished(t, filepath.Join(golden.Root(t), "..", "published"))
+	dir := t.TempDir()
+	all["rasyosef/splade-mini"].Write(t, dir)
+	small := map[string][]byte{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			small[path], err = os.ReadFile(filepath.Join(dir, path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Add("rasyosef/splade-mini", small)
+	out, err := checks(t, "sie-test/tiny", "rasyosef/splade-mini", "sie-test/none")
+	if err == nil || !strings.Contains(err.Error(), "sie-test/none") {
+		t.Errorf("a repository that does not exist: %v", err)
+	}
+	says(t, out, "sie-test/tiny\narchitecture  bert, 2 blocks",
+		"2_Dense/model.safetensors, model.safetensors",
+		"rasyosef/splade-mini\narchitecture  bert, 4 blocks, up to 512 tokens\ntask          splade",
+		"0 wrong or missing", "sie-test/none")
+	for _, q := range server.Requests() {
+		if q.Storage && q.Range == "" {
+			t.Errorf("asked for the whole of %s", q.Path)
+		}
+	}
+}
+
+func TestCheckModelSaysWhatTheReferenceDoes(t *testing.T) {
+	all := weightstest.ReadPublished(t, filepath.Join(golden.Root(t), "..", "published"))
+	for id, part := range map[string]string{
+		"answerdotai/ModernBERT-base": "pads at the left",
+		"colbert-ir/colbertv2.0":      "gives the markers random embeddings",
+		"intfloat/e5-small-v2":        sameAsFarAsKnown,
+
+		"Snowflake/snowflake-arctic-embed-m-v2.0": runsCode,
+	} {
+		dir := t.TempDir()
+		all[id].Write(t, dir)
+		out, err := checks(t, id+"="+dir)
+		if err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+		says(t, out, "reference     ", part, "0 wrong or missing")
+	}
+}
+
+// compared runs models as check-model --compare does, and returns what it prints.
+func compared(t *testing.T, refs ...string) (string, error) {
+	t.Helper()
+	c := checkModelCmd{sourceFlags: sourceFlags{LocalCache: t.TempDir()}, Model: refs,
+		computeFlags: computeFlags{Device: "cpu", Precision: "fp32", Threads: 2}}
+	var out bytes.Buffer
+	err := c.compare(t.Context(), &out)
+	return out.String(), err
+}
+
+// The real MiniLM has the numbers that the reference recorded of it.
+func TestCompareWithRecordedNumbers(t *testing.T) {
+	if _, err := os.Stat(realMiniLM); err != nil {
+		t.Skip("no MiniLM: run `make minilm`")
+	}
+	out, err := compared(t, "sentence-transformers/all-MiniLM-L6-v2="+realMiniLM, "naver/splade-v3",
+		"Snowflake/snowflake-arctic-embed-s")
+	if err == nil || !strings.Contains(err.Error(), "1 of 3 models differ") {
+		t.Error(err)
+	}
+	says(t, out, "sentence-transformers/all-MiniLM-L6-v2: equal, dense of the last token within ",
+		"naver/splade-v3: cannot be run: ", "Snowflake/snowflake-arctic-embed-s: no number was recorded",
+		"1 of 3 models have the recorded numbers, 1 differ or could not be run, 1 have none recorded")
+}
+
+// Another model under a recorded id differs, and its line has both numbers.
+func TestCompareWithAnotherModel(t *testing.T) {
+	if _, err := engine.Open(engine.Options{Threads: 1}); errors.Is(err, engine.ErrNotBuilt) {
+		t.Skip("no native engine")
+	}
+	dir := t.TempDir()
+	for name, content := range published(t, "st-mean") {
+		at := filepath.Join(dir, name)
+		err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, content, 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := compared(t, "intfloat/e5-small-v2="+dir)
+	if err == nil {
+		t.Error("another model has the recorded numbers")
+	}
+	says(t, out, "intfloat/e5-small-v2: DIFFERENT, dense differs by ",
+		"recorded [-0.074463 0.041748 0.036255]")
+}
+
+func TestRecordedBound(t *testing.T) {
+	for _, c := range []struct {
+		got, want []float64
+		ok        bool
+	}{
+		{[]float64{0.1, -0.2}, []float64{0.1015, -0.2015}, true},
+		{[]float64{0.1, -0.2}, []float64{0.1, -0.2025}, false},
+		{[]float64{10.85}, []float64{10.836}, true},
+		{[]float64{10.86}, []float64{10.836}, false},
+		{[]float64{0.1}, []float64{0.1, 0.2}, false},
+	} {
+		if _, ok := farthest(c.got, c.want); ok != c.ok {
+			t.Errorf("%v and %v: %v", c.got, c.want, ok)
+		}
 	}
 }

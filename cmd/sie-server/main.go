@@ -19,7 +19,7 @@ type cli struct {
 	Encode  encodeCmd     `cmd:"" help:"Turn texts into vectors, without a server."`
 	Models  modelsCmd     `cmd:"" help:"List the models of the catalog and whether their weights are here."`
 	Pull    pullCmd       `cmd:"" help:"Download a model's weights into the local cache."`
-	Check   checkModelCmd `cmd:"" name:"check-model" help:"Say what a model directory holds and whether it can be served, from its headers."`
+	Check   checkModelCmd `cmd:"" name:"check-model" help:"Say what a model holds and whether it can be served, from its headers; with --compare, whether it gives the recorded numbers."`
 	Doctor  doctorCmd     `cmd:"" help:"Explain what this machine offers and what would be used."`
 	Top     topCmd        `cmd:"" help:"Watch a running server in the terminal; q ends it."`
 	Health  healthCmd     `cmd:"" help:"Ask a running server whether it is ready; the exit status tells."`

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/weights"
 )
@@ -18,6 +19,7 @@ type Report struct {
 	Dim     int // columns of a dense vector; 0 where a tensor that it depends on is missing
 	Layers  int
 	Tokens  int64 // of the longest sequence
+	OwnCode bool  // the configuration names code in a repository, which never runs here
 
 	Parts    []string // folders and files with weights that Load reads
 	Read     int      // tensors that Load reads
@@ -52,6 +54,11 @@ func Check(dir string, dev *engine.Device, o Options) (*Report, error) {
 		r.Parts = append(r.Parts, file)
 		r.Read += len(s.found.read[file])
 	}
+	code, _, err := readAutoMap(files.Dir(dir), path.Join(parts.chain.encoderDir, configFile))
+	if err != nil {
+		return nil, err
+	}
+	r.OwnCode = len(code) > 0
 	r.LeftOver, err = leftOver(dir, parts.chain.encoderDir, s.found)
 	return r, err
 }
