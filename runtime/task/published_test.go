@@ -22,6 +22,8 @@ import (
 var leftAlone = []string{"pooler.dense.", "position_ids", "cls.predictions.", "lm_head.",
 	"head.dense.", "head.norm.", "decoder.bias", "classifier."}
 
+func publishedFolder(t *testing.T) string { return filepath.Join(golden.Root(t), "..", "published") }
+
 // answers stands in for the tokens of a judge's answers, which come from its tokenizer.
 func answers(m *catalog.Resolved) []int32 {
 	if m.Judging().Format == "" {
@@ -38,7 +40,7 @@ func TestPublishedNames(t *testing.T) {
 		t.Skip(err)
 	}
 	t.Cleanup(dev.Close)
-	all := weightstest.ReadPublished(t, filepath.Join(golden.Root(t), "..", "published"))
+	all := weightstest.ReadPublished(t, publishedFolder(t))
 	models, err := catalog.LoadDir("../../catalog/models")
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +129,7 @@ func TestPublishedNamesOfARealModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer real.Close()
-	all := weightstest.ReadPublished(t, filepath.Join(golden.Root(t), "..", "published"))
+	all := weightstest.ReadPublished(t, publishedFolder(t))
 	p := all["sentence-transformers/all-MiniLM-L6-v2"]
 	listed := p.Weights[0].All()
 	if len(listed) != len(real.Names()) {
