@@ -50,9 +50,9 @@ bf16, fp16 or fp8 on a GPU). "Tokens" is the longest text.
 - **names and shapes only**: the published names and shapes are those that the loader wants.
 
 The names behind "read" were read from the model's files, those behind "derived" follow from its architecture
-(testdata/published says from what). ` + "`sie-server check-model <id> --compare`" + ` downloads a model, encodes the
-reference's probe texts and compares with the numbers that the reference recorded: it is how a line comes to say
-"real weights". ` + "`check-model all --compare`" + ` does so for every model with a recorded number.
+(testdata/published says from what). ` + "`sie-server check-model <id> --compare`" + ` downloads a model,
+encodes the reference's probe texts and compares with the numbers that the reference recorded: it is how a line
+comes to say "real weights". ` + "`check-model all --compare`" + ` does so for every model with a recorded number.
 
 `
 
@@ -71,7 +71,7 @@ func tinyModels(t *testing.T, dev *engine.Device) map[string]bool {
 			continue
 		}
 		out[r.Arch] = true
-		// A decoder that its configuration makes bidirectional computes what the code of others does.
+		// A decoder that its configuration makes bidirectional computes what others' code does.
 		var causal struct {
 			Is *bool `json:"is_causal"`
 		}
