@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"strings"
 )
@@ -26,6 +27,7 @@ type AdHocInfo struct {
 	QueryTemplate      *Template
 	DocTemplate        *Template
 	DefaultInstruction string
+	LoRA               *LoRA // the model's own adapter, for requests that name none; nil = none
 }
 
 const defaultMaxBatchTokens = 16384
@@ -75,6 +77,18 @@ func AdHoc(id string, info AdHocInfo) (*Model, error) {
 	}
 	if p.MaxBatchTokens == 0 {
 		p.MaxBatchTokens = defaultMaxBatchTokens
+	}
+	if l := info.LoRA; l != nil {
+		p.Loadtime = maps.Clone(p.Loadtime)
+		if p.Loadtime == nil {
+			p.Loadtime = map[string]any{}
+		}
+		paths := map[string]any{"id": l.ID}
+		if l.Revision != "" {
+			paths["revision"] = l.Revision
+		}
+		p.Loadtime["lora_paths"] = map[string]any{l.Name: paths}
+		p.Runtime["lora_id"] = l.Name
 	}
 	m := &Model{
 		ID: id, HFID: info.HFID, HFRevision: info.Revision, WeightsPath: info.WeightsPath,

@@ -14,6 +14,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/weights/hub"
 )
 
@@ -143,6 +144,17 @@ func (c *pullCmd) Run() error {
 		}
 		if !c.Quiet {
 			fmt.Println(found.Dir)
+		}
+		if a, isAdapter, err := arch.ReadAdapterBase(found.Dir); err != nil {
+			return err
+		} else if isAdapter { // a model of two repositories
+			base, err := h.Resolve(ctx, a.Model, a.Revision)
+			if err != nil {
+				return err
+			}
+			if !c.Quiet {
+				fmt.Println(base.Dir)
+			}
 		}
 	}
 	h.Shutdown(ctx)

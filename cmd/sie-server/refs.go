@@ -50,7 +50,15 @@ func (f *sourceFlags) files() (*catalog.Catalog, error) {
 // narrow keeps the models of all that the flags ask for. It adds the models that the flags name and
 // that have no model file. ctx bounds the questions to the hub.
 func (f *sourceFlags) narrow(ctx context.Context, all *catalog.Catalog) (s modelSelection, err error) {
-	r := refs{all: all, onHub: func(id string) (*catalog.Model, error) { return f.adHocHub(ctx, id) }}
+	r := refs{all: all, onHub: func(id string) (*catalog.Model, error) { return f.adHocHub(ctx, id) },
+		onAdapter: func(id, dir string, a arch.AdapterBase) (*catalog.Model, error) {
+			resolver, _, err := f.hub(nil, nil)
+			if err != nil {
+				return nil, err
+			}
+			defer resolver.Close()
+			return withAdapter(ctx, id, dir, a, resolver)
+		}}
 	var served []string
 	for _, ref := range ids(f.Models) {
 		id, err := r.add("--models", ref)
@@ -101,7 +109,9 @@ func (f *sourceFlags) narrow(ctx context.Context, all *catalog.Catalog) (s model
 type refs struct {
 	all   *catalog.Catalog
 	onHub func(id string) (*catalog.Model, error)
-	extra []*catalog.Model // models that are not in all, or that differ from those in it
+	// onAdapter makes a model of a directory that holds an adapter of a.Model.
+	onAdapter func(id, dir string, a arch.AdapterBase) (*catalog.Model, error)
+	extra     []*catalog.Model // models that are not in all, or that differ from those in it
 }
 
 // add reads a reference of a flag and returns the id that the model is served under.
@@ -113,7 +123,7 @@ func (r *refs) add(flag, ref string) (string, error) {
 		return id, r.put(flag, ref, m, err)
 	case isPathRef(ref):
 		id = catalog.AdHocID(ref)
-		m, err := adHocDir(id, ref)
+		m, err := r.inDir(id, ref)
 		return id, r.put(flag, ref, m, err)
 	}
 	base, profile, variant := strings.Cut(ref, ":")
@@ -148,6 +158,21 @@ func (r *refs) put(flag, ref string, m *catalog.Model, err error) error {
 			flag, ref, m.ID, r.extra[i].WeightsPath)
 	}
 	return nil
+}
+
+// inDir makes a model of a directory.
+func (r *refs) inDir(id, dir string) (*catalog.Model, error) {
+	abs, err := expandDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	switch a, isAdapter, err := arch.ReadAdapterBase(abs); {
+	case err != nil:
+		return nil, err
+	case isAdapter:
+		return r.onAdapter(id, abs, a)
+	}
+	return adHocDir(id, dir)
 }
 
 func (r *refs) index(id string) int {
@@ -246,7 +271,7 @@ func (f *sourceFlags) adHocHub(ctx context.Context, id string) (*catalog.Model, 
 	defer resolver.Close()
 	ctx, cancel := context.WithTimeout(ctx, previewTime)
 	defer cancel()
-	dir, remove, err := resolver.Preview(ctx, id, "", arch.DetectedBy...)
+	dir, remove, err := resolver.Preview(ctx, id, "", append(arch.DetectedBy, arch.AdapterFiles...)...)
 	if err != nil {
 		fmt.Fprintf(os.Stderr,
 			"sie-server: warning: what %s is cannot be seen now, so it is taken for an encoder of dense vectors: %v\n",
@@ -254,6 +279,12 @@ func (f *sourceFlags) adHocHub(ctx context.Context, id string) (*catalog.Model, 
 		return catalog.AdHoc(id, info)
 	}
 	defer remove()
+	switch a, isAdapter, err := arch.ReadAdapterBase(dir); {
+	case err != nil:
+		return nil, err
+	case isAdapter:
+		return withAdapter(ctx, id, id, a, resolver)
+	}
 	if info.Family, err = task.Detect(dir); err != nil {
 		return nil, err
 	}
@@ -275,15 +306,21 @@ func adHocDir(id, dir string) (*catalog.Model, error) {
 
 // modelDir returns the absolute path of a directory that holds a model.
 func modelDir(dir string) (string, error) {
+	abs, err := expandDir(dir)
+	if err == nil && !isModelDir(abs) {
+		err = errors.New("not a model directory (it has neither config.json nor modules.json)")
+	}
+	return abs, err
+}
+
+// expandDir returns the absolute path of a directory that may begin with ~/.
+func expandDir(dir string) (string, error) {
 	if rest, ok := strings.CutPrefix(dir, "~/"); ok {
 		home, err := os.UserHomeDir()
 		if err != nil {
 			return "", err
 		}
 		dir = filepath.Join(home, rest)
-	}
-	if !isModelDir(dir) {
-		return "", errors.New("not a model directory (it has neither config.json nor modules.json)")
 	}
 	return filepath.Abs(dir)
 }

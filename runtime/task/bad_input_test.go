@@ -123,8 +123,8 @@ func TestWeightsThatAreNoNumbers(t *testing.T) {
 		tensor := spoil(t, filepath.Join(dir, "model.safetensors"))
 		r := start(t, nil, nil, adHoc(t, "test/"+name, dir))
 		_, err := r.Encode(t.Context(), &Request{Model: "test/" + name, Texts: []string{"a"}})
-		if e := errs.As(err); e == nil || e.Status != 502 || !strings.Contains(e.Message, "model.safetensors") ||
-			!strings.Contains(e.Message, tensor) {
+		if e := errs.As(err); e == nil || e.Status != 502 ||
+			!strings.Contains(e.Message, "model.safetensors") || !strings.Contains(e.Message, tensor) {
 			t.Errorf("%s: %v; want the name of %s", name, err, tensor)
 		}
 	}

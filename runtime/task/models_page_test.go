@@ -51,8 +51,9 @@ bf16, fp16 or fp8 on a GPU). "Tokens" is the longest text.
 
 The names behind "read" were read from the model's files, those behind "derived" follow from its architecture
 (testdata/published says from what). ` + "`sie-server check-model <id> --compare`" + ` downloads a model,
-encodes the reference's probe texts and compares with the numbers that the reference recorded: it is how a line
-comes to say "real weights". ` + "`check-model all --compare`" + ` does so for every model with a recorded number.
+encodes the reference's probe texts and compares with the numbers that the reference recorded: it is how a
+line comes to say "real weights". ` + "`check-model all --compare`" + ` does so for all models that have such
+numbers.
 
 `
 

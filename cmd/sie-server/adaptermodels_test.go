@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/service/servicetest"
+	"github.com/sie-engine/sie/weights/hub/hubtest"
+)
+
+// onDisk writes a repository into a directory and returns it.
+func onDisk(t *testing.T, files map[string][]byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		at := filepath.Join(dir, filepath.FromSlash(name))
+		err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, content, 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// adapterRepo returns the repository of an adapter over acme/base, and what change makes of its
+// configuration.
+func adapterRepo(t *testing.T, change ...string) map[string][]byte {
+	t.Helper()
+	files := published(t, "lora-bert/adapters/rank4")
+	config := string(files["adapter_config.json"])
+	at := strings.Index(config, `"base_model_name_or_path": `)
+	if at < 0 {
+		t.Fatalf("no base in %s", config)
+	}
+	end := at + strings.IndexByte(config[at:], ',')
+	config = config[:at] + `"base_model_name_or_path": "acme/base"` + config[end:]
+	for i := 0; i < len(change); i += 2 {
+		if !strings.Contains(config, change[i]) {
+			t.Fatalf("no %s in %s", change[i], config)
+		}
+		config = strings.ReplaceAll(config, change[i], change[i+1])
+	}
+	files["adapter_config.json"] = []byte(config)
+	return files
+}
+
+// vectorOf returns the vector of a text, once the model's adapter is there.
+func vectorOf(t *testing.T, w *servicetest.Worker, model string, options map[string]any) []byte {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		res, err := w.Encode(t.Context(),
+			&servicetest.Request{Model: model, Texts: []string{"the cat"}, Options: options})
+		if err == nil {
+			return res.Rows[0]
+		}
+		if e := errs.As(err); e == nil || e.Code != errs.LoRALoading || time.Now().After(end) {
+			t.Fatal(model, err)
+		}
+	}
+}
+
+// A repository that holds an adapter is served as its base with the adapter, by id and as a
+// directory: its vectors are those of the base with the adapter named in the request.
+func TestAdapterRepositoriesAsModels(t *testing.T) {
+	server := hubtest.New(t)
+	t.Setenv("HF_HUB_OFFLINE", "0")
+	server.Add("acme/base", published(t, "lora-bert"))
+	server.Add("acme/tuned", adapterRepo(t))
+	pooled := adapterRepo(t)
+	pooled["modules.json"] = []byte(`[{"idx":0,"path":"","type":"sentence_transformers.models.Transformer"},
+		{"idx":1,"path":"1_Pooling","type":"sentence_transformers.models.Pooling"}]`)
+	pooled["1_Pooling/config.json"] = []byte(
+		`{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}`)
+	server.Add("acme/pooled", pooled)
+	dir := onDisk(t, adapterRepo(t, `"acme/base"`, `"`+onDisk(t, published(t, "lora-bert"))+`"`))
+	w, _ := hubWorker(t, server, "acme/base", "acme/tuned", "acme/pooled", dir)
+	base := vectorOf(t, w, "acme/base", nil)
+	want := vectorOf(t, w, "acme/base", map[string]any{"lora_id": "acme/tuned"})
+	if slices.Equal(base, want) {
+		t.Fatal("the adapter changes nothing")
+	}
+	for _, id := range []string{"acme/tuned", refID(dir)} {
+		if got := vectorOf(t, w, id, nil); !slices.Equal(got, want) {
+			t.Errorf("%s is not the base with its adapter", id)
+		}
+	}
+	// the pooling of the adapter's own chain, and no normalisation, for there is no Normalize
+	want = vectorOf(t, w, "acme/base",
+		map[string]any{"lora_id": "acme/tuned", "pooling": "cls", "normalize": false})
+	if got := vectorOf(t, w, "acme/pooled", nil); !slices.Equal(got, want) {
+		t.Error("the chain beside the adapter does not count")
+	}
+}
+
+func TestBadAdapterRepositories(t *testing.T) {
+	server := hubtest.New(t)
+	t.Setenv("HF_ENDPOINT", server.URL)
+	t.Setenv("HF_HUB_OFFLINE", "0")
+	chain := adapterRepo(t)
+	chain["modules.json"] = []byte(`[{"path":"","type":"sentence_transformers.models.Transformer"},
+		{"path":"1_Pooling","type":"sentence_transformers.models.Pooling"},
+		{"path":"2_Dense","type":"sentence_transformers.models.Dense"}]`)
+	for id, c := range map[string]struct {
+		files map[string][]byte
+		says  string
+	}{
+		"acme/none": {adapterRepo(t),
+			`the base of the adapter acme/none: model "acme/base": does not exist on`},
+		"acme/nameless": {adapterRepo(t, `"acme/base"`, `null`),
+			"adapter_config.json: base_model_name_or_path: is missing"},
+		"acme/path": {adapterRepo(t, `"acme/base"`, `"/home/me/base"`),
+			`base_model_name_or_path: "/home/me/base" is no repository of the hub`},
+		"acme/dense": {chain, `modules.json: type: "sentence_transformers.models.Dense" beside an adapter`},
+	} {
+		server.Add(id, c.files)
+		src := &sourceFlags{Models: []string{id}, LocalCache: t.TempDir(), HFFallback: true}
+		if _, err := src.catalog(); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v; want %q", id, err, c.says)
+		}
+	}
+}

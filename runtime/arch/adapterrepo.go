@@ -1,0 +1,72 @@
+package arch
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+
+	"github.com/sie-engine/sie/internal/files"
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// AdapterBase says what the repository of a LoRA adapter was made for.
+type AdapterBase struct {
+	Model    string // repository or directory of the base
+	Revision string // of the base; "": its default
+	// of the adapter's own module chain; 0 and nil without one: as the base's files say
+	Pooling   engine.Pooling
+	Normalize *bool
+}
+
+// AdapterFiles lists the files that ReadAdapterBase reads.
+var AdapterFiles = []string{adapterFile, modulesFile, "1_Pooling/" + configFile, "2_Normalize/" + configFile}
+
+// ReadAdapterBase reads a directory that holds a LoRA adapter and no model. ok is false where it
+// holds something else. Errors are those of Load: the adapter names no base, or a module that only
+// a whole model can have.
+func ReadAdapterBase(dir string) (a AdapterBase, ok bool, err error) {
+	tree := files.Dir(dir)
+	if has(tree, configFile) || !has(tree, adapterFile) {
+		return a, false, nil
+	}
+	var c struct {
+		Base     string  `json:"base_model_name_or_path"`
+		Revision *string `json:"revision"`
+	}
+	if err := needJSON(tree, adapterFile, &c); err != nil {
+		return a, false, err
+	}
+	if c.Base == "" {
+		return a, false, refuse(adapterFile, "base_model_name_or_path",
+			"is missing; the repository or the directory of a model is wanted")
+	}
+	a.Model = c.Base
+	if c.Revision != nil {
+		a.Revision = *c.Revision
+	}
+	modules, err := readModules(tree)
+	if err != nil || modules == nil {
+		return a, err == nil, err
+	}
+	return a, true, a.readModules(tree, modules)
+}
+
+// readModules reads the chain beside an adapter: a Transformer, Pooling and Normalize.
+func (a *AdapterBase) readModules(tree fs.FS, modules []module) error {
+	for _, m := range modules {
+		if !slices.Contains([]string{"Transformer", "Pooling", "Normalize", "Dropout"}, m.kind) {
+			return refuse(modulesFile, "type",
+				"%q beside an adapter is not supported; Transformer, Pooling and Normalize are", m.class)
+		}
+	}
+	c, err := readChain(tree)
+	if errors.Is(err, fs.ErrNotExist) {
+		return refuse(path.Join(modules[0].path, configFile), "", "is missing")
+	}
+	if err != nil {
+		return err
+	}
+	a.Pooling, a.Normalize = c.pooling, &c.normalize
+	return nil
+}
