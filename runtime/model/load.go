@@ -33,7 +33,7 @@ type Model struct {
 	maxTokens int // of one text, special tokens included
 	vocab     int
 	options   batch.Options
-	files     hub.Resolved // held until Close, so that they are not removed from the disk
+	files     parts // held until Close, so that they are not removed from the disk
 
 	idf  []float32 // SPLADE: the weight of each token id in queries; nil: queries run like documents
 	kept sync.Map  // the values of Keep
@@ -69,20 +69,27 @@ func (h *Host) loader(m *catalog.Resolved) registry.Load[*Model] {
 		id = shared.first.WeightsPath
 	}
 	start := time.Now()
-	var found hub.Resolved
+	var found parts
+	lenders := shared.first.Model.HFTokenizerDependencies
 	return registry.Load[*Model]{
 		Find: func(ctx context.Context) (ok bool, err error) {
-			found, ok, err = h.opt.Hub.Find(ctx, id, shared.first.Revision)
+			found.model, ok, err = h.opt.Hub.Find(ctx, id, shared.first.Revision)
+			if ok && err == nil {
+				ok, err = found.findTokenizers(ctx, h.opt.Hub, lenders)
+			}
 			return ok, err
 		},
 		Fetch: func(ctx context.Context) (err error) {
-			found, err = h.opt.Hub.Resolve(ctx, id, shared.first.Revision)
+			found.release() // what Find found, where a part was missing
+			if found.model, err = h.opt.Hub.Resolve(ctx, id, shared.first.Revision); err == nil {
+				err = found.fetchTokenizers(ctx, h.opt.Hub, lenders)
+			}
 			return err
 		},
 		Pack: func(ctx context.Context) (*Model, error) {
 			l, err := h.load(ctx, key, shared, found)
 			if err == nil {
-				h.opt.Log.Info("model ready", "model", shared.first.ID, "weights", string(found.Source),
+				h.opt.Log.Info("model ready", "model", shared.first.ID, "weights", string(found.model.Source),
 					"device", h.DeviceName(), "precision", l.weights.Compute.String(), "dim", l.weights.Dim,
 					"max_tokens", l.maxTokens, "packed_mib", l.Bytes()>>20,
 					"took", time.Since(start).Round(time.Millisecond))
@@ -94,7 +101,7 @@ func (h *Host) loader(m *catalog.Resolved) registry.Load[*Model] {
 			}
 			return l, err
 		},
-		Drop: func() { found.Release() },
+		Drop: func() { found.release() },
 	}
 }
 
@@ -102,7 +109,7 @@ func (h *Host) loader(m *catalog.Resolved) registry.Load[*Model] {
 // caller releases it. The registry calls load for one model at a time. ctx bounds its waits for
 // memory.
 func (h *Host) load(
-	ctx context.Context, key string, shared sharedWeights, found hub.Resolved,
+	ctx context.Context, key string, shared sharedWeights, found parts,
 ) (*Model, error) {
 	m := shared.first
 	compute, err := h.compute(m)
@@ -114,13 +121,13 @@ func (h *Host) load(
 		return nil, &arch.ModelError{Reason: fmt.Sprintf("models of the family %q are not served", m.Family)}
 	}
 	if m.Model.File == "" { // a hub id without a model file, whose task was detected
-		if is, _, err := arch.Detect(found.Dir); err == nil && is != task {
+		if is, _, err := arch.Detect(found.model.Dir); err == nil && is != task {
 			return nil, &arch.ModelError{File: "config.json", Field: "architectures", Reason: fmt.Sprintf(
 				"the model is made for the task %s and was taken for one of %s when it could not be seen; start again, or send SIGHUP",
 				is, task)}
 		}
 	}
-	folder, err := arch.TokenizerFolder(found.Dir)
+	folder, err := found.tokenizerFolder()
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +144,7 @@ func (h *Host) load(
 		tok.Close()
 		return nil, err
 	}
-	replicas, need, err := h.pack(ctx, found.Dir, arch.Options{Task: task, Compute: compute,
+	replicas, need, err := h.pack(ctx, found.model.Dir, arch.Options{Task: task, Compute: compute,
 		MaxSeqLen: shared.maxTokens, ShortLen: h.opt.ShortTokens, MaxTokens: tokens, Answers: answers,
 		Dense: m.Loadtime.DenseProjectionPath})
 	if err != nil {
@@ -154,7 +161,7 @@ func (h *Host) load(
 	l.options.Work = batch.Work(a.Cost())
 	l.variants.Store(&variants{})
 	if a.Gives(arch.OutSparse) {
-		if l.idf, err = readIDF(found.Dir, tok); err == nil && l.idf == nil {
+		if l.idf, err = readIDF(found.model.Dir, tok); err == nil && l.idf == nil {
 			l.idf, err = l.queryWeights()
 		}
 	}
@@ -374,7 +381,7 @@ func (l *Model) Close() {
 	l.adapters.close()
 	l.tokenizer.Close()
 	closeReplicas(l.replicas)
-	l.files.Release()
+	l.files.release()
 }
 
 // full returns why no queue has room for one more item, or nil if one has room or there is no

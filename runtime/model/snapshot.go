@@ -39,6 +39,9 @@ func (h *Host) key(m *catalog.Resolved) string {
 	if j := m.Judging(); j.Format != "" {
 		key += fmt.Sprintf(" with answers %q and %q", j.Yes, j.No)
 	}
+	if from := m.Model.HFTokenizerDependencies; len(from) > 0 {
+		key += fmt.Sprintf(" with the tokenizer of %v", from) // in the order of the names
+	}
 	if m.Loadtime.DenseProjectionPath != "" {
 		key += fmt.Sprintf(" through %q", m.Loadtime.DenseProjectionPath)
 	}

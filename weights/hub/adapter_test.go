@@ -118,7 +118,7 @@ func TestAnAdapterIsFetchedAlone(t *testing.T) {
 		again.Release()
 	}
 	_, err = offline.Resolve(t.Context(), "t/both", "")
-	wantClass(t, err, ClassNotFound, "only the LoRA adapter")
+	wantClass(t, err, ClassNotFound, "only a part")
 	if _, ok, err := r.Find(t.Context(), "t/both", ""); ok || err != nil {
 		t.Errorf("the model was found: %v, %v", ok, err)
 	}

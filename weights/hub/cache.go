@@ -43,8 +43,8 @@ func (c repoCache) staging(commit string) string {
 type manifest struct {
 	Format int              `json:"format"` // manifestFormat
 	Files  map[string]int64 `json:"files"`
-	// Adapter is true when only the LoRA adapter of the repository was downloaded, and a model
-	// needs more of its files.
+	// Adapter is true when only the LoRA adapter or the tokenizer of the repository was downloaded,
+	// and a model needs more of its files.
 	Adapter bool `json:"adapter,omitempty"`
 }
 
@@ -70,13 +70,13 @@ func (c repoCache) find(ref modelRef) cached {
 			return cached{missing: fmt.Sprintf("the cache's ref %q does not hold a commit", ref.revision)}
 		}
 	}
-	return c.findCommit(commit, ref.adapter > 0)
+	return c.findCommit(commit, ref)
 }
 
 // findCommit looks for a complete snapshot of a commit. It checks the files of the manifest, or,
-// when another tool made the snapshot, the files that every model needs. With adapter set, the
-// snapshot must hold a LoRA adapter and needs nothing else.
-func (c repoCache) findCommit(commit string, adapter bool) cached {
+// when another tool made the snapshot, the files that every model needs. Where ref wants a LoRA
+// adapter or a tokenizer, the snapshot must hold that and needs nothing else.
+func (c repoCache) findCommit(commit string, ref modelRef) cached {
 	dir := c.snapshot(commit)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return cached{commit: commit, missing: "the cache has no snapshot of commit " + commit}
@@ -84,12 +84,15 @@ func (c repoCache) findCommit(commit string, adapter bool) cached {
 	raw, err := files.Read(c.manifest(commit), maxManifestBytes)
 	var m manifest
 	known := err == nil && json.Unmarshal(raw, &m) == nil && m.Format == manifestFormat && len(m.Files) > 0
-	if adapter {
+	switch {
+	case ref.adapter > 0:
 		return c.findAdapter(commit, m.Files)
+	case ref.tokenizer:
+		return c.findTokenizer(commit, m.Files)
 	}
 	if known {
 		if m.Adapter {
-			return cached{commit: commit, missing: "of the cached snapshot only the LoRA adapter is there"}
+			return cached{commit: commit, missing: "of the cached snapshot only a part is there"}
 		}
 		if missing := c.missingFile(commit, m.Files); missing != "" {
 			return cached{commit: commit, missing: missing}

@@ -34,7 +34,7 @@ func (f remoteFile) named() bool {
 type listing struct {
 	commit string
 	files  []remoteFile // the files to download; hash is "" where the endpoint's listing has none
-	part   bool         // only an adapter's files; a model would need more
+	part   bool         // only an adapter's files or a tokenizer's; a model would need more
 }
 
 // list asks the endpoint for the commit of a revision and its files, and selects what to download.

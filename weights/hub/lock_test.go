@@ -164,7 +164,7 @@ func TestTwoProcessesWithoutLocks(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if found := cache.findCommit(commit, false); found.dir == "" {
+	if found := cache.findCommit(commit, modelRef{}); found.dir == "" {
 		t.Errorf("%+v", found)
 	}
 	late := cache.staging(commit + ".late")

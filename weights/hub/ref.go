@@ -28,6 +28,7 @@ type modelRef struct {
 	revision  string // branch, tag or commit
 	unrevised bool   // the caller named no revision
 	adapter   int64  // not 0: only a LoRA adapter is wanted, of at most this many bytes
+	tokenizer bool   // only the files of the tokenizer are wanted
 }
 
 func parseRef(id, revision string) (modelRef, error) {

@@ -259,7 +259,7 @@ func (c diskCache) find(_ context.Context, ref modelRef) (Resolved, string, erro
 		// The caller named no revision and nothing newer can be downloaded, so the only snapshot is
 		// used.
 		if commit, ok := cache.only(); ok {
-			held = cache.findCommit(commit, ref.adapter > 0)
+			held = cache.findCommit(commit, ref)
 		}
 	}
 	if held.dir == "" || held.doubt && !c.offline {

@@ -88,6 +88,11 @@ func (s *hubSource) describeAll(ctx context.Context, ref modelRef, retry retrier
 			return nil, err
 		}
 	}
+	if ref.tokenizer {
+		if err := l.asTokenizer(); err != nil {
+			return nil, err
+		}
+	}
 	if len(l.files) > s.options.MaxFiles { // before one request for each of them
 		return nil, s.options.checkBounds(l)
 	}
