@@ -24,8 +24,8 @@ type Model struct {
 	ID         string // public id, such as "org/name"
 	HFID       string // hub repository of the weights; may differ from ID
 	HFRevision string // branch, tag or commit; "" = the hub's default branch
-	// HFTokenizerDependencies maps further repositories that the tokenizer needs to their commits. A
-	// model without a tokenizer of its own takes that of the first of them.
+	// HFTokenizerDependencies maps further repositories that the tokenizer needs to their commits.
+	// A model without a tokenizer of its own takes that of the first of them.
 	HFTokenizerDependencies map[string]string
 	WeightsPath             string // local weights; wins over HFID
 	PackageBacked           bool   // no weights at all

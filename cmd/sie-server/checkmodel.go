@@ -129,10 +129,7 @@ func checkModel(
 	if err != nil {
 		return err
 	}
-	o := arch.Options{Task: task.Tasks()[m.Family], Compute: compute, Dense: m.Loadtime.DenseProjectionPath}
-	if m.Judging().Format != "" { // which tokens they are does not change what is read
-		o.Answers = []int32{0, 1}
-	}
+	o := checkOptions(m, compute)
 	r, err := arch.Check(dir, dev, o)
 	if err != nil {
 		return err
@@ -165,6 +162,15 @@ func checkModel(
 		return fmt.Errorf("%s cannot be served: %d tensors are wrong or missing", ref, len(r.Problems))
 	}
 	return nil
+}
+
+// checkOptions returns the options with which a model is looked at.
+func checkOptions(m *catalog.Resolved, compute engine.Compute) arch.Options {
+	o := arch.Options{Task: task.Tasks()[m.Family], Compute: compute, Dense: m.Loadtime.DenseProjectionPath}
+	if m.Judging().Format != "" { // which tokens they are does not change what is read
+		o.Answers = []int32{0, 1}
+	}
+	return o
 }
 
 // listOf returns the first names of a list behind a word, or "" without any.

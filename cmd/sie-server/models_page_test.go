@@ -1,4 +1,4 @@
-package task_test
+package main
 
 import (
 	"cmp"
@@ -16,7 +16,6 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/engine"
-	"github.com/sie-engine/sie/runtime/task"
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
@@ -33,8 +32,8 @@ const modelsPage = "../../docs/models.md"
 const pageHead = `# Models
 
 This page is made from the model files in catalog/models, the tensors in testdata/published and the golden
-models in testdata/golden. ` + "`go test -tags native ./runtime/task -run TestModelsPage -update`" + ` writes it; a test
-fails when it is stale.
+models in testdata/golden. ` + "`go test -tags native ./cmd/sie-server -run TestModelsPage -update`" + ` writes
+it, and fails without -update when it is stale.
 
 A model of the catalog is served under its id. Others whose architecture is in the table are served by their
 id on the hub or their directory: ` + "`sie-server check-model <id or directory>`" + ` says whether.
@@ -96,7 +95,8 @@ func modelsPageNow(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, tiny := weightstest.ReadPublished(t, publishedFolder(t)), tinyModels(t, dev)
+	all := weightstest.ReadPublished(t, filepath.Join(golden.Root(t), "..", "published"))
+	tiny := tinyModels(t, dev)
 	var rows []string
 	count := map[string]int{}
 	for _, m := range models.List() {
@@ -105,8 +105,7 @@ func modelsPageNow(t *testing.T) string {
 		}
 		p, dir := all[m.ID], t.TempDir()
 		p.Write(t, dir)
-		r, err := arch.Check(dir, dev, arch.Options{Task: task.Tasks()[m.Family], Answers: answers(m),
-			Dense: m.Loadtime.DenseProjectionPath})
+		r, err := arch.Check(dir, dev, checkOptions(m, 0))
 		if err != nil {
 			t.Fatalf("%s: %v", m.ID, err)
 		}
@@ -158,6 +157,6 @@ func TestModelsPage(t *testing.T) {
 	have, err := os.ReadFile(modelsPage)
 	if err != nil || string(have) != want {
 		t.Errorf("docs/models.md is stale (%v): "+
-			"go test -tags native ./runtime/task -run TestModelsPage -update", err)
+			"go test -tags native ./cmd/sie-server -run TestModelsPage -update", err)
 	}
 }
