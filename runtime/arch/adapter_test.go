@@ -16,7 +16,7 @@ import (
 var loraCases = []string{"lora-bert", "lora-xlm-roberta", "lora-electra", "lora-albert",
 	"lora-modernbert", "lora-qwen3", "lora-gemma", "lora-jina-bert", "lora-jina-code",
 	"lora-gte", "lora-nomic",
-	"lora-jxlmr"}
+	"lora-jxlmr", "lora-mpnet"}
 
 // oddLoRAs have heads without a GPU kernel.
 var oddLoRAs = []string{"lora-qwen2"}

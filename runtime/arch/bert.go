@@ -116,7 +116,9 @@ type bert struct {
 	gamma, beta           *engine.Weight
 	project               layer  // [C, E]; no weight where projects is false
 	rotary                rotary // without tables where positions are in the embeddings
-	blocks                []bertBlock
+	// what attention adds by distance, [heads, ·]; nil in most families
+	bias   *engine.Weight
+	blocks []bertBlock
 }
 
 type bertBlock struct {
@@ -223,7 +225,8 @@ func (b *bert) embed(r *engine.Recorder, p pass) engine.Value {
 func (b *bert) block(r *engine.Recorder, p pass, x engine.Value, l bertBlock, last bool) engine.Value {
 	c, eps := b.config.HiddenSize, float32(b.config.LayerNormEps)
 	attention := engine.Attention{Heads: int32(b.config.Heads), KVHeads: int32(b.config.Heads),
-		HeadDim: int32(b.config.headDim()), Scale: float32(1 / math.Sqrt(float64(b.config.headDim())))}
+		HeadDim: int32(b.config.headDim()), Scale: float32(1 / math.Sqrt(float64(b.config.headDim()))),
+		Bias: b.bias}
 
 	qkv := p.linear(r, x, l.qkv, l.qkvBias, engine.NoAct, engine.NoValue)
 	q, k, v := r.Columns(qkv, 0, c), r.Columns(qkv, c, c), r.Columns(qkv, 2*c, c)
@@ -235,6 +238,7 @@ func (b *bert) block(r *engine.Recorder, p pass, x engine.Value, l bertBlock, la
 	}
 	if last && p.keep != engine.PoolMean {
 		q, x = r.GatherRows(q, p.keep), r.GatherRows(x, p.keep)
+		attention.Which = p.keep
 	}
 	a := r.Attention(q, k, v, attention)
 	x = r.LayerNorm(p.linear(r, a, l.out, l.outBias, engine.NoAct, x), l.attGamma, l.attBeta, eps)
@@ -284,6 +288,7 @@ func (b *bert) shape() encoderShape {
 		positions: b.config.MaxPositionEmbeddings - int64(b.firstPosition),
 		vocab:     b.config.VocabSize,
 		types:     b.config.TypeVocabSize,
+		biased:    b.bias != nil,
 		cost:      Cost{PerToken: b.config.perToken(), PerPair: b.config.perPair()},
 	}
 }

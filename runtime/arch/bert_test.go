@@ -32,11 +32,11 @@ func casesFor(t *testing.T, dev *engine.Device) []string {
 	}
 	if info.Kind == engine.CUDA {
 		return slices.Concat(bertCases, modernbertCases, mixedJinaBerts[:2], gemmaCases,
-			postNormCases, jinaXLMRCases[:2])
+			postNormCases, jinaXLMRCases[:2], mpnetCases)
 	}
 	return slices.Concat(bertCases, oddHeads, modernbertCases, oddModernberts, mixedJinaBerts,
 		gemmaCases,
-		postNormCases, oddPostNorms, jinaXLMRCases[:2])
+		postNormCases, oddPostNorms, jinaXLMRCases[:2], mpnetCases)
 }
 
 func goldenBatch(c *golden.Case) packed {

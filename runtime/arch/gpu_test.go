@@ -33,7 +33,7 @@ func TestGPUHiddenStates(t *testing.T) {
 func TestGPUStates(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		for _, name := range slices.Concat(modernbertCases, jinaBertCases,
-			postNormCases, jinaXLMRCases) {
+			postNormCases, jinaXLMRCases, mpnetCases) {
 			for _, compute := range computes(t, dev) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
 					c := golden.Open(t, name)

@@ -99,6 +99,7 @@ func checkClassification(t *testing.T, dev *engine.Device, compute engine.Comput
 		"classify-eurobert-bos":      {[]string{"LABEL_0"}, Sigmoid, false},
 		"classify-jxlmr":             {[]string{"LABEL_0"}, Sigmoid, false},
 		"classify-nomic":             {[]string{"joy", "anger", "fear"}, Identity, false},
+		"classify-mpnet":             {[]string{"LABEL_0", "LABEL_1", "LABEL_2"}, Identity, false},
 		"rerank-sigmoid":             {[]string{"LABEL_0"}, Sigmoid, false},
 		"rerank-identity":            {[]string{"LABEL_0"}, Identity, false},
 	}
@@ -145,6 +146,7 @@ func checkTagging(t *testing.T, dev *engine.Device, compute engine.Compute) {
 		"tag-albert":     {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"},
 		"tag-modernbert": {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
 		"tag-eurobert":   {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
+		"tag-mpnet":      {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"},
 		"tag-gte":        {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
 		"tag-nomic":      {"LABEL_0", "LABEL_1", "LABEL_2"},
 	}
@@ -189,7 +191,7 @@ func checkMasked(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	for _, name := range []string{"masked-bert", "masked-bert-untied", "masked-xlmr", "masked-distilbert",
 		"masked-electra", "masked-albert", "masked-modernbert", "masked-modernbert-untied", "masked-jina",
 		"masked-gte-untied", "masked-nomic",
-		"masked-nomic-published", "masked-eurobert"} {
+		"masked-nomic-published", "masked-eurobert", "masked-mpnet"} {
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: words, Compute: compute})
 		want, _ := c.Float32("word_logits")

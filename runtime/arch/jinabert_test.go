@@ -11,14 +11,14 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-var jinaBertCases = []string{"jina-h1-d64", "jina-h2-d32", "jina-original",
-	"jina-code-h3-d32", "jina-code-original"}
+var jinaBertCases = []string{"jina-h1-d64", "jina-h2-d32", "jina-original", "jina-code-original"}
 
 // oddJinaBerts have heads without a GPU kernel.
-var oddJinaBerts = []string{"jina-h3-d11", "jina-h6-d7", "jina-h12-d5", "jina-code-h12-d3"}
+var oddJinaBerts = []string{"jina-h3-d11", "jina-code-h3-d11", "jina-h6-d7", "jina-h12-d5",
+	"jina-code-h12-d3"}
 
 // mixedJinaBerts are those that tests of batches run. The last has heads without a GPU kernel.
-var mixedJinaBerts = []string{"jina-h2-d32", "jina-code-h3-d32", "jina-h12-d5"}
+var mixedJinaBerts = []string{"jina-h2-d32", "jina-code-original", "jina-code-h3-d11"}
 
 func TestJinaBertStates(t *testing.T) {
 	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
@@ -190,7 +190,7 @@ func TestBadJinaBertIsRefused(t *testing.T) {
 		map[string]any{"num_hidden_layers": 1}),
 		"another block", "bert.encoder.layer.1.", "num_hidden_layers is 1")
 	// the code of one file over the checkpoint of the other
-	code := golden.Open(t, "jina-code-h3-d32").Dir
+	code := golden.Open(t, "jina-code-h3-d11").Dir
 	refused(t, dev, edit(t, code, configFile, map[string]any{"auto_map": map[string]any{
 		"AutoModel": "jinaai/jina-bert-implementation--modeling_bert.JinaBertModel"}}),
 		"other names", "mlp.gated_layers.weight", "no such tensor")

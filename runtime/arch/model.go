@@ -59,6 +59,7 @@ var architectures = map[string]loadEncoder{
 	"electra":     electraNames.load,
 	"albert":      loadAlbert,
 	"modernbert":  loadModernbert,
+	"mpnet":       loadMPNet,
 	"new":         gteAlibaba.load,
 	"gte":         gteTransformers.load,
 	"nomic_bert":  loadNomic,

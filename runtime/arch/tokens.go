@@ -141,6 +141,28 @@ func (a *affine) read(c denseConfig, checkpoint *weights.Checkpoint) (err error)
 	return nil
 }
 
+// hostTensor reads a tensor of that shape, from which something is made here. A packer that only
+// counts returns zeros.
+func (p *packer) hostTensor(name string, shape ...int64) []float32 {
+	if p.err != nil {
+		return nil
+	}
+	if p.sizing == nil {
+		values, err := p.floats(name, shape...)
+		p.fail(err)
+		return values
+	}
+	_, _, err := p.find(p.prefix+name, shape)
+	if goOn := p.sizing.found.note(p, p.prefix+name, err); err != nil && !goOn {
+		p.fail(err)
+	}
+	count := int64(1)
+	for _, n := range shape {
+		count *= n
+	}
+	return make([]float32, count)
+}
+
 // floats reads a tensor of that shape.
 func (p *packer) floats(name string, shape ...int64) ([]float32, error) {
 	t, _, err := p.find(p.prefix+name, shape)

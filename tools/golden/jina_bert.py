@@ -208,7 +208,7 @@ CASES = {
     "original": (dict(hidden_size=64, num_attention_heads=2, intermediate_size=40,
                       feed_forward_type="original", hidden_act="gelu_new"), torch.bfloat16, "", [33, 1, 65]),
     # The code model.
-    "code-h3-d32": (dict(code=True, hidden_size=96, num_attention_heads=3, intermediate_size=17),
+    "code-h3-d11": (dict(code=True, hidden_size=33, num_attention_heads=3, intermediate_size=17),
                     torch.bfloat16, "", [1, 2, 3, 127, 128, 129]),
     "code-h12-d3": (dict(code=True, hidden_size=36, num_attention_heads=12, intermediate_size=30,
                          layer_norm_eps=1e-4, num_hidden_layers=2), torch.bfloat16, "bert.", [40, 1, 66]),

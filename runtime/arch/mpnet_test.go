@@ -1,0 +1,124 @@
+package arch
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+var mpnetCases = []string{"mpnet-h2-d32"}
+
+// oddMPNets have heads without a GPU kernel.
+var oddMPNets = []string{"mpnet-h3-d11"}
+
+func TestMPNetStates(t *testing.T) {
+	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
+		for _, name := range slices.Concat(mpnetCases, oddMPNets) {
+			c := golden.Open(t, name)
+			m, r := loadStates(t, dev, c.Dir, compute)
+			if err := compareStates(t, m, r, c); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// The rows of all distances, as transformers' relative_position_bucket gives them.
+func TestDistanceBuckets(t *testing.T) {
+	row, next := 0, []int{1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91}
+	for n := range 141 {
+		if slices.Contains(next, n) {
+			row++
+		}
+		behind, ahead := distanceBucket(-n), distanceBucket(n)
+		if behind != row || n > 0 && ahead != row+16 {
+			t.Errorf("distance %d: rows %d and %d; %d and %d expected", n, behind, ahead, row, row+16)
+		}
+	}
+}
+
+// A mistake in this architecture is seen in the numbers of one of the goldens at least.
+func TestMPNetFaultsAreSeen(t *testing.T) {
+	table := func(of func(table []float32, heads int) []float32) func(*bert, *packer) {
+		return func(b *bert, p *packer) {
+			heads := int(b.config.Heads)
+			values := of(p.hostTensor(mpnetTable, mpnetBuckets, int64(heads)), heads)
+			b.bias = p.data(int64(len(values)/heads), engine.F32, littleEndian(values))
+		}
+	}
+	seesFaults(t, slices.Concat(mpnetCases, oddMPNets), map[string]func(*bert, *packer){
+		"no bias": func(b *bert, _ *packer) { b.bias = nil },
+		"the other direction": table(func(table []float32, heads int) []float32 {
+			values := biasByDistance(table, heads)
+			for head := range heads {
+				slices.Reverse(values[head*257 : (head+1)*257])
+			}
+			return values
+		}),
+		"heads exchanged": table(func(table []float32, heads int) []float32 {
+			values := biasByDistance(table, heads)
+			return append(slices.Clone(values[257:]), values[:257]...)
+		}),
+		"distances beyond 90 alike": table(func(table []float32, heads int) []float32 {
+			values, near := biasByDistance(table, heads), []float32(nil)
+			for head := range heads {
+				near = append(near, values[head*257+38:head*257+219]...)
+			}
+			return near
+		}),
+		"positions from 0":              func(b *bert, _ *packer) { b.firstPosition = 0 },
+		"positions one too low":         func(b *bert, _ *packer) { b.firstPosition-- },
+		"another epsilon":               func(b *bert, _ *packer) { b.config.LayerNormEps += 1e-3 },
+		"another function":              func(b *bert, _ *packer) { b.config.HiddenAct = "tanh" },
+		"no bias of q, k, v":            func(b *bert, _ *packer) { b.blocks[0].qkvBias = nil },
+		"no bias of attention's result": func(b *bert, _ *packer) { b.blocks[0].outBias = nil },
+		"the norms of a block exchanged": func(b *bert, _ *packer) {
+			l := &b.blocks[0]
+			l.attGamma, l.blockGamma = l.blockGamma, l.attGamma
+		},
+	})
+}
+
+// Keys that change the computation are read, or refused by name; those that MPNet's code ignores
+// are ignored.
+func TestBadMPNetIsRefused(t *testing.T) {
+	dev := open(t, engine.Options{Threads: 1})
+	from := golden.Open(t, "mpnet-h2-d32").Dir
+	for _, c := range []struct {
+		key   string
+		value any
+		parts []string
+	}{
+		{"relative_attention_num_buckets", 64, []string{"relative_attention_num_buckets", "is 64", "32"}},
+		{"relative_attention_num_buckets", 0, []string{"relative_attention_num_buckets", "is 0"}},
+		{"num_attention_heads", 4, []string{"relative_attention_bias.weight", "[32 2]", "[32 4]"}},
+		{"num_attention_heads", 0, []string{"num_attention_heads"}},
+		{"hidden_act", "mish", []string{"hidden_act", "mish"}},
+		{"max_position_embeddings", 2, []string{"pad_token_id", "no position"}},
+		{"num_hidden_layers", 2, []string{"encoder.layer.1.", "no such tensor"}},
+		{"num_hidden_layers", -1, []string{"num_hidden_layers"}},
+		{"vocab_size", 46, []string{"word_embeddings.weight", "[47 64]"}},
+		{"is_decoder", true, []string{"is_decoder"}},
+	} {
+		refused(t, dev, edit(t, from, configFile, map[string]any{c.key: c.value}), c.key, c.parts...)
+	}
+	for key, value := range map[string]any{
+		"pad_token_id": 7, "type_vocab_size": 2, "position_embedding_type": "relative_key",
+	} {
+		m, _ := load(t, dev, edit(t, from, configFile, map[string]any{key: value}), Options{Task: Embed})
+		if m.MaxSeqLen != 198 || m.TypeVocab != 0 {
+			t.Errorf("%s: %d tokens, %d types", key, m.MaxSeqLen, m.TypeVocab)
+		}
+	}
+}
+
+// Looking at the files finds the table of distances, which is read on the host.
+func TestMPNetLeavesNothingOver(t *testing.T) {
+	dev := open(t, engine.Options{Threads: 1})
+	r, err := Check(golden.Open(t, "mpnet-h2-d32").Dir, dev, Options{Task: Embed})
+	if err != nil || len(r.Problems) > 0 || len(r.LeftOver) > 0 {
+		t.Errorf("%v: %+v", err, r)
+	}
+}
