@@ -42,6 +42,7 @@ var optionUses = func() map[string]optionUse {
 		"score_mode":          {home: OpScore},
 		"score_weights":       {home: OpScore},
 		"lora":                {home: opEvery},
+		"task":                {home: OpExtract, also: OpEncode},
 	}
 	for _, key := range []string{"profile", "is_query", "overflow_policy", "max_seq_length", "lora_id"} {
 		uses[key] = optionUse{home: opEvery, every: true}
@@ -52,7 +53,7 @@ var optionUses = func() map[string]optionUse {
 		uses[key] = optionUse{home: OpEncode}
 	}
 	for _, key := range []string{
-		"hypothesis_template", "multi_label", "top_k", "threshold", "task", "classification_type",
+		"hypothesis_template", "multi_label", "top_k", "threshold", "classification_type",
 		"classification_task", "cuda_graphs", "group_encoding", "flat_ner", "merge_adjacent_entities",
 		"precompute_labels", "ocr", "box_threshold", "text_threshold", "score_threshold",
 		"relation_threshold", "prune_threshold", "highlight_threshold", "score_floor", "span_entry_bias",

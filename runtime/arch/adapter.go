@@ -49,7 +49,7 @@ func (m *Model) LoadAdapter(dir string) (*Adapter, error) {
 		return nil, err
 	}
 	a := &Adapter{Rank: read.Rank, pairs: make(map[*engine.Weight]engine.LoRA), owner: &packer{dev: m.device}}
-	dtype, err := m.adapterType()
+	dtype, err := adapterType(m.device, m.Compute)
 	if err != nil {
 		return nil, err
 	}
@@ -96,15 +96,15 @@ func (m *Model) unused() []string {
 	return all
 }
 
-// adapterType returns the element type of adapters on the device.
-func (m *Model) adapterType() (engine.DType, error) {
-	info, err := m.device.Info()
+// adapterType returns the element type of adapters on the device, for a model of that class.
+func adapterType(dev *engine.Device, compute engine.Compute) (engine.DType, error) {
+	info, err := dev.Info()
 	switch {
 	case err != nil:
 		return 0, err
 	case info.Kind != engine.CUDA:
 		return engine.F32, nil
-	case m.Compute == engine.ComputeF16:
+	case compute == engine.ComputeF16:
 		return engine.F16, nil
 	}
 	return engine.BF16, nil

@@ -133,6 +133,8 @@ type bertBlock struct {
 // wordTable is the name of the table of words, which a decoder may share.
 const wordTable = "embeddings.word_embeddings.weight"
 
+const typeTable = "embeddings.token_type_embeddings.weight"
+
 // load packs an encoder of the family. It leaves p.prefix at the prefix of the encoder's tensors.
 func (family *bertFamily) load(dir fs.FS, p *packer) (encoder, error) {
 	config, err := readBertConfig(dir, family)
@@ -168,7 +170,7 @@ func (b *bert) loadEmbeddings(p *packer) {
 		b.position = p.table(config.MaxPositionEmbeddings, e, "embeddings.position_embeddings.weight")
 	}
 	if config.TypeVocabSize > 0 {
-		b.types = p.table(config.TypeVocabSize, e, "embeddings.token_type_embeddings.weight")
+		b.types = p.table(config.TypeVocabSize, e, typeTable)
 	}
 	b.gamma, b.beta = p.norm(e, cmp.Or(b.family.embedNorm, "embeddings.LayerNorm"))
 	if b.projects() {

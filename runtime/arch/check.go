@@ -86,11 +86,11 @@ func (v *inventory) note(p *packer, name string, err error) (goOn bool) {
 	if v == nil {
 		return false
 	}
-	if _, there := p.from.Tensor(name); there {
+	if t, there := p.from.Tensor(name); there {
 		if v.read[p.file] == nil {
 			v.read[p.file] = make(map[string]bool)
 		}
-		v.read[p.file][name] = true
+		v.read[p.file][t.Name] = true
 	}
 	var m *ModelError
 	if err != nil && !errors.As(err, &m) {

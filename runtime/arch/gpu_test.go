@@ -75,6 +75,7 @@ func TestGPUHeads(t *testing.T) {
 			"classify": checkClassification, "tag": checkTagging, "masked": checkMasked,
 			"splade": checkSPLADE, "vectors": checkTokenVectors, "bge-m3": checkBGEM3, "maxsim": checkMaxSim,
 			"folded": checkFolded, "adapted": checkAdaptedHeads,
+			"tasks": checkTasks,
 		} {
 			for _, compute := range computes(t, dev) {
 				t.Run(fmt.Sprintf("%s/%s", what, compute), func(t *testing.T) { check(t, dev, compute) })

@@ -99,7 +99,7 @@ func (names *jinaBertNames) load(dir fs.FS, p *packer) (encoder, error) {
 	p.findPrefix(wordTable, jinaBertFamily.prefixes)
 	m.word = p.table(config.VocabSize, c, wordTable)
 	if config.TypeVocabSize > 0 {
-		m.types = p.table(config.TypeVocabSize, c, "embeddings.token_type_embeddings.weight")
+		m.types = p.table(config.TypeVocabSize, c, typeTable)
 	}
 	m.gamma, m.beta = p.norm(c, "embeddings.LayerNorm")
 	m.slopes = p.values(engine.VectorWeight, 1, alibiSlopes(int(config.Heads)))

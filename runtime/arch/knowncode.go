@@ -39,7 +39,7 @@ var knownClasses = []knownClass{
 	{file: "modeling_xlm_roberta.py", classes: append(classesOf("XLMRoberta"), "XLMRobertaForPreTraining"),
 		repos: jinaXLMR, types: []string{"xlm-roberta"}, typeless: true, computes: "jina-xlm-roberta"},
 	{file: "modeling_lora.py", classes: []string{"XLMRobertaLoRA"}, repos: jinaXLMR,
-		types: []string{"xlm-roberta"}, computes: "jina-xlm-roberta-tasks"},
+		types: []string{"xlm-roberta"}, typeless: true, computes: "jina-xlm-roberta-tasks"},
 	{file: "custom_st.py", classes: []string{"Transformer"}, repos: []string{"jinaai/jina-embeddings-v3"},
 		beside: []string{"jina-xlm-roberta-tasks"}},
 

@@ -68,10 +68,11 @@ var architectures = map[string]loadEncoder{
 	"qwen2":       qwen2.load,
 	"qwen3":       qwen3.load,
 	// not a model_type: the code of some repositories makes these of bert, xlm-roberta and qwen2
-	"jina-bert":           jinaBertPlain.load,
-	"jina-bert-qk-norm":   jinaBertCode.load,
-	"jina-xlm-roberta":    loadJinaXLMR,
-	"qwen2-bidirectional": qwen2BothWays.load,
+	"jina-bert":              jinaBertPlain.load,
+	"jina-bert-qk-norm":      jinaBertCode.load,
+	"jina-xlm-roberta":       loadJinaXLMR,
+	"jina-xlm-roberta-tasks": loadJinaTasks,
+	"qwen2-bidirectional":    qwen2BothWays.load,
 }
 
 // The default caps of a program: the token budget of a batch, and the number of sequences that it

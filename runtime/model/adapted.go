@@ -2,6 +2,7 @@ package model
 
 import (
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/sie-engine/sie/internal/lockorder"
@@ -98,12 +99,12 @@ func (v *Variant) setFor(s *adapterCache, wanted []batch.Adapter) (*adaptedSet, 
 	}
 }
 
-// chooseLocked returns a set, held for the caller, of the needed adapters and of all other ready
-// ones, up to maxProgramAdapters. So batches with other mixtures of adapters can use it too. The
-// caller must record its programs.
+// chooseLocked returns a set, held for the caller, of the needed adapters, of the model's tasks and
+// of all other ready ones, up to maxProgramAdapters. So batches with other mixtures of adapters can
+// use it too. The caller must record its programs.
 func (s *adapterCache) chooseLocked(v *Variant, need []*loadedAdapter) (*adaptedSet, error) {
 	set := &adaptedSet{variant: v, adapters: need, holds: 1}
-	for _, a := range s.all {
+	for _, a := range slices.AppendSeq(slices.Collect(maps.Values(s.tasks)), maps.Values(s.all)) {
 		if a.ready && !slices.Contains(need, a) && len(set.adapters) < maxProgramAdapters {
 			set.adapters = append(set.adapters, a)
 		}

@@ -2,7 +2,9 @@ package model
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -31,15 +33,17 @@ type adapterCache struct {
 	// guards the fields below, the adapters in all, and the sets of the model's variants
 	mu     lockorder.Mutex[lockorder.Adapters]
 	all    map[LoRAKey]*loadedAdapter
+	tasks  map[string]*loadedAdapter     // those in the checkpoint, by task; they stay with the model
 	failed map[LoRAKey]*registry.Failure // failed loads, at most maxFailedAdapters
 	used   uint64
 	dead   garbage
 }
 
-// LoRAKey identifies an adapter: a hub id with its revision, or a directory.
+// LoRAKey identifies an adapter: a hub id with its revision, a directory, or a task of the model.
 type LoRAKey struct {
 	id, revision string
-	operator     bool // the catalog names it; else a request does, and id is a hub repository
+	task         string // of an adapter in the model's own checkpoint; "" for others
+	operator     bool   // the catalog names it; else a request does, and id is a hub repository
 }
 
 // loadedAdapter is an adapter packed on every device. batch.Item.Adapter holds a *loadedAdapter.
@@ -56,6 +60,7 @@ type loadedAdapter struct {
 func newAdapterCache(l *Model, limit int) *adapterCache {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &adapterCache{
+		tasks:  tasksOf(l),
 		model:  l,
 		limit:  limit,
 		ctx:    ctx,
@@ -65,6 +70,42 @@ func newAdapterCache(l *Model, limit int) *adapterCache {
 	}
 }
 
+// tasksOf returns the adapters in the model's checkpoint.
+func tasksOf(l *Model) map[string]*loadedAdapter {
+	tasks := make(map[string]*loadedAdapter)
+	if len(l.replicas) == 0 {
+		return tasks
+	}
+	for _, task := range l.replicas[0].Tasks() {
+		a := &loadedAdapter{key: LoRAKey{task: task}, ready: true}
+		for _, c := range l.replicas {
+			packed, _, err := c.TaskAdapter(task)
+			if err != nil {
+				return nil // replicas are of the same files
+			}
+			a.replicas = append(a.replicas, packed)
+		}
+		tasks[task] = a
+	}
+	return tasks
+}
+
+// TaskKey returns the key of a task's adapter, which is in the model's own checkpoint.
+func TaskKey(task string) LoRAKey { return LoRAKey{task: task} }
+
+// taskLocked returns the adapter of a task.
+func (s *adapterCache) taskLocked(task string, m *catalog.Resolved) (*loadedAdapter, error) {
+	if a := s.tasks[task]; a != nil {
+		return a, nil
+	}
+	if len(s.tasks) == 0 {
+		return nil, errs.Invalidf("options.task",
+			"Field 'options.task': model '%s' has no use for it; remove it", m.ID)
+	}
+	return nil, errs.Invalidf("options.task", "Field 'options.task' must be one of %s; got %.80q",
+		strings.Join(slices.Sorted(maps.Keys(s.tasks)), ", "), task)
+}
+
 // acquire pins the adapter of key, which the request calls name. If the adapter is not loaded, it
 // starts the load unless one runs, and returns an error that says so. After a failed load it
 // returns that failure while it is remembered.
@@ -72,6 +113,12 @@ func (s *adapterCache) acquire(key LoRAKey, name string, m *catalog.Resolved) (*
 	s.mu.Lock()
 	defer s.unlock()
 	a := s.all[key]
+	if key.task != "" {
+		var err error
+		if a, err = s.taskLocked(key.task, m); err != nil {
+			return nil, err
+		}
+	}
 	if a == nil {
 		if err := s.refusalLocked(key, name, m); err != nil {
 			return nil, err
@@ -249,7 +296,7 @@ func LoRAOf(
 	}
 	for _, known := range m.Loadtime.LoRAs {
 		if known.Name == o.LoRAID {
-			return LoRAKey{known.ID, known.Revision, true}, true, nil
+			return LoRAKey{id: known.ID, revision: known.Revision, operator: true}, true, nil
 		}
 	}
 	if o.LoRAID == m.Runtime.LoRAID {
@@ -273,7 +320,7 @@ func adapterKeysOf(users []*catalog.Resolved) (keys []LoRAKey) {
 	}
 	for _, m := range users {
 		for _, known := range m.Loadtime.LoRAs {
-			add(LoRAKey{known.ID, known.Revision, true})
+			add(LoRAKey{id: known.ID, revision: known.Revision, operator: true})
 		}
 		if key, ok, err := LoRAOf(m, m.Runtime, nil); ok && err == nil {
 			add(key)

@@ -35,7 +35,7 @@ func adapterSet(t *testing.T) (s *adapterCache, key func(name string) LoRAKey, e
 	return s, func(name string) LoRAKey {
 		for _, l := range entry.Loadtime.LoRAs {
 			if l.Name == name {
-				return LoRAKey{l.ID, l.Revision, true}
+				return LoRAKey{id: l.ID, revision: l.Revision, operator: true}
 			}
 		}
 		t.Fatal(name)
@@ -145,7 +145,8 @@ func TestWhoNamesAnAdapter(t *testing.T) {
 		asked string
 		want  LoRAKey // zero: refused
 	}{
-		{"law", LoRAKey{"org/law", "abc", true}}, {"org/other", LoRAKey{id: "org/other"}},
+		{"law", LoRAKey{id: "org/law", revision: "abc", operator: true}},
+		{"org/other", LoRAKey{id: "org/other"}},
 		{"/adapters/own", LoRAKey{id: "/adapters/own", operator: true}},
 		{"/adapters/other", LoRAKey{}}, {"./own", LoRAKey{}}, {"~/own", LoRAKey{}},
 		{"adapters/../own", LoRAKey{}}, {"two words", LoRAKey{}}, {"a/b/c", LoRAKey{}},
@@ -160,7 +161,8 @@ func TestWhoNamesAnAdapter(t *testing.T) {
 		t.Errorf("none: %v, %v", ok, err)
 	}
 	want := []LoRAKey{
-		{"org/law", "abc", true}, {id: "org/own", operator: true}, {id: "/adapters/own", operator: true},
+		{id: "org/law", revision: "abc", operator: true}, {id: "org/own", operator: true},
+		{id: "/adapters/own", operator: true},
 	}
 	if got := adapterKeysOf([]*catalog.Resolved{m, m, hub}); !slices.Equal(got, want) {
 		t.Errorf("loaded with the model: %v, want %v", got, want)

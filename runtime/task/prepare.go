@@ -34,6 +34,7 @@ type plan struct {
 	dimensions  int
 	fold        *folding       // nil: nothing is folded
 	lora        *model.LoRAKey // nil: the base weights
+	task        string         // whose adapter lora is; "": none
 	left        bool           // texts that are too long lose their start
 	ignored     []string       // options that belong to other operations
 }
@@ -146,7 +147,23 @@ func prepareAny(r *Request, op catalog.Operation) (*Prepared, error) {
 	} else if ok {
 		p.lora = &key
 	}
-	return p, nil
+	return p, p.chooseTask()
+}
+
+// chooseTask makes the adapter of options.task, which is in the model's own checkpoint, that of the
+// request.
+func (p *Prepared) chooseTask() error {
+	task, _ := p.option("task").(string)
+	if task == "" || p.req.Op != Encode {
+		return nil
+	}
+	if p.lora != nil {
+		return errs.Invalid("options.task",
+			"Field 'options.task' chooses an adapter, and so does 'options.lora_id': give one of them")
+	}
+	key := model.TaskKey(task)
+	p.lora, p.task = &key, task
+	return nil
 }
 
 // optionError is the 400 for an option that the catalog refused.

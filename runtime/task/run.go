@@ -55,6 +55,9 @@ func (p *Prepared) Run(ctx context.Context, h *model.Host, hold Hold) (*Result, 
 		err = r.null()
 	} else {
 		r.reader = newReader(ctx, use.Model, p, p.req.Field)
+		if p.task != "" {
+			_, r.reader.prefix, _ = use.Weights().TaskAdapter(p.task) // Acquire found it
+		}
 		err = r.operate()
 	}
 	if err != nil {

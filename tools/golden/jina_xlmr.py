@@ -13,7 +13,8 @@ there are types. The heads are in folders <task>-jxlmr, in the form of heads.py;
 lora.py. tasks-jxlmr has the adapters of jina-embeddings-v3 inside its checkpoint, and for each task the
 states of transformers' model with the task's adapters added to its weights:
 
-    <task>.hidden_<i> [T, C] f32, base.hidden_<i> without a task
+    <task>.hidden_<i> [T, C] f32, base.hidden_<i> without a task; vectors [2·tasks, C] f32, of two
+    texts behind each task's instruction: the mean of the last states, normalised
 
 Every sequence is run alone, float32.
 """
@@ -39,6 +40,7 @@ import heads
 import lora
 import manifest
 import modernbert
+import sentence
 from jina_bert import Names, fresh, save
 
 COMMAND = "python tools/golden/jina_xlmr.py"
@@ -338,6 +340,89 @@ def adapted(seed):
     print(case.name, notes)
 
 
+BACK = [("emb_ln.", "embeddings.LayerNorm."), ("encoder.layers.", "layers."),
+        ("mixer.out_proj.", "self_attn.o_proj."), ("norm1.", "post_attention_layernorm."),
+        ("norm2.", "post_mlp_layernorm.")]
+TASKS = ["retrieval.query", "retrieval.passage", "separation", "classification", "text-matching"]
+
+
+def tasks(seed):
+    """As jina-embeddings-v3: an adapter for each task inside the checkpoint."""
+    case, rank = fresh("tasks-jxlmr"), 3
+    c = config("rotary", rotary_emb_base=20000.0, **SMALL | dict(type_vocab_size=2, vocab_size=101))
+    own = {"lora_adaptations": TASKS, "lora_rank": rank, "lora_alpha": 2, "load_trained_adapters": True,
+           "task_instructions": {t: "" for t in TASKS} | {"retrieval.query": "query: "},
+           "auto_map": {"AutoConfig": REPO + "configuration_xlm_roberta.XLMRobertaFlashConfig",
+                        "AutoModel": REPO + "modeling_lora.XLMRobertaLoRA"}}
+    (case / "config.json").write_text(written(c, **own))
+    model = reference(c)
+    randomise(model, seed)
+    rounded(model, torch.bfloat16)
+    base = {k: v for k, v in published(model).items() if not k.startswith("pooler.")}
+    generator, stored, scale = torch.Generator().manual_seed(seed), {}, 2 / rank
+
+    def normal(*shape):
+        return (torch.randn(shape, generator=generator) * 0.4).to(torch.bfloat16).float()
+
+    deltas = {}
+    for name, w in base.items():
+        layer = name.removesuffix(".weight")
+        if w.ndim != 2:
+            stored["roberta." + name] = w
+            continue
+        at = f"roberta.{layer}.parametrizations.weight."
+        stored[at + "original"] = w
+        if ".layers." in name:
+            a, b = normal(5, rank, w.shape[1]), normal(5, w.shape[0], rank) * 0.25
+            deltas[name] = scale * b @ a
+        else:
+            a, b = normal(5, w.shape[0], rank), normal(5, rank, w.shape[1])
+            deltas[name] = scale * a @ b
+        stored[at + "0.lora_A"], stored[at + "0.lora_B"] = a, b
+    store(stored, case, torch.bfloat16)
+    ids, types, cu = packed(c, [7, 1, 16, 5], seed)
+    tensors, plain = {"ids": ids, "type_ids": types, "cu_seqlens": cu}, states(model, ids, types, cu)[0]
+    tensors |= {f"base.hidden_{i}": h for i, h in enumerate(plain)}
+    tokenizer, vectors = sentence.tokenizer(60), []
+    tokenizer.save_pretrained(case)
+    (case / "1_Pooling").mkdir()
+    sentence.legacy_pooling(case, "mean", c["hidden_size"])
+    kinds = [("transformer", "", "custom_st.Transformer"),
+             ("pooling", "1_Pooling", "sentence_transformers.models.Pooling"),
+             ("normalizer", "2_Normalize", "sentence_transformers.models.Normalize")]
+    (case / "modules.json").write_text(json.dumps(
+        [{"idx": i, "name": n, "path": p, "type": kind} for i, (n, p, kind) in enumerate(kinds)]) + "\n")
+    for i, task in enumerate(TASKS):
+        with_task = copy.deepcopy(model)
+        merge(with_task, {k: v + deltas[k][i] if k in deltas else v for k, v in base.items()})
+        hidden = states(with_task, ids, types, cu)[0]
+        assert all(float(np.abs(a - b).max()) > 0.05 for a, b in zip(hidden, plain)), task
+        tensors |= {f"{task}.hidden_{j}": h for j, h in enumerate(hidden)}
+        for text in ("the cat sat on the mat", "a"):
+            whole = tokenizer(own["task_instructions"][task] + text, return_tensors="np")["input_ids"][0]
+            one = states(with_task, whole, np.zeros_like(whole), [0, len(whole)])[0][-1].mean(0)
+            vectors.append(one / np.linalg.norm(one))
+    save(case, tensors | {"vectors": np.stack(vectors)})
+    manifest.write(case, COMMAND, f"random jina-embeddings-v3, seed {seed}", "float32", {})
+    print(case.name, sum(f.stat().st_size for f in case.iterdir()) // 1024, "KiB")
+
+
+def merge(model, values):
+    """Gives transformers' model the weights that have these published names."""
+    own = dict(model.named_parameters())
+    for name, value in list(values.items()):
+        if "mixer.Wqkv." in name:
+            for part, third in zip(PARTS[0], value.chunk(3)):
+                values[name.replace("mixer.Wqkv.", part)] = third
+    with torch.no_grad():
+        for name, value in values.items():
+            for old, new in BACK:
+                name = name.replace(old, new)
+            if name in own:
+                own.pop(name).copy_(value)
+    assert all(n.startswith("pooler.") for n in own), sorted(own)
+
+
 def main():
     torch.set_num_threads(1)
     for seed, (name, spec) in enumerate(CASES.items(), start=501):
@@ -345,6 +430,7 @@ def main():
     classifier(521)
     colbert(522)
     adapted(531)
+    tasks(541)
 
 
 if __name__ == "__main__":
