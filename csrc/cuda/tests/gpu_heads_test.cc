@@ -126,6 +126,29 @@ TEST(gpu_streams_are_f32) {
   }
 }
 
+// An embedding that is scaled by 1.7 is a stream: most values are not of the class's type.
+TEST(gpu_embeddings_can_be_streams) {
+  const Head &head = heads::named("stream rows");
+  for (const Path &path : paths) {
+    StandInCard card(path.major, path.minor, true);
+    Model m;
+    if (!open(&m, head, &card, path)) continue;
+    Batch batch = heads::batch_of(head, m.shape, numbers, false);
+    Result got = run(&m, batch);
+    size_t wide = 0, all = 0;
+    for (int b = 0; b < static_cast<int>(batch.seqs()); b++) {
+      for (float x : heads::numbers_of(head, batch, got, 0, b)) {
+        uint32_t bits;
+        memcpy(&bits, &x, 4);
+        all++;
+        wide += (bits & 0x1fff) != 0 ? 1 : 0;
+      }
+    }
+    CHECK(got.status == SIE_OK && all > 0 && wide > all / 2, "%s: %zu of %zu values need f32", name_of(path),
+          wide, all);
+  }
+}
+
 TEST(gpu_one_query_has_the_bits_it_has_among_all) {
   const Head &head = heads::named("one query");
   for (const Path &path : paths) {
