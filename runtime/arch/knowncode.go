@@ -4,8 +4,9 @@ package arch
 // knows, by module file and class name, and by repository where models take the file from another.
 // To add a class, read its code; write down what it computes and beside which model_type; and name
 // the architecture here that computes the same. An architecture of that name may come later: until
-// then the model is refused. The rows of GritLM, Nemotron, NV-Embed and zeranker were
-// written without their files at hand: whoever adds their architecture reads those first.
+// then the model is refused. The classes of NV-Embed and Nemotron were compared with copies of
+// their files in public repositories. The rows of GritLM and zeranker were written without their
+// files at hand: whoever adds their architecture reads those first.
 var knownClasses = []knownClass{
 	// GTE: rotary positions and gated layers.
 	{file: "configuration.py", classes: []string{"NewConfig"}, repos: newImpl, types: []string{"new"}},
