@@ -241,7 +241,10 @@ typedef struct
 /* y[B, C] f32 from the L rows x_0 … x_(L−1) of a sequence; an empty sequence gives zeros.
  *   SIE_POOL_CLS, SIE_POOL_LAST   x_0, x_(L−1)
  *   SIE_POOL_MEAN                 Σ x_i/L
- *   SIE_POOL_WEIGHTED_MEAN        Σ (i + 1)·x_i / Σ (i + 1)
+ *   SIE_POOL_MEAN_SQRT            Σ x_i/√L
+ *   SIE_POOL_MAX                  max x_i, column by column; a NaN may be lost
+ *   SIE_POOL_WEIGHTED_MEAN        Σ (p_i + 1)·x_i / Σ (p_i + 1),  p_i = i, or where x has rows that
+ *                                 were kept of another space, the place there (index, cu_whole)
  *   SIE_POOL_ATTENTION            Σ p_i·x_i,  p = softmax over i of x_i·w  (a bias would cancel) */
 typedef struct sie_pool_args {
   sie_rows seqs;
@@ -252,6 +255,10 @@ typedef struct sie_pool_args {
   sie_tensor x;   /* fX [T, C] */
   sie_tensor y;   /* f32 [B, C] */
   const float *w; /* SIE_POOL_ATTENTION: [C] */
+  /* Optional, both or neither; SIE_POOL_WEIGHTED_MEAN alone reads them. Row r of x is row index[r]
+   * of a space in which sequence b begins at cu_whole[b]: p_i = index[r] − cu_whole[b]. */
+  const int32_t *index;    /* [T] */
+  const int32_t *cu_whole; /* [B] */
 } sie_pool_args;
 
 typedef struct sie_output_rows_args { /* cut, normalise, convert; rounding as sie_out_item says */
@@ -270,7 +277,8 @@ typedef struct sie_pool_output_args { /* output_rows(pool(x)) without the rows i
   int64_t c;
   sie_tensor x;
   const float *w;
-  const sie_out_item *items; /* as sie_output_rows_args */
+  const int32_t *index, *cu_whole; /* as sie_pool_args */
+  const sie_out_item *items;       /* as sie_output_rows_args */
   void *out;
 } sie_pool_output_args;
 

@@ -251,8 +251,10 @@ typedef enum sie_pooling {
   SIE_POOL_CLS = 1,
   SIE_POOL_MEAN = 2,
   SIE_POOL_LAST = 3,
-  SIE_POOL_ATTENTION = 4,    /* rows weighed by the softmax of their product with a vector */
-  SIE_POOL_WEIGHTED_MEAN = 5 /* by position: 1, 2, … n */
+  SIE_POOL_ATTENTION = 4,     /* rows weighed by the softmax of their product with a vector */
+  SIE_POOL_WEIGHTED_MEAN = 5, /* by place in the sequence: 1, 2, … n */
+  SIE_POOL_MAX = 6,           /* the largest of each column */
+  SIE_POOL_MEAN_SQRT = 7      /* the sum divided by √n */
 } sie_pooling;
 typedef enum sie_norm { SIE_NORM_LAYER = 0, SIE_NORM_RMS = 1, SIE_NORM_NONE = 2 } sie_norm;
 typedef enum sie_gate {
@@ -483,7 +485,9 @@ typedef struct sie_gather_rows_params {
 } sie_gather_rows_params;
 
 /* SIE_POOL: y[B,C] f32 of each sequence's rows. If x already has one row a sequence, the row is
- * only widened. A sequence without rows gives zeros. */
+ * only widened. A sequence without rows gives zeros. WEIGHTED_MEAN weighs the rows of a SUBSET
+ * space by their places in its ROWS space. MAX may lose a NaN or an infinity, whose sequence is
+ * flagged all the same (sie_slot_nonfinite). */
 typedef struct sie_pool_params {
   uint32_t struct_size;
   uint32_t mode; /* sie_pooling */

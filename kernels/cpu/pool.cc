@@ -1,8 +1,10 @@
 // pool — y[b] = the rows x_0 … x_(L−1) of sequence b pooled to one row, as f32.
-//   cls x_0   last x_(L−1)   mean Σ x_i/L   weighted mean Σ (i+1)·x_i / Σ (i+1)
+//   cls x_0   last x_(L−1)   mean Σ x_i/L   mean sqrt Σ x_i/√L   max max x_i
+//   weighted mean Σ (p_i+1)·x_i / Σ (p_i+1), p_i the row's place: i, or index − cu_whole
 //   attention Σ p_i·x_i, p = softmax over i of x_i·w
-//   Rows are added in order, one f32 accumulator a column. An empty sequence gives zeros.
-// Shapes   x [T, C], or [B, C] without cu_seqlens; y [B, C]; row strides ≥ C; w [C]. B ≥ 0, C ≥ 1.
+//   Rows are taken in order, one f32 accumulator a column. An empty sequence gives zeros.
+// Shapes   x [T, C], or [B, C] without cu_seqlens; y [B, C]; row strides ≥ C; w [C]; index [T] and
+//          cu_whole [B], or both null. B ≥ 0, C ≥ 1.
 // Types    x f32 | bf16; y f32.
 // Alias    none.
 // Align    element.
@@ -10,9 +12,10 @@
 // Scratch  a float for each row of the longest sequence.
 // Cost     reads x once, for attention twice → memory bound.
 // Plan     weights of the rows first; then four vectors of columns at a time, all rows of the
-//          sequence: four independent chains of adds.
-// Error    |y − ref| ≤ L·2⁻²⁴·max|x|; attention adds a relative 4e-6 + 2·|error of x·w| of each
-//          weight.
+//          sequence: four independent chains of adds, or of maxima.
+// Error    |y − ref| ≤ L·2⁻²⁴·max|x|, of mean sqrt √L times that, of max none; attention adds a
+//          relative 4e-6 + 2·|error of x·w| of each weight. A NaN is lost to max unless the last
+//          row has it.
 // Source   weighted mean: Muennighoff 2022 §3, arXiv:2202.08904; attention: Lin 2017 §2,
 //          arXiv:1703.03130
 #include "pool_row.h"

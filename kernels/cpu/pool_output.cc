@@ -22,6 +22,8 @@ sie_status pool_output(const sie_pool_output_args *a, const sie_share *share) {
   pool.c = a->c;
   pool.x = a->x;
   pool.w = a->w;
+  pool.index = a->index;
+  pool.cu_whole = a->cu_whole;
   char *scratch = static_cast<char *>(share->scratch);
   float *row = reinterpret_cast<float *>(scratch);
   float *weights = reinterpret_cast<float *>(scratch + float_bytes(a->c));

@@ -1,6 +1,6 @@
 // pool_row.h — pools one sequence's rows into one row of floats, for pool and pool_output.
 //
-// Columns are summed in the order of the rows, one chain each: bits depend on the sequence alone.
+// Columns are folded in the order of the rows, one chain each: bits depend on the sequence alone.
 #ifndef SIE_KERNELS_CPU_POOL_ROW_H
 #define SIE_KERNELS_CPU_POOL_ROW_H
 
@@ -10,18 +10,22 @@
 namespace sie_cpu {
 namespace SIE_ISA_NS {
 
-// y[c] = (Σ weight·x)/total over rows [first, last) of x in columns [i, i + V vectors); not
-// Weighted: all weights are 1. V and Weighted are template parameters so that the loop is a load
-// and an add.
-template <int V, bool Weighted, typename X>
+// How a column's rows become one value: Σ x, Σ weight·x, or max x.
+enum class Fold { sum, weighted, largest };
+
+// y[c] = the fold of rows [first, last) of x in columns [i, i + V vectors), divided by total. V and
+// F are template parameters so that the loop is a load and an add.
+template <int V, Fold F, typename X>
 SIE_INLINE void pool_columns(const sie_tensor &x, int64_t first, int64_t last, int64_t i, int64_t c,
                              const float *weights, Vec total, float *y) {
   Vec sum[V];
-  for (int v = 0; v < V; v++) sum[v] = vset(0.0f);
+  for (int v = 0; v < V; v++) sum[v] = vset(F == Fold::largest ? -__builtin_inff() : 0.0f);
   for (int64_t r = first; r < last; r++) {
     const X *row = row_of<const X>(x, r);
-    if (!Weighted) {
+    if (F == Fold::sum) {
       for (int v = 0; v < V; v++) sum[v] = sum[v] + vload_row(row, i + v * kLanes, c);
+    } else if (F == Fold::largest) {
+      for (int v = 0; v < V; v++) sum[v] = vmax(sum[v], vload_row(row, i + v * kLanes, c));
     } else {
       const Vec weight = vset(weights[r - first]);
       for (int v = 0; v < V; v++) sum[v] = vfma(weight, vload_row(row, i + v * kLanes, c), sum[v]);
@@ -30,20 +34,26 @@ SIE_INLINE void pool_columns(const sie_tensor &x, int64_t first, int64_t last, i
   for (int v = 0; v < V; v++) vstore_row(y, i + v * kLanes, c, sum[v] / total);
 }
 
-template <bool Weighted, typename X>
+template <Fold F, typename X>
 SIE_INLINE void pool_rows(const sie_tensor &x, int64_t first, int64_t last, int64_t c, const float *weights,
                           float total, float *y) {
   const Vec all = vset(total);
   int64_t i = 0;
-  for (; i + 4 * kLanes <= c; i += 4 * kLanes)
-    pool_columns<4, Weighted, X>(x, first, last, i, c, weights, all, y);
-  for (; i < c; i += kLanes) pool_columns<1, Weighted, X>(x, first, last, i, c, weights, all, y);
+  for (; i + 4 * kLanes <= c; i += 4 * kLanes) pool_columns<4, F, X>(x, first, last, i, c, weights, all, y);
+  for (; i < c; i += kLanes) pool_columns<1, F, X>(x, first, last, i, c, weights, all, y);
 }
 
-// Weighs `rows` rows by their place, 1 to rows; returns the sum.
-SIE_INLINE float weigh_by_position(int64_t rows, float *weights) {
-  for (int64_t i = 0; i < rows; i++) weights[i] = static_cast<float>(i + 1);
-  return 0.5f * static_cast<float>(rows * (rows + 1));
+// Weighs `rows` rows of sequence b from `first` on by their places, from 1; returns the sum, which
+// is exact until it is rounded once.
+static inline float weigh_by_place(const sie_pool_args *a, int64_t b, int64_t first, int64_t rows,
+                                   float *weights) {
+  int64_t sum = 0;
+  for (int64_t i = 0; i < rows; i++) {
+    const int64_t place = a->index != nullptr ? a->index[first + i] - a->cu_whole[b] : i;
+    weights[i] = static_cast<float>(place + 1);
+    sum += place + 1;
+  }
+  return static_cast<float>(sum);
 }
 
 // e^(x·w − max x·w) of each row; returns the sum.
@@ -69,7 +79,7 @@ SIE_INLINE float weigh_by_score(const sie_tensor &x, int64_t first, int64_t rows
 }
 
 static inline bool pool_supported(const sie_tensor &x, int32_t mode) {
-  return is_float(x.dtype) && mode >= SIE_POOL_CLS && mode <= SIE_POOL_WEIGHTED_MEAN;
+  return is_float(x.dtype) && mode >= SIE_POOL_CLS && mode <= SIE_POOL_MEAN_SQRT;
 }
 
 // Pools sequence b of `a` into y[c]; a->y is not read. X is the storage type of a->x.
@@ -92,15 +102,22 @@ SIE_INLINE void pool_row(const sie_pool_args *a, int64_t b, float *scratch, floa
     copy_row(row_of<const X>(a->x, first), c, y);
     return;
   }
-  float total = static_cast<float>(rows);
-  const float *weights = nullptr;
-  if (a->mode == SIE_POOL_WEIGHTED_MEAN) total = weigh_by_position(rows, scratch), weights = scratch;
-  if (a->mode == SIE_POOL_ATTENTION)
-    total = weigh_by_score<X>(a->x, first, rows, c, a->w, scratch), weights = scratch;
-  if (weights != nullptr) {
-    pool_rows<true, X>(a->x, first, last, c, weights, total, y);
-  } else {
-    pool_rows<false, X>(a->x, first, last, c, weights, total, y);
+  switch (a->mode) {
+    case SIE_POOL_MAX:
+      return pool_rows<Fold::largest, X>(a->x, first, last, c, nullptr, 1.0f, y);
+    case SIE_POOL_WEIGHTED_MEAN: {
+      const float total = weigh_by_place(a, b, first, rows, scratch);
+      return pool_rows<Fold::weighted, X>(a->x, first, last, c, scratch, total, y);
+    }
+    case SIE_POOL_ATTENTION: {
+      const float total = weigh_by_score<X>(a->x, first, rows, c, a->w, scratch);
+      return pool_rows<Fold::weighted, X>(a->x, first, last, c, scratch, total, y);
+    }
+    default: {
+      const float n = static_cast<float>(rows);
+      return pool_rows<Fold::sum, X>(a->x, first, last, c, nullptr,
+                                     a->mode == SIE_POOL_MEAN_SQRT ? __builtin_sqrtf(n) : n, y);
+    }
   }
 }
 

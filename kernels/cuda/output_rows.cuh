@@ -35,7 +35,8 @@ struct OutputJob {
   int32_t mode;               // sie_pooling
   int32_t c;
   sie_tensor x;
-  const float *w;  // SIE_POOL_ATTENTION
+  const float *w;                   // SIE_POOL_ATTENTION
+  const int32_t *index, *cu_whole;  // SIE_POOL_WEIGHTED_MEAN; NULL: a row's place is its number
   const sie_out_item *items;
   void *out;
   sie_tensor y;

@@ -11,11 +11,19 @@ template <Storage S, int V>
 sie_status launch_tokens(const OutputJob &job, int32_t warps_per_row, const sie_stream *on) {
   const size_t shared_bytes = pool_shared_bytes(job.c, warps_per_row);
   if (job.mode == SIE_POOL_ATTENTION) {
-    return SIE_LAUNCH((pool_output_kernel<S, V, true>), job.seqs.cap, pool_threads, shared_bytes, on, job,
-                      warps_per_row);
+    return SIE_LAUNCH((pool_output_kernel<S, V, PoolBy::score>), job.seqs.cap, pool_threads, shared_bytes, on,
+                      job, warps_per_row);
   }
-  return SIE_LAUNCH((pool_output_kernel<S, V, false>), job.seqs.cap, pool_threads, shared_bytes, on, job,
-                    warps_per_row);
+  if (job.mode == SIE_POOL_MAX) {
+    return SIE_LAUNCH((pool_output_kernel<S, V, PoolBy::size>), job.seqs.cap, pool_threads, shared_bytes, on,
+                      job, warps_per_row);
+  }
+  if (job.mode == SIE_POOL_WEIGHTED_MEAN) {
+    return SIE_LAUNCH((pool_output_kernel<S, V, PoolBy::place>), job.seqs.cap, pool_threads, shared_bytes, on,
+                      job, warps_per_row);
+  }
+  return SIE_LAUNCH((pool_output_kernel<S, V, PoolBy::sum>), job.seqs.cap, pool_threads, shared_bytes, on,
+                    job, warps_per_row);
 }
 
 // V octets a thread and W warps a row, 256·V·W ≥ c. c alone decides, as for everything that fixes
@@ -46,8 +54,9 @@ sie_status launch(const OutputJob &job, const sie_stream *on) {
 // The checks that pool and pool_output share.
 sie_status check(const OutputJob &job, int64_t c, bool empty) {
   if (c < 1 || missing(empty, job.seqs.n) || !valid_rows(job.x, c, empty)) return SIE_INVALID_ARGUMENT;
-  if (job.mode < SIE_POOL_CLS || job.mode > SIE_POOL_WEIGHTED_MEAN) return SIE_INVALID_ARGUMENT;
+  if (job.mode < SIE_POOL_CLS || job.mode > SIE_POOL_MEAN_SQRT) return SIE_INVALID_ARGUMENT;
   if (job.mode == SIE_POOL_ATTENTION && missing(empty, job.w)) return SIE_INVALID_ARGUMENT;
+  if ((job.index == nullptr) != (job.cu_whole == nullptr)) return SIE_INVALID_ARGUMENT;
   if (!is_float(job.x.dtype) || c > max_columns) return SIE_UNSUPPORTED;
   const bool one_row = job.cu_seqlens == nullptr || job.mode == SIE_POOL_CLS || job.mode == SIE_POOL_LAST;
   return one_row || c <= row_columns_max ? SIE_OK : SIE_UNSUPPORTED;
@@ -64,6 +73,8 @@ sie_status pool(const sie_pool_args *args, const sie_share *share) {
   job.c = static_cast<int32_t>(a.c);
   job.x = a.x;
   job.w = a.w;
+  job.index = a.index;
+  job.cu_whole = a.cu_whole;
   job.y = a.y;
   bool empty;
   sie_status status = check_launch(share, a.seqs, &empty);
@@ -83,6 +94,8 @@ sie_status pool_output(const sie_pool_output_args *args, const sie_share *share)
   job.c = static_cast<int32_t>(a.c);
   job.x = a.x;
   job.w = a.w;
+  job.index = a.index;
+  job.cu_whole = a.cu_whole;
   job.items = a.items;
   job.out = a.out;
   bool empty;

@@ -1,11 +1,12 @@
 // pool_output — pools the tokens of each sequence to one row, then does what output_rows does with
 // it, in one pass.
-//   mean Σ x_i/L   weighted mean Σ (i+1)·x_i / Σ (i+1)
+//   mean Σ x_i/L   mean sqrt Σ x_i/√L   max max x_i
+//   weighted mean Σ (p_i+1)·x_i / Σ (p_i+1), p_i the row's place: i, or index − cu_whole
 //   attention Σ p_i·x_i, p = softmax over i of x_i·w
 //   (cls and last: output_rows.cuh.) An empty sequence gives zeros. Without items the row is
 //   written to y as f32 (pool).
-// Shapes   x [T, C], row stride ≥ C; w [C]; cu_seqlens [B+1]; items [B] or y [B, C]. B ≥ 0,
-//          1 ≤ C ≤ 8192.
+// Shapes   x [T, C], row stride ≥ C; w [C]; cu_seqlens [B+1]; index [T] and cu_whole [B], or both
+//          null; items [B] or y [B, C]. B ≥ 0, 1 ≤ C ≤ 8192.
 // Types    x bf16 | f16 | f32; y f32; outputs as output_rows.cuh.
 // Alias    none.
 // Cost     T·C elements read once (attention: twice, the second time from cache) → memory bound.
@@ -13,10 +14,11 @@
 // Plan     a CTA of 16 warps a sequence. W warps hold a token's row, octet by octet (rows.cuh); the
 //          16/W groups take the tokens in turn, several 128-bit loads in flight each. Then the
 //          groups' sums are added in shared memory in the order of the groups, and the row is
-//          converted to its output without touching global memory. attention: 64 tokens at a time,
-//          scores by one warp a token, then the sums, rescaled by the running maximum. A sequence's
-//          bits depend on its own rows and C alone.
-// Error    sie_tol_mean (common/tol.h); attention as the softmax of that many keys.
+//          converted to its output without touching global memory. max: maxima in place of sums.
+//          attention: 64 tokens at a time, scores by one warp a token, then the sums, rescaled by
+//          the running maximum. A sequence's bits depend on its own rows and C alone.
+// Error    sie_tol_mean (common/tol.h), of mean sqrt √L times that, of max none; attention as the
+//          softmax of that many keys. A NaN is lost to max.
 // Source   Muennighoff 2022 §3, arXiv:2202.08904; Lin 2017 §2, arXiv:1703.03130; Milakov 2018,
 //          arXiv:1805.02867
 #ifndef SIE_KERNELS_CUDA_POOL_OUTPUT_CUH
@@ -25,6 +27,10 @@
 #include "cuda/output_rows.cuh"
 
 namespace sie_cuda {
+
+// What a CTA makes of the tokens: their sum, one weighted by their places or by the softmax of their
+// scores, or the largest.
+enum class PoolBy { sum, place, score, size };
 
 constexpr int pool_warps = 16;
 constexpr int pool_threads = 32 * pool_warps;
@@ -43,17 +49,24 @@ constexpr size_t pool_shared_bytes(int32_t c, int32_t warps_per_row) {
              static_cast<size_t>(padded_columns(c));
 }
 
-// One thread's part of a sequence's sum.
+// One thread's part of a sequence's sum, or of its maxima.
 template <Storage S, int V>
 class TokenSum {
  public:
-  // The thread's octets of a row of W warps: first, first + 32·W, …
-  SIE_DEVICE TokenSum(const sie_tensor &x, int64_t row, int32_t c, int32_t warps_per_row)
+  // The thread's octets of a row of W warps: first, first + 32·W, …; `from` is what every column
+  // begins with.
+  SIE_DEVICE TokenSum(const sie_tensor &x, int64_t row, int32_t c, int32_t warps_per_row, float from)
       : x_(x),
         row_(row),
         c_(c),
         first_(8 * static_cast<int32_t>(threadIdx.x % (32 * static_cast<uint32_t>(warps_per_row)))),
-        stride_(256 * warps_per_row) {}
+        stride_(256 * warps_per_row) {
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+#pragma unroll
+      for (int j = 0; j < 8; j++) sum_[i][j] = from;
+    }
+  }
 
   SIE_DEVICE void scale(float by) {
 #pragma unroll
@@ -63,8 +76,9 @@ class TokenSum {
     }
   }
 
-  // Adds weight(t)·x[t] for t = begin, begin + step, … below end.
-  template <class Weight>
+  // Adds weight(t)·x[t] for t = begin, begin + step, … below end; with Largest, takes the largest
+  // x[t].
+  template <bool Largest, class Weight>
   SIE_DEVICE void add(int32_t begin, int32_t end, int32_t step, const Weight &weight) {
     constexpr int U = tokens_under_way(V);
     for (int32_t t = begin; t < end; t += U * step) {
@@ -77,13 +91,15 @@ class TokenSum {
       }
 #pragma unroll
       for (int u = 0; u < U; u++) {
+        if (Largest && t + u * step >= end) continue;  // the zeros are no tokens
         const float by = weight(t + u * step);
 #pragma unroll
         for (int i = 0; i < V; i++) {
           float v[8];
           x[u][i].get(v);
 #pragma unroll
-          for (int j = 0; j < 8; j++) sum_[i][j] = __fmaf_rn(by, v[j], sum_[i][j]);
+          for (int j = 0; j < 8; j++)
+            sum_[i][j] = Largest ? fmaxf(sum_[i][j], v[j]) : __fmaf_rn(by, v[j], sum_[i][j]);
         }
       }
     }
@@ -103,7 +119,7 @@ class TokenSum {
   const sie_tensor &x_;
   int64_t row_;
   int32_t c_, first_, stride_;
-  float sum_[V][8] = {};
+  float sum_[V][8];
 };
 
 // x[row]·w, by one warp.
@@ -143,7 +159,7 @@ SIE_DEVICE float add_by_attention(const OutputJob &job, int64_t first, int32_t r
     const float keep = expf(most - now);
     total = __fmaf_rn(total, keep, ptx::warp_sum(e0 + e1));
     sum->scale(keep);
-    sum->add(begin + group, begin + count, groups, [&](int32_t t) {
+    sum->template add<false>(begin + group, begin + count, groups, [&](int32_t t) {
       const int32_t k = t - begin;
       const float low = ptx::shuffle_from(e0, k % 32), high = ptx::shuffle_from(e1, k % 32);
       return k < 32 ? low : high;
@@ -154,18 +170,34 @@ SIE_DEVICE float add_by_attention(const OutputJob &job, int64_t first, int32_t r
   return total;
 }
 
+// Adds the tokens by their places, which index and whole give unless index is null; returns what to
+// divide the sum by. A sum of places is exact in double. A single row is itself: its weight is not
+// multiplied in and divided out again.
+template <Storage S, int V>
+SIE_DEVICE float add_by_place(const int32_t *index, int32_t whole, int32_t rows, int32_t group,
+                              int32_t groups, TokenSum<S, V> *sum) {
+  auto weight = [=](int32_t t) { return rows > 1 ? (index != nullptr ? index[t] - whole : t) + 1 : 1; };
+  sum->template add<false>(group, rows, groups,
+                           [&](int32_t t) { return t < rows ? static_cast<float>(weight(t)) : 0.0f; });
+  double all = 0;
+  for (int32_t t = static_cast<int32_t>(ptx::lane_id()); t < rows; t += 32) all += weight(t);
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) all += ptx::shuffle_xor(all, step);
+  return static_cast<float>(all);
+}
+
 // CTAs an SM: two where 64 registers suffice. Several octets a thread need more registers on cards
 // other than A100 and H100, and from compilers before 13.0.
-constexpr int pool_min_blocks(Storage s, [[maybe_unused]] int v, bool attention) {
+constexpr int pool_min_blocks(Storage s, [[maybe_unused]] int v, PoolBy by) {
 #if (defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800 && __CUDA_ARCH__ != 900) || \
     (defined(__CUDACC__) && __CUDACC_VER_MAJOR__ < 13)
   if (v > 1) return 1;
 #endif
-  return s == Storage::any || attention ? 1 : 2;
+  return s == Storage::any || by == PoolBy::place || by == PoolBy::score ? 1 : 2;
 }
 
-template <Storage S, int V, bool Attention>
-__global__ void __launch_bounds__(pool_threads, pool_min_blocks(S, V, Attention))
+template <Storage S, int V, PoolBy By>
+__global__ void __launch_bounds__(pool_threads, pool_min_blocks(S, V, By))
     pool_output_kernel(const OutputJob job, const int32_t warps_per_row) {
   ptx::grid_dependency_wait();
   SIE_DYNAMIC_SHARED(shared);
@@ -179,15 +211,18 @@ __global__ void __launch_bounds__(pool_threads, pool_min_blocks(S, V, Attention)
   const int32_t group = static_cast<int32_t>(threadIdx.x / 32) / warps_per_row,
                 groups = pool_warps / warps_per_row;
 
-  TokenSum<S, V> sum(job.x, first, job.c, warps_per_row);
+  TokenSum<S, V> sum(job.x, first, job.c, warps_per_row, By == PoolBy::size ? -INFINITY : 0.0f);
   float total = 1;
-  if (Attention) {
+  if (By == PoolBy::score) {
     if (rows > 0) total = add_by_attention(job, first, rows, group, groups, scores, &sum);
+  } else if (By == PoolBy::place) {
+    const bool kept = job.index != nullptr;
+    total = add_by_place(kept ? job.index + first : nullptr, kept ? job.cu_whole[b] : 0, rows, group, groups,
+                         &sum);
   } else {
-    const bool weighted = job.mode == SIE_POOL_WEIGHTED_MEAN;
-    sum.add(group, rows, groups, [=](int32_t t) { return weighted ? static_cast<float>(t + 1) : 1.0f; });
-    const double n = static_cast<double>(rows);
-    if (rows > 0) total = static_cast<float>(weighted ? n * (n + 1) / 2 : n);
+    sum.template add<By == PoolBy::size>(group, rows, groups, [](int32_t) { return 1.0f; });
+    const float n = static_cast<float>(rows);
+    if (By == PoolBy::sum) total = job.mode == SIE_POOL_MEAN_SQRT ? sqrtf(n) : n;
   }
   ptx::grid_dependency_launch();
   const int32_t padded = padded_columns(job.c);
@@ -201,10 +236,10 @@ __global__ void __launch_bounds__(pool_threads, pool_min_blocks(S, V, Attention)
       float more[8];
       SharedRow{sums + g * padded}.read(octet, more);
 #pragma unroll
-      for (int j = 0; j < 8; j++) v[j] += more[j];
+      for (int j = 0; j < 8; j++) v[j] = By == PoolBy::size ? fmaxf(v[j], more[j]) : v[j] + more[j];
     }
 #pragma unroll
-    for (int j = 0; j < 8; j++) v[j] = __fdiv_rn(v[j], total);
+    for (int j = 0; j < 8; j++) v[j] = rows > 0 ? __fdiv_rn(v[j], total) : 0.0f;
     ptx::store_shared(sums + 8 * octet, make_float4(v[0], v[1], v[2], v[3]));
     ptx::store_shared(sums + 8 * octet + 4, make_float4(v[4], v[5], v[6], v[7]));
   }

@@ -1,8 +1,10 @@
 // pool — y[b] = the rows x_0 … x_(L−1) of sequence b pooled to one row, as f32.
-//   cls x_0   last x_(L−1)   mean Σ x_i/L   weighted mean Σ (i+1)·x_i / Σ (i+1)
+//   cls x_0   last x_(L−1)   mean Σ x_i/L   mean sqrt Σ x_i/√L   max max x_i
+//   weighted mean Σ (p_i+1)·x_i / Σ (p_i+1), p_i the row's place: i, or index − cu_whole
 //   attention Σ p_i·x_i, p = softmax over i of x_i·w
 //   All in double. An empty sequence gives zeros. Without cu_seqlens x has one row a sequence.
-// Shapes   x [T, C] (or [B, C]), y [B, C], row strides ≥ C; w [C]; cu_seqlens [B+1] or null.
+// Shapes   x [T, C] (or [B, C]), y [B, C], row strides ≥ C; w [C]; cu_seqlens [B+1] or null;
+//          index [T] and cu_whole [B], or both null.
 // Types    x f32 | bf16 | f16; y f32.
 // Alias    none.
 // Share    sequences.
@@ -15,18 +17,21 @@ namespace sie_ref {
 
 bool pool_supported(const sie_pool_args *a) {
   if (!is_float(a->x.dtype) || a->y.dtype != SIE_F32) return false;
-  return a->mode >= SIE_POOL_CLS && a->mode <= SIE_POOL_WEIGHTED_MEAN;
+  return a->mode >= SIE_POOL_CLS && a->mode <= SIE_POOL_MEAN_SQRT;
 }
 
 namespace {
 
-// The weight of each of a sequence's rows; `first` is its first row.
-void weigh_rows(const sie_pool_args *a, int64_t first, int64_t rows, double *weights) {
+// The weight of each of sequence b's rows; `first` is its first row.
+void weigh_rows(const sie_pool_args *a, int64_t b, int64_t first, int64_t rows, double *weights) {
   double largest = -INFINITY, sum = 0;
   for (int64_t i = 0; i < rows; i++) {
     weights[i] = 0;
-    if (a->mode == SIE_POOL_WEIGHTED_MEAN) weights[i] = static_cast<double>(i + 1);
-    if (a->mode == SIE_POOL_MEAN) weights[i] = 1;
+    if (a->mode == SIE_POOL_WEIGHTED_MEAN) {
+      const int64_t place = a->index != nullptr ? a->index[first + i] - a->cu_whole[b] : i;
+      weights[i] = static_cast<double>(place + 1);
+    }
+    if (a->mode == SIE_POOL_MEAN || a->mode == SIE_POOL_MEAN_SQRT) weights[i] = 1;
     if (a->mode == SIE_POOL_ATTENTION) {
       for (int64_t c = 0; c < a->c; c++)
         weights[i] += load(a->x, first + i, c) * static_cast<double>(a->w[c]);
@@ -37,7 +42,14 @@ void weigh_rows(const sie_pool_args *a, int64_t first, int64_t rows, double *wei
     if (a->mode == SIE_POOL_ATTENTION) weights[i] = exp(weights[i] - largest);
     sum += weights[i];
   }
+  if (a->mode == SIE_POOL_MEAN_SQRT) sum = sqrt(sum);
   for (int64_t i = 0; i < rows; i++) weights[i] /= sum;
+}
+
+double largest_of(const sie_tensor &x, int64_t first, int64_t end, int64_t c) {
+  double largest = load(x, first, c);
+  for (int64_t r = first + 1; r < end; r++) largest = fmax(largest, load(x, r, c));
+  return largest;
 }
 
 }  // namespace
@@ -50,11 +62,16 @@ void pool_sequence(const sie_pool_args *a, int64_t b, double *weights, float *y)
     if (a->mode == SIE_POOL_CLS && end > first) end = first + 1;
     if (a->mode == SIE_POOL_LAST && end > first) first = end - 1;
   }
-  // A single row is itself whatever its weight.
-  if (end > first + 1) weigh_rows(a, first, end - first, weights);
+  // A single row is itself in every mode.
+  if (a->mode == SIE_POOL_MAX || end == first + 1) {
+    for (int64_t c = 0; c < a->c; c++)
+      y[c] = end > first ? static_cast<float>(largest_of(a->x, first, end, c)) : 0;
+    return;
+  }
+  if (end > first) weigh_rows(a, b, first, end - first, weights);
   for (int64_t c = 0; c < a->c; c++) {
-    double sum = end == first + 1 ? load(a->x, first, c) : 0;
-    for (int64_t r = first; end > first + 1 && r < end; r++) sum += weights[r - first] * load(a->x, r, c);
+    double sum = 0;
+    for (int64_t r = first; r < end; r++) sum += weights[r - first] * load(a->x, r, c);
     y[c] = static_cast<float>(sum);
   }
 }

@@ -16,6 +16,8 @@ sie_status pool_output(const sie_pool_output_args *a, const sie_share *share) {
   pool.x = a->x;
   pool.y.dtype = SIE_F32;
   pool.w = a->w;
+  pool.index = a->index;
+  pool.cu_whole = a->cu_whole;
   if (!pool_supported(&pool)) return SIE_UNSUPPORTED;
   float *row = static_cast<float *>(share->scratch);
   double *weights = reinterpret_cast<double *>(row + (a->c + 1) / 2 * 2);

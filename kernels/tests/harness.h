@@ -119,6 +119,19 @@ class Sequences {
   int64_t longest_ = 0;
 };
 
+// Where the rows of sequences were in the space that they were kept of, which has other rows
+// before, between and behind them.
+class Kept {
+ public:
+  Kept(Random *random, const Sequences &sequences);
+  const int32_t *index(int64_t row) const { return &index_[static_cast<size_t>(row)]; }
+  const int32_t *cu_whole(int64_t b) const { return &cu_whole_[static_cast<size_t>(b)]; }
+  int64_t place(int64_t b, int64_t row) const { return *index(row) - *cu_whole(b); }
+
+ private:
+  Array<int32_t> index_, cu_whole_;
+};
+
 // A weight, packed by each table that asks for it.
 class Weight {
  public:

@@ -90,14 +90,15 @@ struct PoolOutputConfig {
   OutType out;
   Input input;
   bool bench;
+  bool kept = false;  // the rows were kept of another space
 };
 
 class PoolOutputCase : public Case {
  public:
   PoolOutputCase(const PoolOutputConfig &config, Layout layout, int seed)
       : c_(config), sequences_(config.lengths) {
-    form = text("pool_output x=%s%s %s %s", dtype_text(c_.x), c_.by_sequence ? " by sequence" : "",
-                pooling_text(c_.pooling), out_type_text(c_.out).c_str());
+    form = text("pool_output x=%s%s %s%s %s", dtype_text(c_.x), c_.by_sequence ? " by sequence" : "",
+                pooling_text(c_.pooling), c_.kept ? " of kept rows" : "", out_type_text(c_.out).c_str());
     units = sequences_.count();
     int64_t rows = c_.by_sequence ? units : sequences_.tokens();
     shape =
@@ -111,6 +112,7 @@ class PoolOutputCase : public Case {
     values_.reset(new OutRows(nullptr, units, c_.c, {SIE_F32, c_.out.dims, c_.out.normalize}));
     fill(x_.get(), &random, c_.input);
     for (int64_t i = 0; i < c_.c; i++) w_.push_back(random.real());
+    kept_.reset(new Kept(&random, sequences_));
     outputs = {out_->rows()};
   }
 
@@ -145,15 +147,18 @@ class PoolOutputCase : public Case {
       int64_t first = c_.by_sequence ? b : sequences_.first(b);
       int64_t rows = c_.by_sequence ? 1 : sequences_.length(b);
       if (c_.pooling == SIE_POOL_CLS || c_.pooling == SIE_POOL_LAST) rows = rows < 1 ? rows : 1;
+      bool exact = rows <= 1 || c_.pooling == SIE_POOL_MAX;
+      double factor = c_.pooling == SIE_POOL_MEAN_SQRT ? sqrt(static_cast<double>(rows)) : 1;
       double largest = 0;
       for (int64_t r = first; r < first + rows; r++) {
         for (int64_t i = 0; i < c_.c; i++) largest = fmax(largest, fabs(x_->get(r, i)));
       }
       if (c_.out.normalize) scale = norm_of_means(b);
       double tolerance =
-          (sie_tol_mean(rows, largest) + (c_.pooling == SIE_POOL_ATTENTION ? 2e-5 * largest : 0)) / scale;
-      out_->verify(what.c_str(), b, *expected_,
-                   rows <= 1 && (!c_.out.normalize || c_.out.dtype == SIE_BINARY), tolerance, values);
+          (factor * sie_tol_mean(rows, largest) + (c_.pooling == SIE_POOL_ATTENTION ? 2e-5 * largest : 0)) /
+          scale;
+      out_->verify(what.c_str(), b, *expected_, exact && (!c_.out.normalize || c_.out.dtype == SIE_BINARY),
+                   tolerance, values);
     }
   }
 
@@ -174,6 +179,7 @@ class PoolOutputCase : public Case {
     a.c = c_.c;
     a.x = x_->tensor(c_.by_sequence ? first : sequences_.first(first));
     if (c_.pooling == SIE_POOL_ATTENTION) a.w = w_.data();
+    if (c_.kept) a.index = kept_->index(sequences_.first(first)), a.cu_whole = kept_->cu_whole(first);
     a.items = out->items(first, count);
     a.out = out->base();
     return ops->pool_output(&a, share);
@@ -193,6 +199,7 @@ class PoolOutputCase : public Case {
   PoolOutputConfig c_;
   Sequences sequences_;
   Array<float> w_;
+  std::unique_ptr<Kept> kept_;
   std::unique_ptr<Rows> x_;
   std::unique_ptr<OutRows> out_, expected_, values_;
 };
@@ -238,8 +245,8 @@ std::unique_ptr<Case> make_pool_output(int index) {
     const int64_t columns[] = {1, 7, 31, 33, 64, 65, 130, 384};
     size_t i = 0;
     for (int32_t x : {SIE_F32, SIE_BF16, SIE_F16}) {
-      for (int32_t pooling :
-           {SIE_POOL_CLS, SIE_POOL_MEAN, SIE_POOL_LAST, SIE_POOL_ATTENTION, SIE_POOL_WEIGHTED_MEAN}) {
+      for (int32_t pooling : {SIE_POOL_CLS, SIE_POOL_MEAN, SIE_POOL_LAST, SIE_POOL_ATTENTION,
+                              SIE_POOL_WEIGHTED_MEAN, SIE_POOL_MAX, SIE_POOL_MEAN_SQRT}) {
         for (int32_t dtype : out_types) {
           for (bool normalize : {false, true}) {
             int64_t c = columns[i++ % 8];
@@ -253,7 +260,9 @@ std::unique_ptr<Case> make_pool_output(int index) {
         // Both ends of what a GPU's groups of 1 to 16 warps hold of a row.
         for (int64_t c :
              {256, 264, 512, 513, 520, 768, 769, 776, 1032, 1536, 2048, 2056, 3080, 4096, 6144, 6152, 8192}) {
-          if (pooling != SIE_POOL_MEAN && pooling != SIE_POOL_ATTENTION && c > 264) continue;
+          // One mode of each kernel.
+          bool narrow = pooling == SIE_POOL_CLS || pooling == SIE_POOL_LAST || pooling == SIE_POOL_MEAN_SQRT;
+          if (narrow && c > 264) continue;
           if ((x == SIE_BF16) == (c % 512 == 0))
             all.push_back({{3, 0, 5}, c, x, pooling, false, {SIE_F32, 0, true}, plain, false});
         }
@@ -262,6 +271,7 @@ std::unique_ptr<Case> make_pool_output(int index) {
         if (pooling == SIE_POOL_ATTENTION)
           all.push_back({{130}, 4096, x, pooling, false, {SIE_F32, 0, false}, plain, false});
       }
+      all.push_back({ragged, 72, x, SIE_POOL_WEIGHTED_MEAN, false, {SIE_F32, 0, true}, plain, false, true});
       for (int32_t dtype : out_types)
         all.push_back({ragged, 72, x, SIE_POOL_CLS, true, {dtype, 0, dtype != SIE_BINARY}, plain, false});
     }

@@ -196,6 +196,20 @@ const int32_t *Sequences::cu(int64_t b, int64_t count) {
   return some_.data();
 }
 
+Kept::Kept(Random *random, const Sequences &sequences) {
+  int32_t row = 2;
+  for (int64_t b = 0; b < sequences.count(); b++) {
+    cu_whole_.push_back(row);
+    for (int64_t i = 0; i < sequences.length(b); i++) {
+      row += random->below(3);
+      index_.push_back(row++);
+    }
+    row += random->below(3);
+  }
+  if (index_.empty()) index_.push_back(row);  // so that a pointer to the first is one to something
+  cu_whole_.push_back(row);
+}
+
 Weight::Weight(uint32_t compute, int64_t n, int64_t k, std::vector<float> values)
     : compute_(compute), n_(n), k_(k), values_(std::move(values)) {
   for (int64_t row = 0; row < n; row++) {

@@ -18,14 +18,15 @@ struct SequenceConfig {
   bool by_sequence;  // pool: x has sequence rows already
   Input input;
   bool bench;
+  bool kept = false;  // pool: the rows were kept of another space
 };
 
 class SequenceCase : public Case {
  public:
   SequenceCase(const SequenceConfig &config, Layout layout, int seed, const char *op, int32_t y)
       : c_(config), sequences_(config.lengths) {
-    form = text("%s x=%s%s %s", op, dtype_text(c_.x), c_.by_sequence ? " by sequence" : "",
-                pooling_text(c_.pooling));
+    form = text("%s x=%s%s %s%s", op, dtype_text(c_.x), c_.by_sequence ? " by sequence" : "",
+                pooling_text(c_.pooling), c_.kept ? " of kept rows" : "");
     units = sequences_.count();
     int64_t rows = c_.by_sequence ? units : sequences_.tokens();
     shape = text("rows=%lld B=%lld C=%lld input=%s", static_cast<long long>(rows),
@@ -36,6 +37,7 @@ class SequenceCase : public Case {
     y_.reset(new Rows(&random, layout, units, c_.c, y));
     fill(x_.get(), &random, c_.input);
     for (int64_t i = 0; i < c_.c; i++) w_.push_back(random.real() * (c_.c < 16 ? 4.0f : 1.0f));
+    kept_.reset(new Kept(&random, sequences_));
     outputs = {y_.get()};
   }
 
@@ -65,15 +67,20 @@ class SequenceCase : public Case {
         if (c_.pooling == SIE_POOL_LAST && last > first) first = last - 1;
       }
       double off = 0;  // relative, of a weight
-      std::vector<double> weights = weights_of(first, last, &off);
+      std::vector<double> weights = weights_of(b, first, last, &off);
+      // What a mean is multiplied by.
+      double scale = c_.pooling == SIE_POOL_MEAN_SQRT ? sqrt(static_cast<double>(last - first)) : 1;
       for (int64_t i = 0; i < c_.c; i++) {
-        double want = 0, largest = 0;
+        double want = 0, largest = 0, most = -INFINITY;
         for (int64_t r = first; r < last; r++) {
-          want += weights[static_cast<size_t>(r - first)] * x_->get(r, i);
+          want += scale * weights[static_cast<size_t>(r - first)] * x_->get(r, i);
           largest = fmax(largest, fabs(x_->get(r, i)));
+          most = fmax(most, x_->get(r, i));
         }
         double got = y_->get(b, i);
-        double tolerance = last - first > 1 ? sie_tol_mean(last - first, largest) + off * largest + 1e-45 : 0;
+        bool exact = last - first < 2 || c_.pooling == SIE_POOL_MAX;
+        if (c_.pooling == SIE_POOL_MAX && last > first) want = most;
+        double tolerance = exact ? 0 : scale * sie_tol_mean(last - first, largest) + off * largest + 1e-45;
         CHECK(fabs(got - want) <= tolerance, "%s %s %s: y[%lld,%lld] = %.9g, %.9g expected, ±%.2g", backend,
               form.c_str(), shape.c_str(), static_cast<long long>(b), static_cast<long long>(i), got, want,
               tolerance);
@@ -88,12 +95,13 @@ class SequenceCase : public Case {
   SequenceConfig c_;
   Sequences sequences_;
   Array<float> w_;
+  std::unique_ptr<Kept> kept_;
   std::unique_ptr<Rows> x_, y_;
 
  private:
-  // Weights of rows [first, last), which add up to 1. A score's error is a relative error of its
-  // weight.
-  std::vector<double> weights_of(int64_t first, int64_t last, double *off) const {
+  // Weights of sequence b's rows [first, last), which add up to 1. A score's error is a relative
+  // error of its weight.
+  std::vector<double> weights_of(int64_t b, int64_t first, int64_t last, double *off) const {
     std::vector<double> weights;
     double sum = 0, top = -INFINITY;
     for (int64_t r = first; r < last; r++) {
@@ -111,7 +119,8 @@ class SequenceCase : public Case {
     if (c_.pooling != SIE_POOL_ATTENTION) *off = 0;
     for (size_t i = 0; i < weights.size(); i++) {
       double &w = weights[i];
-      w = c_.pooling == SIE_POOL_WEIGHTED_MEAN ? static_cast<double>(i + 1) : exp(w - top);
+      int64_t at = static_cast<int64_t>(i), place = c_.kept ? kept_->place(b, first + at) : at;
+      w = c_.pooling == SIE_POOL_WEIGHTED_MEAN ? static_cast<double>(place + 1) : exp(w - top);
       sum += w;
     }
     for (double &w : weights) w /= sum;
@@ -160,6 +169,7 @@ class PoolCase : public SequenceCase {
     a.x = x_->tensor(first_row(first));
     a.y = y_->tensor(first);
     if (c_.pooling == SIE_POOL_ATTENTION) a.w = w_.data();
+    if (c_.kept) a.index = kept_->index(first_row(first)), a.cu_whole = kept_->cu_whole(first);
     return ops->pool(&a, share);
   }
 };
@@ -169,8 +179,8 @@ std::vector<SequenceConfig> sequence_configs(bool pool) {
   const std::vector<int32_t> none = {}, one = {1}, empty = {0},
                              ragged = {7, 1, 0, 33, 513, 2, 0, 130, 31, 32, 64, 65};
   for (int32_t x : {SIE_F32, SIE_BF16, SIE_F16}) {
-    for (int32_t pooling :
-         {SIE_POOL_CLS, SIE_POOL_LAST, SIE_POOL_MEAN, SIE_POOL_WEIGHTED_MEAN, SIE_POOL_ATTENTION}) {
+    for (int32_t pooling : {SIE_POOL_CLS, SIE_POOL_LAST, SIE_POOL_MEAN, SIE_POOL_WEIGHTED_MEAN,
+                            SIE_POOL_ATTENTION, SIE_POOL_MAX, SIE_POOL_MEAN_SQRT}) {
       if (!pool && pooling != SIE_POOL_CLS && pooling != SIE_POOL_LAST) continue;
       for (const std::vector<int32_t> &lengths : {none, one, empty, ragged}) {
         all.push_back({lengths, 65, x, pooling, false, plain, false});
@@ -186,8 +196,12 @@ std::vector<SequenceConfig> sequence_configs(bool pool) {
     }
     if (pool) {
       all.push_back({ragged, 65, x, SIE_POOL_CLS, true, plain, false});
+      for (const std::vector<int32_t> &lengths : {one, empty, ragged}) {
+        for (int32_t pooling : {SIE_POOL_WEIGHTED_MEAN, SIE_POOL_MAX})
+          all.push_back({lengths, 65, x, pooling, false, plain, false, true});
+      }
       if (x == SIE_F16) continue;
-      for (int32_t pooling : {SIE_POOL_MEAN, SIE_POOL_WEIGHTED_MEAN, SIE_POOL_ATTENTION})
+      for (int32_t pooling : {SIE_POOL_MEAN, SIE_POOL_WEIGHTED_MEAN, SIE_POOL_ATTENTION, SIE_POOL_MAX})
         all.push_back({{128, 128, 128, 128}, 384, x, pooling, false, plain, true});
     }
   }

@@ -37,7 +37,8 @@ const char *dtype_text(int32_t dtype) {
 }
 
 const char *pooling_text(int32_t pooling) {
-  static const char *const names[] = {"", "cls", "mean", "last", "attention", "weighted mean"};
+  static const char *const names[] = {"",          "cls",           "mean", "last",
+                                      "attention", "weighted mean", "max",  "mean sqrt"};
   return names[pooling];
 }
 

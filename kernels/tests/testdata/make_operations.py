@@ -29,7 +29,7 @@ LAYER, RMS = 0, 1
 ACTS = {"none": 0, "gelu": 1, "tanh": 2, "gelu_tanh": 3, "relu": 4, "silu": 5}
 GATES = {"swiglu": 1, "geglu": 2, "geglu_tanh": 3}
 FULL, CAUSAL, WINDOW = 0, 1, 2
-CLS, MEAN, LAST, ATTENTION, WEIGHTED = 1, 2, 3, 4, 5
+CLS, MEAN, LAST, ATTENTION, WEIGHTED, MAX, MEAN_SQRT = 1, 2, 3, 4, 5, 6, 7
 
 
 def draw(*shape, scale=0.5):
@@ -209,7 +209,8 @@ def rotate(name, rot, norm):
 def pools():
     lengths, c = [11, 1, 6], 56
     x, w = draw(sum(lengths), c), draw(c)
-    names = {"cls": CLS, "mean": MEAN, "lasttoken": LAST, "weightedmean": WEIGHTED}
+    names = {"cls": CLS, "mean": MEAN, "lasttoken": LAST, "weightedmean": WEIGHTED, "max": MAX,
+             "mean_sqrt_len_tokens": MEAN_SQRT}
     for name, mode in [*names.items(), ("attention", ATTENTION)]:
         rows, at = [], 0
         for n in lengths:
