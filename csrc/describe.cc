@@ -56,7 +56,8 @@ void add_details(Text *text, const sie_program *p, const Op &op) {
   static const char *const norms[] = {"", " rms", " plain"};
   static const char *const gates[] = {"", " swiglu", " geglu", " geglu_tanh"};
   static const char *const acts[] = {"", " gelu", " tanh", " gelu_tanh", " relu", " silu"};
-  static const char *const poolings[] = {"", " cls", " mean", " last", " attention", " weighted_mean"};
+  static const char *const poolings[] = {"",           " cls",           " mean", " last",
+                                         " attention", " weighted_mean", " max",  " mean_sqrt"};
   static const char *const masks[] = {"full", "causal", "window"};
   switch (op.kind) {
     case SIE_OP_EMBED_LAYERNORM:

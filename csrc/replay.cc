@@ -172,6 +172,7 @@ sie_status pool(const Replay &r, const PlannedOp &planned) {
   a.x = tensor(r, planned.in[0]);
   a.y = tensor(r, planned.out);
   a.w = op.vector;
+  kept_places(r, op, &a.index, &a.cu_whole);
   return r.program->device->ops->pool(&a, &r.share);
 }
 

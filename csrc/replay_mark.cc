@@ -2,16 +2,18 @@
 // computed.
 //
 // All earlier operations pass a NaN on; an infinity stays infinite, or becomes a NaN in the next
-// norm. Outputs of bytes and bits, sparse rows, SPLADE and late interaction hide a NaN, for example
-// because a maximum ignores it. So rows are checked before these.
+// norm. Outputs of bytes and bits, sparse rows, SPLADE, late interaction and pooling by the largest
+// hide a NaN, for example because a maximum ignores it. So rows are checked before these.
 #include "replay_parts.h"
 
 namespace sie {
 
 namespace {
 
-bool hides_or_ends(uint32_t kind) {
-  switch (kind) {
+bool hides_or_ends(const Op &op) {
+  switch (op.kind) {
+    case SIE_OP_POOL:
+      return op.pooling == SIE_POOL_MAX;
     case SIE_OP_OUTPUT_ROWS:
     case SIE_OP_POOL_OUTPUT:
     case SIE_OP_OUTPUT_SPARSE:
@@ -36,7 +38,7 @@ int32_t rows_read(const Op &op) {
 
 sie_status mark_nonfinite(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
-  if (!hides_or_ends(op.kind)) return SIE_OK;
+  if (!hides_or_ends(op)) return SIE_OK;
   sie_mark_nonfinite_args a = {};
   a.rows = rows(r, op.in[0]);
   a.seqs = seqs(r);

@@ -28,6 +28,7 @@ sie_status pool_output(const Replay &r, const PlannedOp &planned) {
   a.c = columns(r, op.in[0]);
   a.x = tensor(r, planned.in[0]);
   a.w = op.vector;
+  kept_places(r, op, &a.index, &a.cu_whole);
   a.items = r.slab->items[op.output];
   a.out = r.outputs[op.output];
   return r.program->device->ops->pool_output(&a, &r.share);

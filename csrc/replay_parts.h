@@ -63,6 +63,15 @@ inline const int32_t *indices(const Replay &r, sie_input input) {
   return static_cast<const int32_t *>(r.slab->inputs[input]);
 }
 
+// The places of rows that are pooled by their places in the space that they were kept of; both
+// stay null in another space and for another pooling.
+inline void kept_places(const Replay &r, const Op &op, const int32_t **index, const int32_t **cu_whole) {
+  sie_space space = space_of(r, op.in[0]), whole = whole_of(r.program, space);
+  if (op.pooling != SIE_POOL_WEIGHTED_MEAN || space == whole) return;
+  *index = r.slab->spaces[space].index;
+  *cu_whole = r.slab->spaces[whole].offsets;
+}
+
 // Flags the sequences of which the operation reads a row with a NaN or an infinity
 // (replay_mark.cc). Does nothing unless the operation makes an output, or its result would no
 // longer show the NaN.

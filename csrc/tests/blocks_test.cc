@@ -284,11 +284,12 @@ TEST(blocks_attend_to_first_keys) {
   }
 }
 
-TEST(blocks_pool_by_position_and_by_score) {
+TEST(blocks_pool_by_position_by_score_and_by_size) {
   Run r("pools");
   std::vector<float> w = heads::scorer();
   for (int b = 0; b < 12; b++) {
-    std::vector<float> weighted = r.rows(0, b), scored = r.rows(1, b), x = r.rows(2, b);
+    std::vector<float> weighted = r.rows(0, b), joined = r.rows(1, b), x = r.rows(2, b),
+                       largest = r.rows(3, b);
     int length = heads::length_of(b);
     std::vector<double> scores(static_cast<size_t>(length), 0);
     double total = 0, positions = 0;
@@ -300,15 +301,53 @@ TEST(blocks_pool_by_position_and_by_score) {
       positions += row + 1;
     }
     for (int c = 0; c < hidden; c++) {
-      double by_position = 0, by_score = 0;
+      double by_position = 0, by_score = 0, sum = 0, most = -INFINITY;
       for (int row = 0; row < length; row++) {
         by_position += (row + 1) * at(x, hidden, row, c) / positions;
         by_score += exp(scores[static_cast<size_t>(row)]) * at(x, hidden, row, c) / total;
+        sum += at(x, hidden, row, c);
+        most = fmax(most, at(x, hidden, row, c));
       }
       near("the weighted mean", b, static_cast<double>(weighted[static_cast<size_t>(c)]), by_position, 1e-5);
-      near("the scored mean", b, static_cast<double>(scored[static_cast<size_t>(c)]), by_score, 1e-4);
+      near("the scored mean", b, at(joined, 2 * hidden, 0, c), by_score, 1e-4);
+      near("the sum by √n", b, at(joined, 2 * hidden, 0, hidden + c), sum / sqrt(fmax(length, 1)), 1e-5);
+      near("the largest", b, at(largest, hidden, 0, c), length > 0 ? most : 0, 0);
     }
   }
+}
+
+// A sequence that keeps no row gives zeros in every mode.
+TEST(blocks_pool_kept_rows_by_their_places_among_all) {
+  Run r("kept pools");
+  int empty = 0;
+  for (int b = 0; b < 12; b++) {
+    std::vector<float> weighted = r.rows(0, b), joined = r.rows(1, b), x = r.rows(2, b),
+                       largest = r.rows(3, b);
+    std::vector<int> places;
+    for (int row = 0; row < heads::length_of(b); row++)
+      if (r.batch.keep[static_cast<size_t>(r.batch.cu[static_cast<size_t>(b)] + row)] != 0)
+        places.push_back(row);
+    const int n = static_cast<int>(places.size());
+    empty += n == 0 ? 1 : 0;
+    double total = 0;
+    for (int place : places) total += place + 1;
+    for (int c = 0; c < hidden; c++) {
+      double by_place = 0, sum = 0, most = n > 0 ? -INFINITY : 0;
+      for (int row = 0; row < n; row++) {
+        by_place += (places[static_cast<size_t>(row)] + 1) * at(x, hidden, row, c) / total;
+        sum += at(x, hidden, row, c) / sqrt(n);
+        most = fmax(most, at(x, hidden, row, c));
+      }
+      const double first = n > 0 ? at(x, hidden, 0, c) : 0, last = n > 0 ? at(x, hidden, n - 1, c) : 0;
+      near("the kept weighted mean", b, static_cast<double>(weighted[static_cast<size_t>(c)]), by_place,
+           1e-5);
+      near("the largest kept", b, static_cast<double>(largest[static_cast<size_t>(c)]), most, 0);
+      const double want[] = {first, most, sum, by_place, last};
+      for (int i = 0; i < 5; i++)
+        near("a joined pooling of kept rows", b, at(joined, 5 * hidden, 0, i * hidden + c), want[i], 1e-5);
+    }
+  }
+  CHECK(empty > 0, "every sequence keeps a row");
 }
 
 TEST(blocks_join_columns) {

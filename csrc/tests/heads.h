@@ -59,6 +59,7 @@ sie_status bias_tail(model::Model *m, sie_value x);
 sie_status one_query_tail(model::Model *m, sie_value x);
 sie_status update_tail(model::Model *m, sie_value x);
 sie_status pools_tail(model::Model *m, sie_value x);
+sie_status kept_pools_tail(model::Model *m, sie_value x);
 sie_status labels_tail(model::Model *m, sie_value x);
 // Declares the labels, with their inputs and the subset that is chosen, and embeds them.
 sie_status embed_labels(model::Model *m, sie_value *y);

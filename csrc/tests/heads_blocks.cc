@@ -349,13 +349,35 @@ sie_status join_tail(Model *m, sie_value x) {
 
 sie_status pools_tail(Model *m, sie_value x) {
   sie_weight *w;
-  sie_value weighted, scored;
+  sie_value weighted, scored, largest, root, joined;
   TRY(m->vector(scorer(), &w));
   TRY(record::pool(m->program, x, SIE_POOL_WEIGHTED_MEAN, &weighted, &m->err));
   TRY(record::pool(m->program, x, SIE_POOL_ATTENTION, &scored, &m->err, w));
+  TRY(record::pool(m->program, x, SIE_POOL_MAX, &largest, &m->err));
+  TRY(record::pool(m->program, x, SIE_POOL_MEAN_SQRT, &root, &m->err));
+  TRY(record::join(m->program, scored, root, 0, &joined, &m->err));
   TRY(record::output_rows(m->program, weighted, 0, &m->err));
-  TRY(record::output_rows(m->program, scored, 1, &m->err));
-  return record::output_values(m->program, x, 2, &m->err);
+  TRY(record::output_rows(m->program, joined, 1, &m->err));
+  TRY(record::output_values(m->program, x, 2, &m->err));
+  return record::output_rows(m->program, largest, 3, &m->err);
+}
+
+// Pools kept rows, as where a prompt is left out: by their places among all rows, by the largest, and
+// several ways at once.
+sie_status kept_pools_tail(Model *m, sie_value x) {
+  sie_value kept, weighted, largest, first, root, last, joined;
+  TRY(record::keep_rows(m->program, x, &kept, &m->err));
+  TRY(record::pool(m->program, kept, SIE_POOL_WEIGHTED_MEAN, &weighted, &m->err));
+  TRY(record::pool(m->program, kept, SIE_POOL_MAX, &largest, &m->err));
+  TRY(record::pool(m->program, kept, SIE_POOL_CLS, &first, &m->err));
+  TRY(record::pool(m->program, kept, SIE_POOL_MEAN_SQRT, &root, &m->err));
+  TRY(record::pool(m->program, kept, SIE_POOL_LAST, &last, &m->err));
+  TRY(record::join(m->program, first, largest, root, &joined, &m->err));
+  TRY(record::join(m->program, joined, weighted, last, &joined, &m->err));
+  TRY(record::output_rows(m->program, weighted, 0, &m->err));
+  TRY(record::output_rows(m->program, joined, 1, &m->err));
+  TRY(record::output_values(m->program, kept, 2, &m->err));
+  return record::output_rows(m->program, largest, 3, &m->err);
 }
 
 }  // namespace heads

@@ -72,9 +72,19 @@ sie_status pooled_tail(model::Model *m, sie_value x) {
 inline model::Shape pooled_shape(sie_pooling mode) {
   model::Shape shape;
   shape.layers = 0;
-  shape.tail = mode == SIE_POOL_CLS
-                   ? pooled_tail<SIE_POOL_CLS>
-                   : (mode == SIE_POOL_LAST ? pooled_tail<SIE_POOL_LAST> : pooled_tail<SIE_POOL_MEAN>);
+  switch (mode) {
+    case SIE_POOL_CLS:
+      shape.tail = pooled_tail<SIE_POOL_CLS>;
+      break;
+    case SIE_POOL_LAST:
+      shape.tail = pooled_tail<SIE_POOL_LAST>;
+      break;
+    case SIE_POOL_MAX:
+      shape.tail = pooled_tail<SIE_POOL_MAX>;
+      break;
+    default:
+      shape.tail = pooled_tail<SIE_POOL_MEAN>;
+  }
   return shape;
 }
 
@@ -86,7 +96,8 @@ inline void check_rows_read(model::Model *m, sie_pooling mode, const char *path)
     model::Batch batch = batch_of(head, m->shape, {1, 3, 2}, false);  // 7, 64 and 31 tokens
     for (int32_t &id : batch.ids) id = id == spoilt_word ? 1 : id;
     batch.ids[static_cast<size_t>(batch.cu[1] + at)] = spoilt_word;
-    bool read = mode == SIE_POOL_MEAN || at == (mode == SIE_POOL_CLS ? 0 : 63);
+    bool all = mode == SIE_POOL_MEAN || mode == SIE_POOL_MAX;
+    bool read = all || at == (mode == SIE_POOL_CLS ? 0 : 63);
     model::Result got = run(m, batch);
     CHECK(got.status == SIE_OK && got.nonfinite == (std::vector<int32_t>{0, read ? 1 : 0, 0}),
           "%s: pooling %d with a NaN in row %d of 64: status %d, flag %d", path, static_cast<int>(mode), at,

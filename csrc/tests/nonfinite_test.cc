@@ -73,7 +73,7 @@ TEST(nonfinite_long_sequences_are_flagged) {
 }
 
 TEST(nonfinite_rows_that_reach_no_output_are_no_fault) {
-  for (sie_pooling mode : {SIE_POOL_CLS, SIE_POOL_LAST, SIE_POOL_MEAN}) {
+  for (sie_pooling mode : {SIE_POOL_CLS, SIE_POOL_LAST, SIE_POOL_MEAN, SIE_POOL_MAX}) {
     Model m;
     CHECK(m.open(SIE_DEVICE_CPU, 0, 2, SIE_COMPUTE_F32, heads::pooled_shape(mode)) == SIE_OK, "%s",
           m.err.message);

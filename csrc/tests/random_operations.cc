@@ -253,7 +253,7 @@ class Recorder : Recording {
     keep_value(m.y, sequences, x.columns);
     note("pool %d by mode %u -> %d", m.x, mode, m.y);
   }
-  void pool(const Value &x) { pool_by(1 + static_cast<uint32_t>(random_.below(5)), x); }
+  void pool(const Value &x) { pool_by(1 + static_cast<uint32_t>(random_.below(7)), x); }
 
   sie_value kept_rows_of(sie_value x) {
     sie_keep_rows_params k = record::params<sie_keep_rows_params>();

@@ -81,6 +81,7 @@ var (
 	_ = [1]int{}[Concat-C.SIE_LAYOUT_CONCAT] + [1]int{}[InterleaveGateUp-C.SIE_LAYOUT_INTERLEAVE_GATE_UP]
 	_ = [1]int{}[NoValue-C.SIE_NO_VALUE]
 	_ = [1]int{}[poolAttention-C.SIE_POOL_ATTENTION] + [1]int{}[PoolWeightedMean-C.SIE_POOL_WEIGHTED_MEAN]
+	_ = [1]int{}[PoolMax-C.SIE_POOL_MAX] + [1]int{}[PoolMeanSqrt-C.SIE_POOL_MEAN_SQRT]
 	_ = [1]int{}[LayerNorm-C.SIE_NORM_LAYER] + [1]int{}[RMSNorm-C.SIE_NORM_RMS] + [1]int{}[NoNorm-
 		C.SIE_NORM_NONE]
 	_ = [1]int{}[SwiGLU-C.SIE_GATE_SWIGLU] + [1]int{}[GEGLU-C.SIE_GATE_GEGLU] + [1]int{}[GEGLUTanh-

@@ -338,7 +338,8 @@ func (r *Recorder) GatherRows(x Value, which Pooling) Value {
 }
 
 // Pool records y[B, C] in float32. If x already has sequence rows, they are only widened to
-// float32.
+// float32. A sequence without rows gives zeros. PoolWeightedMean weighs kept rows by their places
+// among all rows of their sequence.
 func (r *Recorder) Pool(x Value, mode Pooling) Value {
 	return operation(r, kindPool,
 		func(p *poolParams, y Value) { *p = poolParams{mode: uint32(mode), x: x, y: y} })

@@ -151,7 +151,9 @@ const (
 	PoolLast Pooling = 3
 
 	poolAttention    Pooling = 4 // Recorder.PoolAttention
-	PoolWeightedMean Pooling = 5 // by position: 1, 2, … n
+	PoolWeightedMean Pooling = 5 // by place in the sequence, of kept rows too: 1, 2, … n
+	PoolMax          Pooling = 6 // the largest of each column
+	PoolMeanSqrt     Pooling = 7 // the sum divided by √n
 )
 
 func (p Pooling) String() string {
@@ -161,6 +163,8 @@ func (p Pooling) String() string {
 		PoolLast:         "last",
 		poolAttention:    "attention",
 		PoolWeightedMean: "weighted_mean",
+		PoolMax:          "max",
+		PoolMeanSqrt:     "mean_sqrt",
 	})
 }
 

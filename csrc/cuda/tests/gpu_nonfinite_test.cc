@@ -38,7 +38,7 @@ TEST(gpu_nonfinite_sequences_are_flagged) {
 
 TEST(gpu_nonfinite_rows_that_reach_no_output_are_no_fault) {
   for (const Path &path : paths) {
-    for (sie_pooling mode : {SIE_POOL_CLS, SIE_POOL_LAST, SIE_POOL_MEAN}) {
+    for (sie_pooling mode : {SIE_POOL_CLS, SIE_POOL_LAST, SIE_POOL_MEAN, SIE_POOL_MAX}) {
       StandInCard card(path.major, path.minor, true);
       Model m;
       CHECK(m.open_on(&card, path.compute, heads::pooled_shape(mode)) == SIE_OK, "%s", m.err.message);
