@@ -16,7 +16,7 @@ MAKERS = [["bert.py"], ["sentence.py"], ["saved.py"], ["heads.py"], ["pipelines.
           ["judge.py"], ["chat.py"], ["jina_bert.py"], ["jina_xlmr.py"], ["mpnet.py"],
           ["gte.py"], ["gte_text.py"], ["nomic.py"],
           ["tokenizer.py", "--minilm", str(MINILM)], ["tokenizer_files.py"],
-          ["gemma.py"], ["eurobert.py"]]
+          ["gemma.py"], ["eurobert.py"], ["pooling.py"]]
 
 for name, *args in MAKERS:
     print(f"== {name}", flush=True)
