@@ -75,6 +75,30 @@ func (e *OptionError) Error() string { return e.Msg }
 // profile's. The profile's wins over DefaultInstruction, which applies to queries only. Without a
 // template, a non-empty instruction and a space are put before the text.
 func (o *RuntimeOptions) FormatText(text string, query bool, instruction *string) string {
+	tmpl, ins := o.template(query, instruction)
+	switch {
+	case tmpl != nil:
+		return tmpl.Format(text, ins)
+	case ins != "":
+		return ins + " " + text
+	}
+	return text
+}
+
+// Prompt returns what FormatText puts before a text.
+func (o *RuntimeOptions) Prompt(query bool, instruction *string) string {
+	tmpl, ins := o.template(query, instruction)
+	switch {
+	case tmpl != nil:
+		return tmpl.before(ins)
+	case ins != "":
+		return ins + " "
+	}
+	return ""
+}
+
+// template returns the template of a text, nil without one, and the instruction, "" for none.
+func (o *RuntimeOptions) template(query bool, instruction *string) (*Template, string) {
 	tmpl := o.DocTemplate
 	if query {
 		tmpl = o.QueryTemplate
@@ -85,17 +109,10 @@ func (o *RuntimeOptions) FormatText(text string, query bool, instruction *string
 	if instruction == nil && query {
 		instruction = o.DefaultInstruction
 	}
-	ins := ""
-	if instruction != nil {
-		ins = *instruction
+	if instruction == nil {
+		return tmpl, ""
 	}
-	switch {
-	case tmpl != nil:
-		return tmpl.Format(text, ins)
-	case ins != "":
-		return ins + " " + text
-	}
-	return text
+	return tmpl, *instruction
 }
 
 // parseRuntime reads a whole runtime map, of a file or with a request's options applied. A bad

@@ -105,6 +105,18 @@ func (t *Template) Format(text, instruction string) string {
 	return b.String()
 }
 
+// before returns what Format puts before the first {text}.
+func (t *Template) before(instruction string) string {
+	var b strings.Builder
+	for _, p := range t.parts {
+		if p.field == 't' {
+			break
+		}
+		b.WriteString(p.value("", instruction))
+	}
+	return b.String()
+}
+
 func (p templatePart) value(text, instruction string) string {
 	switch p.field {
 	case 't':

@@ -67,6 +67,15 @@ func (a *AdapterBase) readModules(tree fs.FS, modules []module) error {
 	if err != nil {
 		return err
 	}
-	a.Pooling, a.Normalize = c.pooling, &c.normalize
+	p := &c.pooling
+	known := []engine.Pooling{engine.PoolCLS, engine.PoolMean, engine.PoolLast}
+	if len(p.modes) != 1 || !slices.Contains(known, p.modes[0]) {
+		return refuse(p.file, "pooling_mode",
+			"is %v; beside an adapter one of cls, mean and lasttoken is supported", p.modes)
+	}
+	if p.skipsPrompt {
+		return refuse(p.file, "include_prompt", "is false, which is not supported beside an adapter")
+	}
+	a.Pooling, a.Normalize = p.modes[0], &c.normalize
 	return nil
 }

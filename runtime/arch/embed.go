@@ -1,10 +1,6 @@
 package arch
 
-import (
-	"io/fs"
-
-	"github.com/sie-engine/sie/runtime/engine"
-)
+import "io/fs"
 
 // OutDense is rows [B, Dim]: pooled, through the module chain.
 const OutDense Output = "dense"
@@ -25,12 +21,12 @@ var Embed = Task{&head{
 // givesDense makes the row of the module chain an output.
 func (l *loading) givesDense() {
 	l.gives(OutDense, given{record: func(r *recording) {
-		r.OutputRows(applyAll(r.Recorder, r.Pool(r.x, r.want.Pooling), r.model.dense))
+		r.OutputRows(applyAll(r.Recorder, r.pool(), r.model.dense))
 	}})
 }
 
 // encoderAlone is the chain of a model whose head is in the encoder's checkpoint or beside it. Its
 // rows are those of a plain encoder.
 func encoderAlone(task string) chain {
-	return chain{pooling: engine.PoolMean, normalize: true, task: task}
+	return chain{pooling: meanPooling, normalize: true, task: task}
 }

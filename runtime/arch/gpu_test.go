@@ -176,6 +176,15 @@ func TestGPUGemmaRefusesF16(t *testing.T) {
 	})
 }
 
+// Poolings that a GPU's kernel does as it writes the output, and those that are joined first.
+func TestGPUPoolings(t *testing.T) {
+	eachCard(t, func(t *testing.T, dev *engine.Device) {
+		for _, compute := range computes(t, dev) {
+			checkPoolings(t, dev, compute, 27)
+		}
+	})
+}
+
 // Heads of widths without a GPU kernel are refused by name, before anything is packed.
 func TestGPUHeadsOfOtherWidths(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {

@@ -26,6 +26,10 @@ var BGEM3 = Task{&head{
 	files:   []string{m3Vectors, m3Weights},
 	read: func(dir fs.FS) (chain, loader, error) {
 		c, err := readChain(dir)
+		if err == nil && c.pooling.skipsPrompt {
+			err = refuse(c.pooling.file, "include_prompt",
+				"is false; pooling without the prompt's tokens is not supported beside vectors of tokens")
+		}
 		return c, func(l *loading) error {
 			vectors, weight, width, err := loadM3(l.folder(), l.shape.columns, l.p)
 			if err != nil {

@@ -133,9 +133,14 @@ type Model struct {
 	Vocab     int
 	TypeVocab int
 	Compute   engine.Compute
-	Pooling   engine.Pooling
-	Normalize bool // whether vectors are normalised unless a request says otherwise
-	LowerCase bool // whether text is lower-cased before the tokenizer
+	Pooling   engine.Pooling // 0: several
+	Normalize bool           // whether vectors are normalised unless a request says otherwise
+	LowerCase bool           // whether text is lower-cased before the tokenizer
+	// the poolings whose rows a dense vector joins, in this order; nil without a module chain
+	Poolings []engine.Pooling
+	// whether pooling leaves out a prompt's tokens (include_prompt: false): a batch keeps the rows
+	// of the others, and all of a text without a prompt
+	SkipsPrompt bool
 
 	TokenDim   int        // columns of a token's vector; 0: the model gives none
 	Labels     []string   // of a classification head, in the order of the logits; nil without one
@@ -244,12 +249,19 @@ func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) 
 		Task:      o.Task,
 		device:    dev,
 		Compute:   o.Compute,
-		Pooling:   cmp.Or(o.Pooling, chain.pooling),
+		Poolings:  chain.pooling.modes,
 		Normalize: chain.normalize,
 		LowerCase: limits.lowerCase,
 		Prompts:   prompts.Prompts,
 		Late:      prompts.Late,
 	}
+	if o.Pooling != 0 {
+		m.Poolings = []engine.Pooling{o.Pooling}
+	}
+	if len(m.Poolings) == 1 {
+		m.Pooling = m.Poolings[0]
+	}
+	m.SkipsPrompt = chain.pooling.skipsPrompt
 	if limits.maxSeqLen > 0 { // PyLate cuts texts by the lengths of their roles, and by these alone
 		limits.maxSeqLen = max(limits.maxSeqLen, prompts.Late.QueryLength, prompts.Late.DocumentLength)
 	}
@@ -308,7 +320,7 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 	}
 	shape := m.encoder.shape()
 	m.Layers, m.Vocab, m.TypeVocab, m.Dim = shape.blocks, int(shape.vocab), int(shape.types),
-		int(shape.columns)
+		int(shape.columns)*max(1, len(m.Poolings))
 	for _, c := range chain.dense {
 		if c.in != int64(m.Dim) {
 			return refuse(path.Join(c.module, configFile), "in_features", "is %d; the module before gives %d",

@@ -54,6 +54,9 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 	if want.Give.Has(OutDense) && want.Pooling == 0 {
 		want.Pooling = m.Pooling
 	}
+	if err := m.checkPooling(want); err != nil {
+		return nil, err
+	}
 	lockorder.AssertNoneHeld("recording a program")
 	outputs := want.Outputs()
 	if want.Long && m.ShortLen == m.MaxSeqLen {
@@ -66,7 +69,7 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 			return nil, refuse(configFile, "architectures",
 				"the model, loaded for the task %s, does not give the output %s", m.Task, o)
 		}
-		keep = keepOne(keep, cmp.Or(g.rows, want.Pooling))
+		keep = keepOne(keep, cmp.Or(g.rows, m.denseRows(want.Pooling)))
 		if g.queries {
 			caps.MaxQueryRows = max(minQueryRows, int64(m.MaxSeqLen))
 		}

@@ -185,16 +185,22 @@ func TestBadFilesAreRefused(t *testing.T) {
 		},
 		"unknown module": {modules(`[` + head + `,{"path":"","type":"x.LSTM"}]`),
 			[]string{"x.LSTM", "not supported"}},
-		"max pooling": {put("1_Pooling/config.json", `{"pooling_mode_max_tokens":true}`),
-			[]string{"1_Pooling/config.json", `"max"`}},
-		"two modes": {
-			put("1_Pooling/config.json", `{"pooling_mode_mean_tokens":true,"pooling_mode_cls_token":true}`),
-			[]string{"2 modes"},
-		},
-		"mode list":   {put("1_Pooling/config.json", `{"pooling_mode":["mean","max"]}`), []string{"2 modes"}},
+		"unknown mode": {put("1_Pooling/config.json", `{"pooling_mode":"latent_attention"}`),
+			[]string{"1_Pooling/config.json: pooling_mode", `"latent_attention"`,
+				"cls, max, mean, mean_sqrt_len_tokens, weightedmean and lasttoken are"}},
+		"mode list": {put("1_Pooling/config.json", `{"pooling_mode":["mean",7]}`),
+			[]string{"1_Pooling/config.json: pooling_mode", `"7"`}},
+		"no modes": {put("1_Pooling/config.json", `{"pooling_mode":[]}`),
+			[]string{"1_Pooling/config.json: pooling_mode", "lists 0 modes; 1 to 6"}},
+		"seven modes": {put("1_Pooling/config.json",
+			`{"pooling_mode":["cls","max","mean","mean","mean","mean","mean"]}`), []string{"lists 7 modes"}},
 		"mode number": {put("1_Pooling/config.json", `{"pooling_mode":7}`), []string{"must be a name"}},
-		"prompt excluded": {put("1_Pooling/config.json", `{"pooling_mode":"mean","include_prompt":false}`),
-			[]string{"include_prompt"}},
+		"mode flag": {put("1_Pooling/config.json", `{"pooling_mode_max_tokens":"yes"}`),
+			[]string{"1_Pooling/config.json: pooling_mode_max_tokens", "yes", "true and false"}},
+		"prompt flag": {put("1_Pooling/config.json", `{"pooling_mode":"mean","include_prompt":0}`),
+			[]string{"1_Pooling/config.json: include_prompt", "true and false"}},
+		"dense behind several poolings": {put("1_Pooling/config.json", `{"pooling_mode":["mean","max"]}`),
+			[]string{"2_Dense/config.json: in_features: is 32", "gives 64"}},
 		"dense of another size": {put("2_Dense/config.json", `{"in_features":64,"out_features":20}`),
 			[]string{"2_Dense/config.json: in_features: is 64", "gives 32"}},
 		"dense without size": {put("2_Dense/config.json", `{"in_features":32}`), []string{"out_features"}},
@@ -375,7 +381,7 @@ func FuzzConfigurations(f *testing.F) {
 		}
 		chain, err := readChain(dir)
 		if err == nil {
-			if chain.pooling < engine.PoolCLS || chain.pooling > engine.PoolLast ||
+			if len(chain.pooling.modes) < 1 || len(chain.pooling.modes) > maxPoolings ||
 				len(chain.dense) > maxModules {
 				t.Errorf("accepted %+v", chain)
 			}

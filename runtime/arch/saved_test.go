@@ -334,16 +334,26 @@ func TestBadQueryTablesAreRefused(t *testing.T) {
 	}
 }
 
-// A Pooling file that sets no mode means the mean of tokens, as sentence-transformers reads it.
-func TestPoolingWithoutAMode(t *testing.T) {
-	for content, want := range map[string]engine.Pooling{
-		`{}`:                                 engine.PoolMean,
-		`{"pooling_mode_mean_tokens":false}`: engine.PoolMean,
-		`{"pooling_mode":"cls"}`:             engine.PoolCLS,
-		`{"pooling_mode":["lasttoken"]}`:     engine.PoolLast,
+// A Pooling file is read as sentence-transformers reads it: flags have an order of their own and no
+// effect beside a name, and a file that sets no mode means the mean of tokens.
+func TestPoolingFiles(t *testing.T) {
+	for content, want := range map[string][]engine.Pooling{
+		`{}`:                                 {engine.PoolMean},
+		`{"pooling_mode_mean_tokens":false}`: {engine.PoolMean},
+		`{"pooling_mode":"cls"}`:             {engine.PoolCLS},
+		`{"pooling_mode":["lasttoken"]}`:     {engine.PoolLast},
+		`{"pooling_mode":["mean","cls"]}`:    {engine.PoolMean, engine.PoolCLS},
+		`{"pooling_mode":"max","pooling_mode_mean_tokens":true}`: {engine.PoolMax},
+		`{"pooling_mode_lasttoken":true,"pooling_mode_weightedmean_tokens":true,` +
+			`"pooling_mode_mean_sqrt_len_tokens":true,"pooling_mode_mean_tokens":true,` +
+			`"pooling_mode_max_tokens":true,"pooling_mode_cls_token":true}`: {
+			engine.PoolCLS, engine.PoolMax, engine.PoolMean, engine.PoolMeanSqrt,
+			engine.PoolWeightedMean, engine.PoolLast},
+		`{"pooling_mode_mean_tokens":true,"include_prompt":false}`: {engine.PoolMean},
 	} {
 		got, err := readPooling(fstest.MapFS{"1_Pooling/" + configFile: {Data: []byte(content)}}, "1_Pooling")
-		if err != nil || got != want {
+		if err != nil || !slices.Equal(got.modes, want) ||
+			got.skipsPrompt != strings.Contains(content, "include_prompt") {
 			t.Errorf("%s: %v, %v; want %v", content, got, err, want)
 		}
 	}

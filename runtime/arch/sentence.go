@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/sie-engine/sie/internal/files"
-	"github.com/sie-engine/sie/runtime/engine"
 )
 
 // The files of a sentence-transformers directory.
@@ -30,7 +29,7 @@ const (
 // result is normalised.
 type chain struct {
 	encoderDir string // relative, "" for the directory itself
-	pooling    engine.Pooling
+	pooling    pooled
 	dense      []denseConfig
 	normalize  bool
 
@@ -130,14 +129,14 @@ func readChain(dir fs.FS) (chain, error) {
 			return c, refuse(modulesFile, "type",
 				"module %d is a %s; the chain must begin with its only Transformer", i, m.kind)
 		}
-		if m.kind != "Transformer" && m.kind != "Pooling" && c.pooling == 0 {
+		if m.kind != "Transformer" && m.kind != "Pooling" && c.pooling.modes == nil {
 			return c, refuse(modulesFile, "type", "module %d is a %s before any Pooling", i, m.kind)
 		}
 		switch m.kind {
 		case "Transformer":
 			c.encoderDir = m.path
 		case "Pooling":
-			if c.pooling != 0 {
+			if c.pooling.modes != nil {
 				return c, refuse(modulesFile, "type", "a second Pooling is not supported")
 			}
 			if c.pooling, err = readPooling(dir, m.path); err != nil {
@@ -167,7 +166,7 @@ func readChain(dir fs.FS) (chain, error) {
 				"%q is not supported; Transformer, Pooling, Dense and Normalize are", m.class)
 		}
 	}
-	if c.pooling == 0 {
+	if c.pooling.modes == nil {
 		return c, refuse(modulesFile, "type", "there is no Pooling module")
 	}
 	return c, nil

@@ -33,7 +33,7 @@ func (list Outputs) Has(o Output) bool { return o != "" && slices.Contains(list[
 // map key of programs.
 type Want struct {
 	Give    Outputs        // without those that are folded
-	Pooling engine.Pooling // of OutDense; 0 = the model's own
+	Pooling engine.Pooling // of OutDense; 0 = the model's own, which may be several
 
 	// AttendKept makes tokens attend only to the tokens that the batch keeps, while outputs of
 	// token vectors read all rows. ColBERT's queries, which are filled up with [MASK], need it.

@@ -22,12 +22,13 @@ type reader struct {
 	entry       *catalog.Resolved
 	options     *catalog.RuntimeOptions
 	query       bool
-	instruction *string // the request's; the profile's is in options
-	limit       int     // tokens of one text, special ones included
-	prefix      string  // put before each formatted text
-	field       string  // what a client calls the texts: "items", "input"
-	each        int     // texts per item of the request, in a row; 0: one
-	left        bool    // truncate texts at the start, not at the end
+	instruction *string   // the request's; the profile's is in options
+	limit       int       // tokens of one text, special ones included
+	prefix      string    // put before each formatted text
+	field       string    // what a client calls the texts: "items", "input"
+	each        int       // texts per item of the request, in a row; 0: one
+	left        bool      // truncate texts at the start, not at the end
+	prompted    *prompted // where a prompt's tokens are left out; else nil
 	// fail, if set, is called for an item that cannot be answered. Without it, such an item fails
 	// the request.
 	fail func(item int, why *errs.Error)
@@ -63,6 +64,11 @@ func (r *reader) read(inputs []api.Item, first int) (*tokenizer.Batch, error) {
 	var b tokenizer.Batch
 	if err := r.model.Tokenizer().EncodeParallel(r.ctx, &b, formatted, r.cuts()); err != nil {
 		return nil, r.textError(err, first)
+	}
+	if r.prompted != nil {
+		if err := r.prompted.check(r, &b, first); err != nil {
+			return nil, err
+		}
 	}
 	r.took += time.Since(start)
 	return &b, r.checkCut(&b, first)
@@ -167,22 +173,35 @@ func (r *reader) location(number int) string {
 // format applies templates and instructions. Without either, it applies the model's own prompts,
 // under the names that sentence-transformers uses.
 func (r *reader) format(text string) string {
+	return r.lower(r.prefix + r.options.FormatText(r.ownPrompt()+text, r.query, r.instruction))
+}
+
+// prompt returns what format puts before a text.
+func (r *reader) prompt() string {
+	return r.lower(r.prefix + r.options.Prompt(r.query, r.instruction) + r.ownPrompt())
+}
+
+// ownPrompt returns the prompt of the model's files that applies to the texts, "" for none.
+func (r *reader) ownPrompt() string {
 	o, w := r.options, r.model.Weights()
 	instructed := r.instruction != nil || o.Instruction != nil || r.query && o.DefaultInstruction != nil
-	if o.QueryTemplate == nil && o.DocTemplate == nil && !instructed {
-		name := "document"
-		if r.query {
-			name = "query"
-		}
-		prompt, ok := w.Prompts[name]
-		if !ok {
-			prompt = w.Prompts[w.DefaultPrompt]
-		}
-		text = prompt + text
+	if o.QueryTemplate != nil || o.DocTemplate != nil || instructed {
+		return ""
 	}
-	text = r.prefix + o.FormatText(text, r.query, r.instruction)
-	if w.LowerCase {
-		text = strings.ToLower(text)
+	name := "document"
+	if r.query {
+		name = "query"
+	}
+	prompt, ok := w.Prompts[name]
+	if !ok {
+		prompt = w.Prompts[w.DefaultPrompt]
+	}
+	return prompt
+}
+
+func (r *reader) lower(text string) string {
+	if r.model.Weights().LowerCase {
+		return strings.ToLower(text)
 	}
 	return text
 }

@@ -72,6 +72,7 @@ func Load(dir string) (*Tokenizer, error) {
 		t.Close()
 		return nil, fmt.Errorf("tokenizer: %s: %w", path, err)
 	}
+	t.specials = t.allSpecial(set)
 	return t, nil
 }
 
@@ -109,6 +110,23 @@ func (t *Tokenizer) specialIDs(set *settings) (SpecialIDs, error) {
 		UNK:  id(set.UNK, usual[3]),
 		MASK: id(set.MASK, usual[4]),
 	}, nil
+}
+
+// allSpecial looks up all special tokens.
+func (t *Tokenizer) allSpecial(set *settings) map[int32]bool {
+	s := t.special
+	ids := map[int32]bool{s.CLS: true, s.SEP: true, s.PAD: true, s.UNK: true, s.MASK: true}
+	tokens := set.extra()
+	for _, named := range set.named.all() {
+		tokens = append(tokens, *named)
+	}
+	for _, token := range tokens {
+		if id, ok := t.lib.tokenID(token.Content); ok && token.Content != "" {
+			ids[id] = true
+		}
+	}
+	delete(ids, -1)
+	return ids
 }
 
 // bertClasses lists the classes of transformers that set the flags of a BertNormalizer.

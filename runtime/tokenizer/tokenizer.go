@@ -113,6 +113,7 @@ type Tokenizer struct {
 	left      bool
 	cleanup   bool // of decoded texts
 	special   SpecialIDs
+	specials  map[int32]bool // IsSpecial
 }
 
 // info describes a loaded library object.
@@ -140,6 +141,10 @@ func (t *Tokenizer) CountSpecial(pair bool) int {
 
 // Special returns the ids of the named special tokens.
 func (t *Tokenizer) Special() SpecialIDs { return t.special }
+
+// IsSpecial reports whether id is of a token that has a name in the settings, as in Special, or is
+// one of their extra special tokens: one of transformers' all_special_ids.
+func (t *Tokenizer) IsSpecial(id int32) bool { return t.specials[id] }
 
 // CheckIDs reports the first id outside the vocabulary.
 func (t *Tokenizer) CheckIDs(ids []int32) error {
