@@ -1,8 +1,8 @@
 // replay_blocks.cc — runs an operation of a long slab, block by block.
 //
-// A block of rows lies within the rows that are in the stage. To the kernel, a block of rows is a small slab: the operands' rows from first_row on, as many as
-// the block's slab has. A block of queries is one key head of the sequence and a range of its
-// queries, against all keys.
+// A block of rows lies within the rows that are in the stage. To the kernel it is a small slab: the
+// operands' rows from first_row on, as many as the block's slab has. A block of queries is one key
+// head of the sequence and a range of its queries, against all keys.
 #include <algorithm>
 
 #include "cut.h"
