@@ -12,8 +12,8 @@ import (
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
-// A NaN in a matrix, in a gate's half, in a norm or in the table of words is refused by the name of
-// the weight, in every architecture that came after BERT's family.
+// A NaN in a matrix, in a gate's half, in a norm, in a table or in a task's adapter is refused by
+// the name of the weight, in every architecture that came after BERT's family.
 func TestNaNWeightsAreRefused(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	for name, tensors := range map[string][]string{
@@ -23,6 +23,12 @@ func TestNaNWeightsAreRefused(t *testing.T) {
 		"eurobert-gqa":  {"model.layers.1.mlp.gate_proj.weight", "model.embed_tokens.weight"},
 		"modernbert-window": {"model.layers.1.mlp.Wi.weight", "model.final_norm.weight",
 			"model.layers.3.attn.Wo.weight"},
+		"mpnet-h2-d32": {"mpnet.encoder.relative_attention_bias.weight",
+			"mpnet.encoder.layer.0.attention.attn.q.weight"},
+		"tasks-jxlmr": {"roberta.encoder.layers.0.mlp.fc1.parametrizations.weight.0.lora_A",
+			"roberta.encoder.layers.0.mixer.Wqkv.parametrizations.weight.0.lora_B",
+			"roberta.embeddings.word_embeddings.parametrizations.weight.0.lora_A",
+			"roberta.embeddings.token_type_embeddings.parametrizations.weight.0.lora_B"},
 	} {
 		from := golden.Open(t, name).Dir
 		for _, tensor := range tensors {

@@ -141,8 +141,8 @@ func (a *affine) read(c denseConfig, checkpoint *weights.Checkpoint) (err error)
 	return nil
 }
 
-// hostTensor reads a tensor of that shape, from which something is made here. A packer that only
-// counts returns zeros.
+// hostTensor reads a tensor of that shape, from which something is made here, and refuses one with
+// a value that is not finite. A packer that only counts returns zeros.
 func (p *packer) hostTensor(name string, shape ...int64) []float32 {
 	if p.err != nil {
 		return nil
@@ -150,6 +150,12 @@ func (p *packer) hostTensor(name string, shape ...int64) []float32 {
 	if p.sizing == nil {
 		values, err := p.floats(name, shape...)
 		p.fail(err)
+		for i, v := range values {
+			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+				p.fail(refuse(p.file, p.prefix+name, "value %d is %v; it must be finite", i, v))
+				return nil
+			}
+		}
 		return values
 	}
 	_, _, err := p.find(p.prefix+name, shape)
