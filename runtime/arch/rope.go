@@ -87,6 +87,9 @@ func readRope(dir fs.FS, theta float64) (rope, error) {
 	return r, r.check(field)
 }
 
+// neverZero lists the numbers whose 0 would mean something else than no number in the reference.
+var neverZero = []string{"factor", "attention_factor", "mixed_b", "original_max_position_embeddings"}
+
 // merge takes over the keys of one JSON object, which is the value of field. Keys that are absent
 // or null stay as they are.
 func (r *rope) merge(field string, keys map[string]json.RawMessage) error {
@@ -106,6 +109,8 @@ func (r *rope) merge(field string, keys map[string]json.RawMessage) error {
 		}
 		number, isNumber := value.(float64)
 		switch to := numbers[key]; {
+		case to != nil && number == 0 && isNumber && slices.Contains(neverZero, key):
+			return refuse(configFile, field+"."+key, "is 0; above 0 is possible, or null for none")
 		case to != nil && isNumber:
 			*to = number
 		case to != nil:
