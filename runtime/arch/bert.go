@@ -162,6 +162,18 @@ func (family *bertFamily) load(dir fs.FS, p *packer) (encoder, error) {
 	return b, p.err
 }
 
+// types packs the table of token types, [n, k]; nil for n = 0. No model of BERT's family leaves out
+// a table that its checkpoint has.
+func (p *packer) types(n, k int64) *engine.Weight {
+	if n > 0 {
+		return p.table(n, k, typeTable)
+	}
+	if _, has := p.from.Tensor(p.prefix + typeTable); has {
+		p.fail(refuse(configFile, "type_vocab_size", "is 0, and %s has %s", p.file, p.prefix+typeTable))
+	}
+	return nil
+}
+
 // loadEmbeddings packs the tables, their LayerNorm, and the projection if the model has one.
 func (b *bert) loadEmbeddings(p *packer) {
 	config, e := &b.config, b.config.EmbeddingSize
@@ -169,9 +181,7 @@ func (b *bert) loadEmbeddings(p *packer) {
 	if b.family.positions == "" {
 		b.position = p.table(config.MaxPositionEmbeddings, e, "embeddings.position_embeddings.weight")
 	}
-	if config.TypeVocabSize > 0 {
-		b.types = p.table(config.TypeVocabSize, e, typeTable)
-	}
+	b.types = p.types(config.TypeVocabSize, e)
 	b.gamma, b.beta = p.norm(e, cmp.Or(b.family.embedNorm, "embeddings.LayerNorm"))
 	if b.projects() {
 		b.project = p.layer(config.HiddenSize, e, b.family.project, engine.NoAct)

@@ -98,9 +98,7 @@ func (names *jinaBertNames) load(dir fs.FS, p *packer) (encoder, error) {
 	m := &jinaBertModel{names: names, config: config, isGated: isGated}
 	p.findPrefix(wordTable, jinaBertFamily.prefixes)
 	m.word = p.table(config.VocabSize, c, wordTable)
-	if config.TypeVocabSize > 0 {
-		m.types = p.table(config.TypeVocabSize, c, typeTable)
-	}
+	m.types = p.types(config.TypeVocabSize, c)
 	m.gamma, m.beta = p.norm(c, "embeddings.LayerNorm")
 	m.slopes = p.values(engine.VectorWeight, 1, alibiSlopes(int(config.Heads)))
 	for i := range config.Layers {

@@ -181,6 +181,7 @@ func TestBadJinaBertIsRefused(t *testing.T) {
 		{"num_hidden_layers", -1, []string{"num_hidden_layers"}},
 		{"intermediate_size", 20, []string{"mlp.gated_layers.weight", "[60 64]", "[40 64]"}},
 		{"vocab_size", 100, []string{"word_embeddings", "[43 64]"}},
+		{"type_vocab_size", 0, []string{"type_vocab_size", "is 0", "token_type_embeddings"}},
 		{"layer_norm_eps", 0, []string{"layer_norm_eps"}},
 		{"is_decoder", true, []string{"is_decoder"}},
 	} {

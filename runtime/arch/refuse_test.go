@@ -63,6 +63,7 @@ func TestBadConfigIsRefused(t *testing.T) {
 		{"vocab_size", 1 << 23, []string{"vocab_size"}},
 		{"max_position_embeddings", 0, []string{"max_position_embeddings"}},
 		{"type_vocab_size", -1, []string{"type_vocab_size"}},
+		{"type_vocab_size", 0, []string{"config.json: type_vocab_size", "is 0", "token_type_embeddings"}},
 		{"layer_norm_eps", 0, []string{"layer_norm_eps"}},
 		{"layer_norm_eps", 1.5, []string{"layer_norm_eps"}},
 		{"hidden_act", "softplus", []string{"hidden_act", "softplus", "gelu_new"}},
