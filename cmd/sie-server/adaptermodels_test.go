@@ -106,6 +106,10 @@ func TestBadAdapterRepositories(t *testing.T) {
 	chain["modules.json"] = []byte(`[{"path":"","type":"sentence_transformers.models.Transformer"},
 		{"path":"1_Pooling","type":"sentence_transformers.models.Pooling"},
 		{"path":"2_Dense","type":"sentence_transformers.models.Dense"}]`)
+	code := adapterRepo(t)
+	code["modules.json"] = []byte(`[{"path":"","type":"custom_st.Transformer"},
+		{"path":"1_Pooling","type":"sentence_transformers.models.Pooling"}]`)
+	code["1_Pooling/config.json"] = []byte(`{"pooling_mode_mean_tokens": true}`)
 	for id, c := range map[string]struct {
 		files map[string][]byte
 		says  string
@@ -116,6 +120,7 @@ func TestBadAdapterRepositories(t *testing.T) {
 			"adapter_config.json: base_model_name_or_path: is missing"},
 		"acme/path": {adapterRepo(t, `"acme/base"`, `"/home/me/base"`),
 			`base_model_name_or_path: "/home/me/base" is no repository of the hub`},
+		"acme/code":  {code, "modules.json: type: the model runs code of its own (custom_st.py: Transformer)"},
 		"acme/dense": {chain, `modules.json: type: "sentence_transformers.models.Dense" beside an adapter`},
 	} {
 		server.Add(id, c.files)

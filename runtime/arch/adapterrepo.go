@@ -52,8 +52,12 @@ func ReadAdapterBase(dir string) (a AdapterBase, ok bool, err error) {
 	return a, true, a.readModules(tree, modules)
 }
 
-// readModules reads the chain beside an adapter: a Transformer, Pooling and Normalize.
+// readModules reads the chain beside an adapter: a Transformer, Pooling and Normalize of
+// sentence-transformers.
 func (a *AdapterBase) readModules(tree fs.FS, modules []module) error {
+	if err := checkModules(modules, modulesFile, ""); err != nil {
+		return err
+	}
 	for _, m := range modules {
 		if !slices.Contains([]string{"Transformer", "Pooling", "Normalize", "Dropout"}, m.kind) {
 			return refuse(modulesFile, "type",

@@ -177,7 +177,9 @@ func TestRowsThatPoolingReads(t *testing.T) {
 
 // The catalog states an adapter's pooling beside its base's, by one of three names.
 func TestPoolingsBesideAnAdapter(t *testing.T) {
-	modules := []module{{kind: "Transformer"}, {kind: "Pooling", path: "1_Pooling"}}
+	const own = "sentence_transformers.models."
+	modules := []module{{class: own + "Transformer", kind: "Transformer"},
+		{class: own + "Pooling", kind: "Pooling", path: "1_Pooling"}}
 	for pooling, want := range map[string]string{
 		`{"pooling_mode":"lasttoken"}`:                   "",
 		`{"pooling_mode":"max"}`:                         "pooling_mode: is [max]",
@@ -187,7 +189,8 @@ func TestPoolingsBesideAnAdapter(t *testing.T) {
 		var a AdapterBase
 		err := a.readModules(fstest.MapFS{
 			modulesFile: {Data: []byte(
-				`[{"path":"","type":"x.Transformer"},{"path":"1_Pooling","type":"x.Pooling"}]`)},
+				`[{"path":"","type":"` + own + `Transformer"},` +
+					`{"path":"1_Pooling","type":"` + own + `Pooling"}]`)},
 			"1_Pooling/" + configFile: {Data: []byte(pooling)},
 		}, modules)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
