@@ -27,6 +27,7 @@ type AdHocInfo struct {
 	QueryTemplate      *Template
 	DocTemplate        *Template
 	DefaultInstruction string
+	NoPrompts          bool  // the prompts of the model's files do not count
 	LoRA               *LoRA // the model's own adapter, for requests that name none; nil = none
 }
 
@@ -134,6 +135,9 @@ func (info AdHocInfo) runtime() map[string]any {
 	}
 	if info.DefaultInstruction != "" {
 		out["default_instruction"] = info.DefaultInstruction
+	}
+	if info.NoPrompts {
+		out["instruction"] = "" // which stands in for them
 	}
 	return out
 }

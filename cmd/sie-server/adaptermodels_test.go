@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,8 +79,21 @@ func TestAdapterRepositoriesAsModels(t *testing.T) {
 	pooled["1_Pooling/config.json"] = []byte(
 		`{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}`)
 	server.Add("acme/pooled", pooled)
+	prompted := maps.Clone(pooled)
+	prompted["config_sentence_transformers.json"] = []byte(`{"prompts": {"document": "the mat "}}`)
+	server.Add("acme/prompted", prompted)
+	short := maps.Clone(pooled)
+	short["sentence_bert_config.json"] = []byte(`{"max_seq_length": 3}`)
+	server.Add("acme/short", short)
+	spoken := published(t, "lora-bert")
+	spoken["config_sentence_transformers.json"] = prompted["config_sentence_transformers.json"]
+	server.Add("acme/spoken", spoken)
+	silent := maps.Clone(pooled)
+	silent["adapter_config.json"] = adapterRepo(t, `"acme/base"`, `"acme/spoken"`)["adapter_config.json"]
+	server.Add("acme/silent", silent)
 	dir := onDisk(t, adapterRepo(t, `"acme/base"`, `"`+onDisk(t, published(t, "lora-bert"))+`"`))
-	w, _ := hubWorker(t, server, "acme/base", "acme/tuned", "acme/pooled", dir)
+	w, _ := hubWorker(t, server, "acme/base", "acme/tuned", "acme/pooled", "acme/prompted", "acme/short",
+		"acme/silent", dir)
 	base := vectorOf(t, w, "acme/base", nil)
 	want := vectorOf(t, w, "acme/base", map[string]any{"lora_id": "acme/tuned"})
 	if slices.Equal(base, want) {
@@ -90,11 +104,19 @@ func TestAdapterRepositoriesAsModels(t *testing.T) {
 			t.Errorf("%s is not the base with its adapter", id)
 		}
 	}
-	// the pooling of the adapter's own chain, and no normalisation, for there is no Normalize
-	want = vectorOf(t, w, "acme/base",
-		map[string]any{"lora_id": "acme/tuned", "pooling": "cls", "normalize": false})
-	if got := vectorOf(t, w, "acme/pooled", nil); !slices.Equal(got, want) {
-		t.Error("the chain beside the adapter does not count")
+	// what the adapter's own chain says: its pooling, no normalisation, for there is no Normalize,
+	// its prompts, or none in place of the base's, and its length
+	for id, more := range map[string]map[string]any{
+		"acme/pooled":   nil,
+		"acme/silent":   nil,
+		"acme/prompted": {"doc_template": "the mat {text}"},
+		"acme/short":    {"max_seq_length": 3},
+	} {
+		options := map[string]any{"lora_id": "acme/tuned", "pooling": "cls", "normalize": false}
+		maps.Copy(options, more)
+		if got := vectorOf(t, w, id, nil); !slices.Equal(got, vectorOf(t, w, "acme/base", options)) {
+			t.Errorf("%s: the chain beside the adapter does not count", id)
+		}
 	}
 }
 

@@ -25,7 +25,15 @@ func withAdapter(
 ) (*catalog.Model, error) {
 	info := catalog.AdHocInfo{
 		Revision: a.Revision, Pooling: adapterPoolings[a.Pooling], Normalize: a.Normalize,
-		LoRA: &catalog.LoRA{Name: adapter, ID: adapter},
+		LoRA: &catalog.LoRA{Name: adapter, ID: adapter}, MaxSequenceLength: int(a.MaxSeqLen),
+	}
+	switch {
+	case a.Query == nil: // the base's prompts count
+	case *a.Query == "" && *a.Document == "":
+		info.NoPrompts = true
+	default:
+		info.QueryTemplate = catalog.PrefixTemplate(*a.Query)
+		info.DocTemplate = catalog.PrefixTemplate(*a.Document)
 	}
 	var err error
 	switch {

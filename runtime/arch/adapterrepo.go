@@ -17,10 +17,15 @@ type AdapterBase struct {
 	// of the adapter's own module chain; 0 and nil without one: as the base's files say
 	Pooling   engine.Pooling
 	Normalize *bool
+	// what stands before queries and documents, and how many tokens a text has at most; nil and 0
+	// without a chain: as the base's files say
+	Query, Document *string
+	MaxSeqLen       int64
 }
 
 // AdapterFiles lists the files that ReadAdapterBase reads.
-var AdapterFiles = []string{adapterFile, modulesFile, "1_Pooling/" + configFile, "2_Normalize/" + configFile}
+var AdapterFiles = append([]string{adapterFile, modulesFile, promptsFile, "1_Pooling/" + configFile,
+	"2_Normalize/" + configFile}, transformerFiles...)
 
 // ReadAdapterBase reads a directory that holds a LoRA adapter and no model. ok is false where it
 // holds something else. Errors are those of Load: the adapter names no base, or a module that only
@@ -81,5 +86,28 @@ func (a *AdapterBase) readModules(tree fs.FS, modules []module) error {
 		return refuse(p.file, "include_prompt", "is false, which is not supported beside an adapter")
 	}
 	a.Pooling, a.Normalize = p.modes[0], &c.normalize
-	return nil
+	return a.readTexts(tree, c.encoderDir)
+}
+
+// readTexts reads how the chain's texts are read, of which the base's files then say nothing.
+func (a *AdapterBase) readTexts(tree fs.FS, folder string) error {
+	own, err := readPrompts(tree)
+	if err != nil {
+		return err
+	}
+	before := func(name string) *string {
+		prompt, ok := own.Prompts[name]
+		if !ok && own.Default != nil {
+			prompt = own.Prompts[*own.Default]
+		}
+		return &prompt
+	}
+	a.Query, a.Document = before("query"), before("document")
+	if own.TruncateDim != nil {
+		return refuse(promptsFile, "truncate_dim", "is %d, which is not supported beside an adapter",
+			*own.TruncateDim)
+	}
+	module, err := readTransformer(tree, folder)
+	a.MaxSeqLen = module.maxSeqLen
+	return err
 }
