@@ -369,7 +369,9 @@ func (l *Model) Idle() bool {
 // Close fails queued items, waits for running batches and adapter loads, and frees the weights.
 func (l *Model) Close() {
 	l.host.loaded.Delete(l.key)
-	l.host.shrinks.Store(l.host.shrinks.Load() || l.long.any())
+	if l.long.any() {
+		l.host.shrinks.Store(true)
+	}
 	if l.null != nil {
 		l.null.Close(batch.ErrClosed)
 		return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/registry"
 )
 
 // A model has programs in two length classes. A text of at most arch.Model.ShortLen tokens always
@@ -46,11 +47,11 @@ func (l *Model) Long(ctx context.Context, v *Variant) (long *Variant, release fu
 	arena, slots := takes.With(l.largest()).Bytes()
 	err = l.long.hold(ctx, long, takes, func() error {
 		return l.host.models.PackAlone(ctx, func() error {
-			return l.host.makeRoom(ctx, need{packed: packed, whole: packed + arena + slots,
+			return l.host.makeRoom(ctx, need{packed: packed, counted: true, whole: packed + arena + slots,
 				what: "its weights and a batch of its longest text need", spare: l.key})
 		})
 	})
-	if noMemory(err) {
+	if noMemory(err) || errors.Is(err, registry.ErrBusy) {
 		lack := &LongError{Tokens: l.weights.ShortLen, Bytes: packed + arena + slots, cause: err}
 		var s *shortage
 		if errors.As(err, &s) {

@@ -226,3 +226,49 @@ func TestLongTextsWithoutRoom(t *testing.T) {
 		release()
 	}
 }
+
+// A budget of weights that the loaded models keep has room for long texts: they take no weights.
+func TestLongTextsTakeNoBudget(t *testing.T) {
+	bytes, estimate, _ := sizes(t, mean)
+	r := start(t, func(o *Options) { o.ShortTokens, o.MemoryBudget = 8, max(bytes, estimate) }, []string{mean})
+	r.encode(&Request{Model: mean, Texts: []string{"cat", strings.Repeat("cat ", 12)}})
+}
+
+// Long texts that need the memory of a model in use are told to come back, not that something broke.
+func TestLongTextsBesideAModelInUse(t *testing.T) {
+	r := start(t, func(o *Options) {
+		held(3)(o)
+		o.ShortTokens, o.EvictWait, o.MemoryThreshold = 8, 50*time.Millisecond, 1<<20
+	}, []string{mean, cls})
+	if err := r.Preload(t.Context(), mean); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { // two of three items: they stay in the queue and hold the model
+		_, err := r.Encode(t.Context(), &Request{Model: cls, Texts: []string{"cat", "dog"}})
+		done <- err
+	}()
+	r.queued(cls, 2)
+	full := true
+	r.memory = func() memory {
+		if full {
+			return memory{used: 1 << 50, total: 1 << 50}
+		}
+		return memory{total: 1 << 50}
+	}
+	e := r.refused(t.Context(), &Request{Model: mean, Texts: []string{strings.Repeat("cat ", 12)}},
+		errs.ResourceExhausted, 503)
+	if e.RetryAfter < time.Second {
+		t.Errorf("retry after %s", e.RetryAfter)
+	}
+	full = false
+	if l := r.copy(mean); l.long.any() || l.long.uses != 0 {
+		t.Error("something is held")
+	}
+	if _, err := r.Encode(t.Context(), &Request{Model: cls, Texts: []string{"cat"}}); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -99,6 +99,7 @@ type need struct {
 	weights int64            // bytes of weights that are not on the device yet
 	passing int64            // bytes of host memory that packing takes temporarily
 	packed  int64            // bytes of weights that are already on the device
+	counted bool             // packed is of a loaded model: the budget counts it already
 	scratch engine.Footprint // of the largest batch
 	whole   int64            // bytes that the load needs on an empty device
 	what    string
@@ -149,6 +150,9 @@ func (h *Host) makeRoom(ctx context.Context, n need) error {
 func (h *Host) shortageOn(d *device, n need) (*shortage, error) {
 	if budget := h.opt.MemoryBudget; budget > 0 {
 		used := h.models.Bytes() / int64(len(h.devices))
+		if n.counted {
+			used -= n.packed
+		}
 		if used+n.packed+n.weights > budget {
 			return &shortage{
 				device:    d.name,
