@@ -92,10 +92,11 @@ func (h *Host) giveUpLong() {
 type longClass struct {
 	mu      lockorder.Mutex[lockorder.Model] // guards the fields below
 	counted map[*Variant]engine.Footprint
-	asked   *Variant      // the counted one for which there may be no room
-	answer  chan struct{} // closed when that is known
-	uses    int           // requests that may run batches
-	used    time.Time     // when uses became 0
+	adapted map[*Variant]engine.Footprint // of their programs with adapters, counted or not
+	asked   *Variant                      // the counted one for which there may be no room
+	answer  chan struct{}                 // closed when that is known
+	uses    int                           // requests that may run batches
+	used    time.Time                     // when uses became 0
 }
 
 // hold counts takes for v until release. If it is not counted yet, room is asked, one caller at a
@@ -128,7 +129,7 @@ func (c *longClass) hold(ctx context.Context, v *Variant, takes engine.Footprint
 		c.counted = make(map[*Variant]engine.Footprint)
 	}
 	answer := make(chan struct{})
-	c.counted[v], c.asked, c.answer = takes, v, answer
+	c.counted[v], c.asked, c.answer = takes.With(c.adapted[v]), v, answer
 	c.mu.Unlock()
 	err := room()
 	c.mu.Lock()
@@ -153,10 +154,14 @@ func (c *longClass) release() {
 	}
 }
 
-// raise raises what v counts, if it counts, to what its programs with adapters take.
+// raise raises what v counts, now or the next time, to what its programs with adapters take.
 func (c *longClass) raise(v *Variant, takes engine.Footprint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.adapted == nil {
+		c.adapted = make(map[*Variant]engine.Footprint)
+	}
+	c.adapted[v] = takes.With(c.adapted[v])
 	if has, ok := c.counted[v]; ok {
 		c.counted[v] = has.With(takes)
 	}

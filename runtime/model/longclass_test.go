@@ -230,11 +230,14 @@ func TestLongTextsWithoutRoom(t *testing.T) {
 // A budget of weights that the loaded models keep has room for long texts: they take no weights.
 func TestLongTextsTakeNoBudget(t *testing.T) {
 	bytes, estimate, _ := sizes(t, mean)
-	r := start(t, func(o *Options) { o.ShortTokens, o.MemoryBudget = 8, max(bytes, estimate) }, []string{mean})
+	r := start(t, func(o *Options) {
+		o.ShortTokens, o.MemoryBudget = 8, max(bytes, estimate)
+	}, []string{mean})
 	r.encode(&Request{Model: mean, Texts: []string{"cat", strings.Repeat("cat ", 12)}})
 }
 
-// Long texts that need the memory of a model in use are told to come back, not that something broke.
+// Long texts that need the memory of a model in use are told to come back, not that something
+// broke.
 func TestLongTextsBesideAModelInUse(t *testing.T) {
 	r := start(t, func(o *Options) {
 		held(3)(o)
@@ -270,5 +273,47 @@ func TestLongTextsBesideAModelInUse(t *testing.T) {
 	}
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// Scores of long queries and texts are those of a host without classes, and nothing stays held.
+func TestScoresOfLongTexts(t *testing.T) {
+	dir := withTokenizer(t, "colbert-linear", "st-mean", nil)
+	late := loadtime(t, "late", dir, "colbert", "tasks: {encode: {multivector: {dim: 24}}, score: {}}",
+		"{query_max_length: 12, skip_special_tokens: false}")
+	q := &Request{Model: "late", Query: "the cat", Texts: words(20)}
+	want, err := start(t, nil, nil, late).Encode(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, func(o *Options) { o.ShortTokens = 8 }, nil, late)
+	got, err := r.Encode(t.Context(), q)
+	if err != nil || !slices.Equal(got.Scores, want.Scores) {
+		t.Errorf("%v, %v; want %v", got, err, want)
+	}
+	if l := r.copy("late"); l.long.uses != 0 || !l.long.any() {
+		t.Errorf("%d uses are left, counted: %v", l.long.uses, l.long.any())
+	}
+}
+
+// A program with adapters counts again after its memory was given up.
+func TestLongTextsWithAdaptersCountAgain(t *testing.T) {
+	r, _ := withAdapters(t, func(o *Options) { o.ShortTokens, o.LongIdle = 8, time.Nanosecond })
+	ask := four()
+	ask.Texts = []string{strings.Repeat("cat ", 12)}
+	counted := func() int64 {
+		_, err := untilLoaded(t, func() (*Result, error) { return r.Encode(t.Context(), ask) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := r.copy("lo")
+		if l.long.uses != 0 {
+			t.Errorf("%d uses are left", l.long.uses)
+		}
+		defer r.giveUpLong()
+		return whole(l.long.footprint())
+	}
+	if first, second := counted(), counted(); first != second {
+		t.Errorf("%d bytes count at first, then %d", first, second)
 	}
 }

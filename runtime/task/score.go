@@ -40,6 +40,8 @@ func (r *run) encodeQuery(out outputs) (*Result, error) {
 	p, sub := *r.Prepared, *r
 	p.req = &Request{Op: Encode, Model: r.model, Name: r.req.Name, Inputs: []api.Item{*r.req.Query}}
 	p.query, p.outputs, p.form, p.fold, p.dimensions = true, out, outputForms["float32"], nil, 0
+	sub.longer = nil
+	defer func() { r.longer = append(r.longer, sub.longer...) }()
 	sub.Prepared, sub.reader, sub.result = &p, newReader(r.ctx, r.use.Model, &p, "query"), Result{}
 	e, err := newEncoding(&sub)
 	if err != nil {
