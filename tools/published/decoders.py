@@ -153,7 +153,7 @@ def gemma() -> dict:
         "rope_local_base_freq": 10000.0,
         "rope_scaling": None,
         "rope_theta": 1000000.0,
-        "sliding_window": 257,
+        "sliding_window": 512,
         "use_bidirectional_attention": True,
         "vocab_size": 262144,
     }
@@ -167,5 +167,7 @@ def gemma() -> dict:
         files={**up[0], **down[0]},
         parts=[up[1], down[1]],
         limit=2048,
-        config_from=copy("sarashahine/eschool-chatbot-main", "embeddinggemma-300m/config.json"),
+        # transformers 4.57 saves the window halved, as it keeps it in memory
+        config_from=copy("sarashahine/eschool-chatbot-main", "embeddinggemma-300m/config.json")
+        + "; but sliding_window, which that copy has halved",
     )
