@@ -13,6 +13,18 @@ var mpnetCases = []string{"mpnet-h2-d32"}
 // oddMPNets have heads without a GPU kernel.
 var oddMPNets = []string{"mpnet-h3-d11"}
 
+// The goldens' attention is neither uniform, which would hide a wrong score, nor one-hot.
+func TestMPNetGoldensAttend(t *testing.T) {
+	for _, name := range slices.Concat(mpnetCases, oddMPNets) {
+		shares := golden.Open(t, name).Notes["attention_entropy"].(map[string]any)
+		for block, share := range shares {
+			if s := share.(float64); s < 0.4 || s > 0.8 {
+				t.Errorf("%s: attention of %s has %v of the entropy of uniform rows", name, block, s)
+			}
+		}
+	}
+}
+
 func TestMPNetStates(t *testing.T) {
 	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
 		for _, name := range slices.Concat(mpnetCases, oddMPNets) {

@@ -12,6 +12,15 @@ import (
 var qwenCases = []string{"qwen3-gqa-d64", "qwen3-mha-d128-yarn", "qwen3-bias-linear", "qwen3-both-ways",
 	"qwen2-gqa-dynamic", "qwen2-mha-llama3", "qwen2-both-ways", "eurobert-gqa", "eurobert-biases"}
 
+// The goldens' attention is neither uniform, which would hide a wrong score, nor one-hot.
+func TestQwenGoldensAttend(t *testing.T) {
+	for _, name := range qwenCases {
+		if s := golden.Open(t, name).Notes["attention_entropy"].(float64); s < 0.4 || s > 0.8 {
+			t.Errorf("%s: attention has %v of the entropy of uniform rows", name, s)
+		}
+	}
+}
+
 // states returns the hidden states of a batch, from the embeddings to behind the final norm.
 func states(t testing.TB, m *Model, r *engine.Runner, b packed, adapters ...*Adapter) [][]float32 {
 	t.Helper()
