@@ -174,6 +174,17 @@ func TestTransformerConfigurations(t *testing.T) {
 		`{"processing_kwargs": {"text": {"max_length": 4.5}}}`: {0, "text.max_length is 4.5"},
 		`{"processing_kwargs": {"text": {"max_length": 0}}}`:   {0, "processing_kwargs: gives a length of 0"},
 		`{"processor_kwargs": {"model_max_length": -1}}`:       {0, "processor_kwargs: gives a length of -1"},
+		`{"config_kwargs": {"is_causal": false}}`:              {0, "config_kwargs: is_causal is false"},
+		`{"config_args": {"num_hidden_layers": 2}}`:            {0, "config_args: num_hidden_layers is 2"},
+		`{"model_args": {"rotary_scaling_factor": 2}}`:         {0, "model_args: rotary_scaling_factor is 2"},
+		`{"tokenizer_args": {"add_eos_token": true}}`:          {0, "tokenizer_args: add_eos_token is true"},
+		`{"processor_kwargs": {"truncation_side": "left"}}`:    {0, "processor_kwargs: truncation_side is"},
+		`{"model_kwargs": [1]}`:                                {0, "model_kwargs: is [1]; an object"},
+		`{"tokenizer_name_or_path": "acme/other"}`:             {0, "tokenizer_name_or_path: is"},
+		`{"model_kwargs": {"attn_implementation": "eager", "dtype": "bfloat16"}, "config_args": null}`: {
+			0, "",
+		},
+		`{"processor_kwargs": {"padding_side": "left"}, "tokenizer_name_or_path": null}`: {0, ""},
 	} {
 		got, err := readTransformer(fstest.MapFS{"a/" + limitsFile: {Data: []byte(text)}}, "a")
 		var refused *ModelError

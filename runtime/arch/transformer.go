@@ -75,6 +75,9 @@ func readTransformer(dir fs.FS, folder string) (transformerConfig, error) {
 		}
 		if found {
 			name = path.Join(folder, file)
+			if err := checkArguments(dir, name); err != nil {
+				return transformerConfig{}, err
+			}
 			break
 		}
 	}
