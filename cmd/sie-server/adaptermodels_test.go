@@ -152,3 +152,23 @@ func TestBadAdapterRepositories(t *testing.T) {
 		}
 	}
 }
+
+// An adapter whose base is an adapter is refused, by id and as a directory, also where the two name
+// each other or an adapter names itself.
+func TestAdaptersOfAdapters(t *testing.T) {
+	server := hubtest.New(t)
+	t.Setenv("HF_ENDPOINT", server.URL)
+	t.Setenv("HF_HUB_OFFLINE", "0")
+	server.Add("acme/a", adapterRepo(t, `"acme/base"`, `"acme/b"`))
+	server.Add("acme/b", adapterRepo(t, `"acme/base"`, `"acme/a"`))
+	server.Add("acme/self", adapterRepo(t, `"acme/base"`, `"acme/self"`))
+	first := onDisk(t, adapterRepo(t))
+	second := onDisk(t, adapterRepo(t, `"acme/base"`, `"`+first+`"`))
+	for _, id := range []string{"acme/a", "acme/b", "acme/self", second} {
+		src := &sourceFlags{Models: []string{id}, LocalCache: t.TempDir(), HFFallback: true}
+		_, err := src.catalog()
+		if err == nil || !strings.Contains(err.Error(), "the base of the adapter "+id) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+}

@@ -30,8 +30,9 @@ func TestTokenizerOfAnotherRepository(t *testing.T) {
 	for _, m := range []struct{ id, more string }{
 		{"whole", ""}, {"bare", "hf_tokenizer_dependencies: {acme/lender: " + lender.Commit + "}\n"},
 		{"lost", "hf_tokenizer_dependencies: {acme/none: " + strings.Repeat("a", 40) + "}\n"},
+		{"own", "hf_tokenizer_dependencies: {acme/none: " + strings.Repeat("a", 40) + "}\n"},
 	} {
-		repo := strings.ReplaceAll(m.id, "lost", "bare")
+		repo := strings.NewReplacer("lost", "bare", "own", "whole").Replace(m.id)
 		yaml := fmt.Sprintf(`sie_id: acme/%s
 hf_id: acme/%s
 %stasks: {encode: {dense: {dim: 32}}}
@@ -53,6 +54,10 @@ profiles:
 		w := servicetest.Of(service)
 		if !slices.Equal(vectorOf(t, w, "acme/bare", nil), vectorOf(t, w, "acme/whole", nil)) {
 			t.Error("with the tokenizer of another repository the vector is another one")
+		}
+		// it has its own tokenizer, and needs no other
+		if !slices.Equal(vectorOf(t, w, "acme/own", nil), vectorOf(t, w, "acme/whole", nil)) {
+			t.Error("a model with a tokenizer takes another one")
 		}
 		_, err = w.Encode(t.Context(), &servicetest.Request{Model: "acme/lost", Texts: []string{"a"}})
 		if e := errs.As(err); e == nil || e.Status != 502 || !strings.Contains(e.Message, "acme/none") {

@@ -13,16 +13,25 @@ import (
 )
 
 // parts are the repositories that a model is loaded from: its own, and those that lend it their
-// tokenizer, ordered by id. All are held together.
+// tokenizer, ordered by id; a model with a tokenizer has no lenders. All are held together.
 type parts struct {
 	model   hub.Resolved
 	lenders []hub.Resolved
 }
 
+// lendersOf returns the ids of from, or nil if the model has its own tokenizer.
+func (p *parts) lendersOf(from map[string]string) []string {
+	own, err := arch.TokenizerFolder(p.model.Dir)
+	if err != nil || hasTokenizer(own) { // load reports the error
+		return nil
+	}
+	return slices.Sorted(maps.Keys(from))
+}
+
 // findTokenizers finds the lenders, whose commits are pinned, on this machine. It reports false
 // where one is missing.
 func (p *parts) findTokenizers(ctx context.Context, h *hub.Resolver, from map[string]string) (bool, error) {
-	for _, id := range slices.Sorted(maps.Keys(from)) {
+	for _, id := range p.lendersOf(from) {
 		found, ok, err := h.FindTokenizer(ctx, id, from[id])
 		if !ok || err != nil {
 			return false, ofLender(id, err)
@@ -34,7 +43,7 @@ func (p *parts) findTokenizers(ctx context.Context, h *hub.Resolver, from map[st
 
 // fetchTokenizers finds or downloads the lenders.
 func (p *parts) fetchTokenizers(ctx context.Context, h *hub.Resolver, from map[string]string) error {
-	for _, id := range slices.Sorted(maps.Keys(from)) {
+	for _, id := range p.lendersOf(from) {
 		found, err := h.ResolveTokenizer(ctx, id, from[id])
 		if err != nil {
 			return ofLender(id, err)
@@ -56,7 +65,7 @@ func ofLender(id string, err error) error {
 // the model has none.
 func (p *parts) tokenizerFolder() (string, error) {
 	own, err := arch.TokenizerFolder(p.model.Dir)
-	if err != nil || len(p.lenders) == 0 || hasTokenizer(own) {
+	if err != nil || len(p.lenders) == 0 {
 		return own, err
 	}
 	return p.lenders[0].Dir, nil
