@@ -13,8 +13,8 @@ import (
 	"slices"
 )
 
-// maxHeader bounds the header of a safetensors file that Headers reads.
-const maxHeader = 64 << 20
+// maxHeaders bounds the headers of a repository's safetensors files together, in bytes.
+const maxHeaders = 64 << 20
 
 // Headers makes a directory with all that a model's files say before their weights: the
 // configuration, torch files of at most 16 MiB, and safetensors files that have their header and
@@ -52,8 +52,9 @@ func (r *Resolver) headers(ctx context.Context, id, revision string) (string, fu
 		if err != nil {
 			return "", nil, storageError(err, "make a temporary directory")
 		}
+		room := int64(maxHeaders)
 		for _, f := range l.files {
-			if err := from.writeHeader(ctx, dir, ref, l, f); err != nil {
+			if err := from.writeHeader(ctx, dir, ref, l, f, &room); err != nil {
 				return "", nil, errors.Join(err, os.RemoveAll(dir))
 			}
 		}
@@ -65,15 +66,15 @@ func (r *Resolver) headers(ctx context.Context, id, revision string) (string, fu
 // tokenizerNames lists files that say nothing of a model's tensors.
 var tokenizerNames = []string{"tokenizer.json", "vocab.json", "vocab.txt", "merges.txt"}
 
-// writeHeader writes what Headers shows of one file.
+// writeHeader writes what Headers shows of one file. room is what is left for headers.
 func (s *hubSource) writeHeader(
-	ctx context.Context, dir string, ref modelRef, l *listing, f remoteFile,
+	ctx context.Context, dir string, ref modelRef, l *listing, f remoteFile, room *int64,
 ) error {
 	base, ext := path.Base(f.name), path.Ext(f.name)
 	torch := slices.Contains([]string{".bin", ".pt", ".pth"}, ext)
 	switch {
 	case ext == ".safetensors":
-		return s.writeSafetensors(ctx, dir, ref, l.commit, f)
+		return s.writeSafetensors(ctx, dir, ref, l.commit, f, room)
 	case torch && f.size > maxPreviewBytes:
 		return fail(ClassConfig, nil, "has its weights in %s, of which only the whole says what is in it; "+
 			"download the model (sie-server pull) and look at its directory", f.name)
@@ -85,7 +86,7 @@ func (s *hubSource) writeHeader(
 
 // writeSafetensors writes the header of a file, which two ranges of it hold, and then a hole.
 func (s *hubSource) writeSafetensors(
-	ctx context.Context, dir string, ref modelRef, commit string, f remoteFile,
+	ctx context.Context, dir string, ref modelRef, commit string, f remoteFile, room *int64,
 ) error {
 	const lengthBytes = 8
 	length, err := s.span(ctx, ref, commit, f, 0, min(lengthBytes, f.size))
@@ -95,10 +96,15 @@ func (s *hubSource) writeSafetensors(
 	content := length
 	if len(length) == lengthBytes {
 		n := binary.LittleEndian.Uint64(length)
-		if n > maxHeader || int64(n) > f.size-lengthBytes {
+		if n > maxHeaders || int64(n) > f.size-lengthBytes {
 			return fail(ClassConfig, nil,
 				"%s says that its header has %d bytes; the file has %d, and a header at most %d",
-				f.name, n, f.size, maxHeader)
+				f.name, n, f.size, maxHeaders)
+		}
+		if *room -= int64(n); *room < 0 {
+			return fail(ClassConfig, nil,
+				"has safetensors headers of more than %d bytes together, up to %s; download the model "+
+					"(sie-server pull) and look at its directory", maxHeaders, f.name)
 		}
 		header, err := s.span(ctx, ref, commit, f, lengthBytes, lengthBytes+int64(n))
 		if err != nil {

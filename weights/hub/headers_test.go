@@ -105,6 +105,9 @@ func TestHeadersRefused(t *testing.T) {
 	torch["pytorch_model.bin"] = make([]byte, maxPreviewBytes+1)
 	huge := modelFiles()
 	huge["model.safetensors"] = append([]byte{0, 0, 0, 0, 1}, make([]byte, 100)...)
+	many := modelFiles()
+	many["model.safetensors"] = append([]byte{100, 0, 0, 0, 0, 0, 0, 0}, make([]byte, 100)...)
+	many["other.safetensors"] = append([]byte{0, 0, 0, 4, 0, 0, 0, 0}, make([]byte, maxHeaders)...)
 	for name, c := range map[string]struct {
 		files map[string][]byte
 		fault func(http.ResponseWriter, *http.Request, bool) bool
@@ -113,6 +116,7 @@ func TestHeadersRefused(t *testing.T) {
 	}{
 		"torch alone":     {torch, nil, ClassConfig, "pytorch_model.bin, of which only the whole says what is in it"},
 		"a header's lies": {huge, nil, ClassConfig, "model.safetensors says that its header has 4294967296 bytes"},
+		"many headers":    {many, nil, ClassConfig, "more than 67108864 bytes together, up to other.safetensors"},
 		"no ranges": {headerFiles(), func(w http.ResponseWriter, r *http.Request, storage bool) bool {
 			if r.Header.Get("Range") == "" {
 				return false
