@@ -46,7 +46,7 @@ type modernbertConfig struct {
 // base for each kind.
 type modernbertRopeKeys struct {
 	GlobalTheta float64                    `json:"global_rope_theta"`
-	LocalTheta  *float64                   `json:"local_rope_theta"`
+	LocalTheta  json.RawMessage            `json:"local_rope_theta"`
 	RopeTheta   *float64                   `json:"rope_theta"` // of other architectures
 	Scaling     map[string]json.RawMessage `json:"rope_scaling"`
 	Parameters  map[string]json.RawMessage `json:"rope_parameters"`
@@ -184,8 +184,12 @@ func (c *modernbertConfig) window() int64 { return c.LocalAttention / 2 }
 // ropes reads the rotary embeddings of each kind of block. rope_scaling changes both kinds.
 func (c *modernbertConfig) ropes() (global, local rope, err error) {
 	global, local = newRope(c.GlobalTheta, c.Positions), newRope(10000, c.Positions)
-	if c.LocalTheta != nil {
-		local.theta = *c.LocalTheta
+	if raw := c.LocalTheta; raw != nil {
+		if json.Unmarshal(raw, &local.theta) != nil || string(raw) == "null" {
+			return global, local, refuse(configFile, "local_rope_theta",
+				"is %.60s; a number is wanted. Of null, transformers made global_rope_theta before release 5, and makes nothing now",
+				raw)
+		}
 	}
 	err = readKindRopes(c.Parameters, kindRope{globalBlock, &global, c.Scaling},
 		kindRope{localBlock, &local, c.Scaling})

@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,6 +57,8 @@ func TestBadModernbertConfigIsRefused(t *testing.T) {
 		{"rope_theta", 10000, []string{"rope_theta", "no effect", "160000"}},
 		{"global_rope_theta", 0.5, []string{"rope_theta", "0.5"}},
 		{"global_rope_theta", "10", []string{"global_rope_theta", "string"}},
+		{"local_rope_theta", json.RawMessage("null"), []string{"local_rope_theta", "is null", "a number"}},
+		{"local_rope_theta", "10", []string{"local_rope_theta", `is "10"`, "a number"}},
 		{"rope_scaling", map[string]any{"type": "linear", "factor": 2},
 			[]string{"rope_scaling.type", "rope_type"}},
 		{"rope_scaling", map[string]any{"rope_type": "longrope"},

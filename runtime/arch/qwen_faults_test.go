@@ -102,6 +102,9 @@ func TestQwenRefusals(t *testing.T) {
 		{"layer_types", []string{"full_attention", "linear_attention"}, "\"linear_attention\" for layer 1"},
 		{"layer_types", []string{"full_attention", "sliding_attention"},
 			"use_sliding_window: asks for causal"},
+		{"is_causal", json.RawMessage("null"), "is_causal: is null; true or false"},
+		{"is_causal", 0, "is_causal: is 0; true or false"},
+		{"is_causal", true, ""},
 		{"sliding_window", 7, ""}, // use_sliding_window is false
 		{"attention_bias", true, "self_attn.q_proj.bias: no such tensor"},
 		{"model_type", "qwen2", "self_attn.q_proj.bias: no such tensor"},

@@ -29,23 +29,23 @@ var (
 
 // qwenConfig holds the keys of config.json that the computation depends on.
 type qwenConfig struct {
-	HiddenSize            int64    `json:"hidden_size"`
-	IntermediateSize      int64    `json:"intermediate_size"`
-	Layers                int64    `json:"num_hidden_layers"`
-	Heads                 int64    `json:"num_attention_heads"`
-	KVHeads               int64    `json:"num_key_value_heads"`
-	HeadDim               int64    `json:"head_dim"`
-	HiddenAct             string   `json:"hidden_act"`
-	MaxPositionEmbeddings int64    `json:"max_position_embeddings"`
-	RMSNormEps            float64  `json:"rms_norm_eps"`
-	VocabSize             int64    `json:"vocab_size"`
-	Tie                   bool     `json:"tie_word_embeddings"`
-	AttentionBias         bool     `json:"attention_bias"`
-	IsCausal              *bool    `json:"is_causal"`
-	UseSlidingWindow      bool     `json:"use_sliding_window"`
-	SlidingWindow         *int64   `json:"sliding_window"`
-	MaxWindowLayers       int64    `json:"max_window_layers"`
-	LayerTypes            []string `json:"layer_types"`
+	HiddenSize            int64           `json:"hidden_size"`
+	IntermediateSize      int64           `json:"intermediate_size"`
+	Layers                int64           `json:"num_hidden_layers"`
+	Heads                 int64           `json:"num_attention_heads"`
+	KVHeads               int64           `json:"num_key_value_heads"`
+	HeadDim               int64           `json:"head_dim"`
+	HiddenAct             string          `json:"hidden_act"`
+	MaxPositionEmbeddings int64           `json:"max_position_embeddings"`
+	RMSNormEps            float64         `json:"rms_norm_eps"`
+	VocabSize             int64           `json:"vocab_size"`
+	Tie                   bool            `json:"tie_word_embeddings"`
+	AttentionBias         bool            `json:"attention_bias"`
+	IsCausal              json.RawMessage `json:"is_causal"`
+	UseSlidingWindow      bool            `json:"use_sliding_window"`
+	SlidingWindow         *int64          `json:"sliding_window"`
+	MaxWindowLayers       int64           `json:"max_window_layers"`
+	LayerTypes            []string        `json:"layer_types"`
 
 	qkvBias, outBias, headNorms, bidirectional bool
 	gate                                       engine.Gate
@@ -83,7 +83,11 @@ func readQwenConfig(dir fs.FS, family *qwenFamily) (qwenConfig, error) {
 	}
 	c.headNorms, c.gate = family.headNorms, gates[c.HiddenAct]
 	c.qkvBias, c.outBias = family.bias || c.AttentionBias, !family.bias && c.AttentionBias
-	c.bidirectional = family.bidirectional || c.IsCausal != nil && !*c.IsCausal
+	causal := true
+	if raw := c.IsCausal; raw != nil && (json.Unmarshal(raw, &causal) != nil || string(raw) == "null") {
+		return c, refuse(configFile, "is_causal", "is %.60s; true or false is wanted", raw)
+	}
+	c.bidirectional = family.bidirectional || !causal
 	if err := c.check(); err != nil {
 		return c, err
 	}
