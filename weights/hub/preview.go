@@ -154,6 +154,9 @@ func (s *bucketSource) contents(ctx context.Context, ref modelRef) (l *listing, 
 	if err == nil && ref.adapter > 0 && l.asAdapter(ref.adapter) != nil {
 		return nil, bucket.ErrNotFound
 	}
+	if err == nil && ref.tokenizer && l.asTokenizer() != nil {
+		return nil, bucket.ErrNotFound
+	}
 	if err == nil {
 		err = s.options.checkBounds(l)
 	}

@@ -63,3 +63,22 @@ func TestRepositoriesWithoutATokenizer(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Of a model in the cluster's bucket, too, only the tokenizer is downloaded.
+func TestTokenizersFromTheBucket(t *testing.T) {
+	c := newCluster(t)
+	c.fill()
+	c.machine()
+	r := c.resolver(c.shared, noHub)
+	found, err := r.ResolveTokenizer(t.Context(), modelID, c.model.Commit)
+	if err != nil || found.Source != SourceBucket {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	defer found.Release()
+	if _, err := os.Stat(filepath.Join(found.Dir, "tokenizer.json")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(found.Dir, "model.safetensors")); !os.IsNotExist(err) {
+		t.Errorf("the weights are there: %v", err)
+	}
+}
