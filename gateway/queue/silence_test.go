@@ -357,6 +357,7 @@ func TestNothingOfAYoungerStreamIsRemoved(t *testing.T) {
 		if err := <-answered; err != nil {
 			t.Error(err)
 		}
+		synctest.Wait() // for the worker's acknowledgement
 		if n := w.left(); n != 1 {
 			t.Errorf("%d messages are left in the stream, want another's", n)
 		}
