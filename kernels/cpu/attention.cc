@@ -307,6 +307,7 @@ Block pack_block(const Work<T> &w, int64_t first, int64_t keys, Range seen) {
 // The scores of a tile with the keys of `span`, at s[key]; up to a vector of others beside them.
 SIE_INLINE void score_tile(int64_t rows, const float *query, const Layout &at, const float *keys, int64_t d,
                            int64_t count, Range span, float *s) {
+  if (span.first >= span.last) return;  // no row sees a key
   for (int64_t n0 = span.first / kPanel * kPanel; n0 < span.last; n0 += kPanel) {
     const int64_t width = padded(lesser(count - n0, kPanel)), begin = span.first / kLanes * kLanes;
     const int64_t from = begin > n0 ? begin : n0, to = lesser(n0 + width, padded(span.last));

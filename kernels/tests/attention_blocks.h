@@ -17,6 +17,9 @@ void check_attention_keys();
 // Checks that a NaN behind a mask reaches no query, and every query before it.
 void check_attention_hidden_keys();
 
+// Checks on every CPU table that queries whose window holds no key give zeros, alone and in company.
+void check_attention_without_sight();
+
 // Checks that scratch does not grow with the length of an item.
 void check_attention_scratch();
 

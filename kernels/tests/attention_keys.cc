@@ -162,6 +162,25 @@ void check_attention_hidden_keys() {
   }
 }
 
+// Queries so far behind the last key that their window holds none, whole and one by one. The keys
+// fill whole vectors.
+void check_attention_without_sight() {
+  for (int32_t dtype : {SIE_F32, SIE_BF16}) {
+    const Config config =
+        longer_than_keys({{16, 48, 512}, 2, 1, 64, SIE_MASK_WINDOW, 3, dtype, false, true, plain, false}, 70);
+    for (const sie_ops *ops : backends()) {
+      if (stream_of(ops) != nullptr) continue;
+      check::judged((std::string("no sight ") + dtype_text(dtype) + " " + ops->name).c_str(), [&] {
+        AttentionCase c(config, odd, 4950);
+        c.expect();
+        if (!run_whole(c, ops)) return;
+        c.verify(ops->name);
+        check_single_queries(&c, ops, c.outputs[0]->bytes(0, c.outputs[0]->rows()));
+      });
+    }
+  }
+}
+
 void check_attention_scratch() {
   for (const sie_ops *ops : backends()) {
     if (stream_of(ops) != nullptr || ops == sie_ref_ops()) continue;
