@@ -114,8 +114,15 @@ void Executors::finish(Run *run) {
 // any and that yields (`yielding`) or does not. If `only` is given and *only is not 0, the ticket
 // must be of the run with that number; if *only is 0, it receives the run's number.
 bool Executors::take(bool yielding, int32_t executor, uint32_t *only) {
+  // Both entries at one moment. Between two single looks a run could end and two begin, of which
+  // only the younger would be seen, and its team would be short of whoever waits in the older one's.
   uint64_t states[max_runs];
-  for (int i = 0; i < max_runs; i++) states[i] = entries_[i].tickets.load(std::memory_order_acquire);
+  uint64_t first = entries_[0].tickets.load(std::memory_order_acquire);
+  do {
+    states[0] = first;
+    states[1] = entries_[1].tickets.load(std::memory_order_acquire);
+    first = entries_[0].tickets.load(std::memory_order_acquire);
+  } while (number_of(first) != number_of(states[0]));
   int older = static_cast<int32_t>(number_of(states[0]) - number_of(states[1])) < 0 ? 0 : 1;
   for (int i : {older, 1 - older}) {
     uint32_t number = number_of(states[i]);

@@ -45,6 +45,21 @@ struct Pair : sie::Run {
   }
 };
 
+// A short slab's team of two, which meets once.
+struct ShortPair : sie::Run {
+  sie::Barrier barrier;
+  std::atomic<int> met{0};
+  ShortPair() {
+    work = run;
+    team = tickets = 2;
+  }
+  static void run(sie::Run *r, int32_t, int32_t, int32_t) {
+    ShortPair *self = static_cast<ShortPair *>(r);
+    self->barrier.arrive_and_wait(2);
+    self->met++;
+  }
+};
+
 // Thread 0 submits; the others are executors until it has called stop.
 long explore(int executor_threads, int preemptions, const std::function<void(sie::Executors *)> &prepare,
              const std::function<void(sie::Executors *)> &submitter) {
@@ -109,6 +124,27 @@ TEST(executors_meet_in_every_order_beside_another_run) {
         executors->wait(pair.get());
         CHECK(pair->early.load() == 0 && pair->reached.load() == 4, "%d arrivals, %d went on too early",
               pair->reached.load(), pair->early.load());
+      });
+  printf("     %ld orders\n", orders);
+  CHECK(orders > 1000, "%ld orders", orders);
+}
+
+// Two executors and two runs with a team of both: they must be in the older run together, although
+// both runs may begin while one of them looks for tickets.
+TEST(executors_are_in_the_older_team_in_every_order) {
+  std::unique_ptr<ShortPair> first, second;
+  const long orders = explore(
+      2, 1,
+      [&](sie::Executors *) {
+        first.reset(new ShortPair);
+        second.reset(new ShortPair);
+      },
+      [&](sie::Executors *executors) {
+        CHECK(executors->submit(first.get()) && executors->submit(second.get()), "refused");
+        executors->wait(first.get());
+        executors->wait(second.get());
+        CHECK(first->met.load() == 2 && second->met.load() == 2, "%d and %d have met", first->met.load(),
+              second->met.load());
       });
   printf("     %ld orders\n", orders);
   CHECK(orders > 1000, "%ld orders", orders);
