@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/service/servicetest"
+	"github.com/sie-engine/sie/weights/hub"
 	"github.com/sie-engine/sie/weights/hub/hubtest"
 )
 
@@ -170,5 +172,56 @@ func TestAdaptersOfAdapters(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "the base of the adapter "+id) {
 			t.Errorf("%s: %v", id, err)
 		}
+	}
+}
+
+// An adapter's repository that was served once is served without the hub, as it was: by its own
+// chain. Base and adapter are one download, and the adapter is held in the cache with its base.
+func TestAdapterRepositoriesWithoutTheHub(t *testing.T) {
+	server := hubtest.New(t)
+	t.Setenv("HF_ENDPOINT", server.URL)
+	t.Setenv("HF_HUB_OFFLINE", "0")
+	server.Add("acme/base", published(t, "lora-bert"))
+	tuned := adapterRepo(t)
+	tuned["modules.json"] = []byte(`[{"idx":0,"path":"","type":"sentence_transformers.models.Transformer"},
+		{"idx":1,"path":"1_Pooling","type":"sentence_transformers.models.Pooling"}]`)
+	tuned["1_Pooling/config.json"] = []byte(
+		`{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}`)
+	tuned["config_sentence_transformers.json"] = []byte(`{"prompts": {"document": "the mat "}}`)
+	server.Add("acme/tuned", tuned)
+	cache := t.TempDir()
+	var vectors [2][]byte
+	for round := range 2 {
+		src := &sourceFlags{Models: []string{"acme/tuned"}, LocalCache: cache, HFFallback: round == 0}
+		cat, err := src.catalog()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var seen []hub.Progress
+		service := openReporting(t, src, cat, func(p hub.Progress) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, p)
+		})
+		vectors[round] = vectorOf(t, servicetest.Of(service), "acme/tuned", nil)
+		service.Close()
+		for _, p := range seen {
+			if p.Model != "acme/tuned" {
+				t.Errorf("a download of its own: %+v", p)
+			}
+		}
+		if asked := server.Requests(); round == 1 && (len(asked) > 0 || len(seen) > 0) {
+			t.Errorf("the second server asked for %v", asked)
+		} else if round == 0 && (len(seen) == 0 || seen[len(seen)-1].Stage != hub.StageDone) {
+			t.Errorf("the first server reported %v", seen)
+		}
+	}
+	if !slices.Equal(vectors[0], vectors[1]) {
+		t.Error("without the hub another vector")
+	}
+	parts, _ := filepath.Glob(filepath.Join(cache, "models--acme--base", ".sie", "parts", "*"))
+	if len(parts) != 1 || filepath.Base(parts[0]) != "models--acme--tuned" {
+		t.Errorf("the base's parts are %v", parts)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/service"
 	"github.com/sie-engine/sie/runtime/service/servicetest"
+	"github.com/sie-engine/sie/weights/hub"
 	"github.com/sie-engine/sie/weights/hub/hubtest"
 )
 
@@ -71,6 +72,14 @@ func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*servicete
 // openWorker opens the service of a catalog on two threads in fp32. The caller closes it.
 func openWorker(t *testing.T, src *sourceFlags, cat *catalog.Catalog) *service.Service {
 	t.Helper()
+	return openReporting(t, src, cat, nil)
+}
+
+// openReporting is openWorker with a function that gets the progress of downloads.
+func openReporting(
+	t *testing.T, src *sourceFlags, cat *catalog.Catalog, progress func(hub.Progress),
+) *service.Service {
+	t.Helper()
 	w, err := newWorker(src, &computeFlags{Device: "cpu", Precision: "fp32", Threads: 2}, &batchFlags{
 		MaxBatchRequests: 64,
 		MaxBatchWait:     15,
@@ -78,7 +87,7 @@ func openWorker(t *testing.T, src *sourceFlags, cat *catalog.Catalog) *service.S
 		MemoryPercent:    99,
 		MaxLoRAs:         10,
 		LoadWait:         time.Minute,
-	}, cat, slog.New(slog.DiscardHandler), metrics.New(), admit.Options{}, nil)
+	}, cat, slog.New(slog.DiscardHandler), metrics.New(), admit.Options{}, progress)
 	if errors.Is(err, engine.ErrNotBuilt) {
 		t.Skip("no native engine")
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/model"
 	"github.com/sie-engine/sie/weights/hub"
 )
 
@@ -126,34 +127,25 @@ func (c *pullCmd) Run() error {
 		return err
 	}
 	for _, id := range c.Model {
-		repo, rev := id, ""
-		if m, err := cat.Resolve(id); err == nil {
-			if m.HFID == "" {
-				return fmt.Errorf("model %s has no weights on the hub", id)
-			}
-			repo, rev = m.HFID, m.Revision
-		} else if !strings.Contains(id, "/") {
+		var dirs []string
+		switch m, err := cat.Resolve(id); {
+		case err == nil && m.HFID == "":
+			return fmt.Errorf("model %s has no weights on the hub", id)
+		case err != nil && !strings.Contains(id, "/"):
 			return fmt.Errorf("%s: not in the catalog%s", id, hint(cat, id))
-		}
-		found, err := h.Resolve(ctx, repo, rev)
-		if err != nil {
-			if c.Quiet {
-				os.Exit(1)
-			}
-			return err
-		}
-		if !c.Quiet {
-			fmt.Println(found.Dir)
-		}
-		if a, isAdapter, err := arch.ReadAdapterBase(found.Dir); err != nil {
-			return err
-		} else if isAdapter { // a model of two repositories
-			base, err := h.Resolve(ctx, a.Model, a.Revision)
+		case err != nil:
+			dirs, err = pullRepo(ctx, h, id)
 			if err != nil {
-				return err
+				return c.failed(err)
 			}
+		default:
+			if dirs, err = model.Pull(ctx, h, m); err != nil {
+				return c.failed(err)
+			}
+		}
+		for _, dir := range dirs {
 			if !c.Quiet {
-				fmt.Println(base.Dir)
+				fmt.Println(dir)
 			}
 		}
 	}
@@ -161,7 +153,42 @@ func (c *pullCmd) Run() error {
 	return nil
 }
 
-// downloadBars shows one progress bar per repository.
+// failed returns the error of a download, or ends the process where nothing may be printed.
+func (c *pullCmd) failed(err error) error {
+	if c.Quiet {
+		os.Exit(1)
+	}
+	return err
+}
+
+// pullRepo downloads a repository that no model file names and, where it holds an adapter, its
+// base.
+func pullRepo(ctx context.Context, h *hub.Resolver, id string) (dirs []string, err error) {
+	ctx, end := hub.Together(ctx, id)
+	found, err := h.Resolve(ctx, id, "")
+	if err != nil {
+		return nil, err
+	}
+	defer found.Release()
+	dirs = append(dirs, found.Dir)
+	a, isAdapter, err := arch.ReadAdapterBase(found.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if isAdapter { // a model of two repositories
+		base, err := h.Resolve(ctx, a.Model, a.Revision)
+		if err != nil {
+			return nil, err
+		}
+		base.KeepWith(found)
+		base.Release()
+		dirs = append(dirs, base.Dir)
+	}
+	end()
+	return dirs, nil
+}
+
+// downloadBars shows one progress bar per model.
 type downloadBars struct {
 	quiet bool
 	mu    sync.Mutex
@@ -177,12 +204,16 @@ func (d *downloadBars) update(p hub.Progress) {
 	if d.bars == nil {
 		d.bars = map[string]*progressbar.ProgressBar{}
 	}
+	total := p.Total
+	if p.Stage != hub.StageDone {
+		total++ // a full bar is finished, and more of the model may come
+	}
 	b := d.bars[p.Model]
 	if b == nil {
-		b = progressbar.DefaultBytes(p.Total, p.Model)
+		b = progressbar.DefaultBytes(total, p.Model)
 		d.bars[p.Model] = b
 	}
-	b.ChangeMax64(p.Total)
+	b.ChangeMax64(total)
 	_ = b.Set64(p.Bytes)
 }
 

@@ -271,7 +271,7 @@ func (f *sourceFlags) adHocHub(ctx context.Context, id string) (*catalog.Model, 
 	defer resolver.Close()
 	ctx, cancel := context.WithTimeout(ctx, previewTime)
 	defer cancel()
-	dir, remove, err := resolver.Preview(ctx, id, "", append(arch.DetectedBy, arch.AdapterFiles...)...)
+	dir, remove, err := resolver.Preview(ctx, id, "", arch.RepoFiles...)
 	if err != nil {
 		fmt.Fprintf(os.Stderr,
 			"sie-server: warning: what %s is cannot be seen now, so it is taken for an encoder of dense vectors: %v\n",

@@ -27,6 +27,9 @@ type AdapterBase struct {
 var AdapterFiles = append([]string{adapterFile, modulesFile, promptsFile, "1_Pooling/" + configFile,
 	"2_Normalize/" + configFile}, transformerFiles...)
 
+// RepoFiles lists the files by which Detect and ReadAdapterBase know what a repository holds.
+var RepoFiles = slices.Concat(DetectedBy, AdapterFiles)
+
 // ReadAdapterBase reads a directory that holds a LoRA adapter and no model. ok is false where it
 // holds something else. Errors are those of Load: the adapter names no base, or a module that only
 // a whole model can have.

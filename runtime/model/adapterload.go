@@ -65,7 +65,7 @@ func (s *adapterCache) ended(key LoRAKey, err error) *registry.Failure {
 // directory.
 func (s *adapterCache) find(key LoRAKey) (found hub.Resolved, err error) {
 	h := s.model.host
-	a := hub.Adapter{ID: key.id, Revision: key.revision, Directories: key.operator, MaxBytes: maxAdapterBytes}
+	a := key.onHub()
 	found, ok, err := h.opt.Hub.FindAdapter(s.ctx, a)
 	if ok || err != nil {
 		return found, err
@@ -75,6 +75,16 @@ func (s *adapterCache) find(key LoRAKey) (found hub.Resolved, err error) {
 		return err
 	})
 	return found, err
+}
+
+// onHub returns what is asked for to find or download the adapter of k. Of an operator's it is all
+// that says what the repository is for, because the repository may be named as a model.
+func (k LoRAKey) onHub() hub.Adapter {
+	a := hub.Adapter{ID: k.id, Revision: k.revision, Directories: k.operator, MaxBytes: maxAdapterBytes}
+	if k.operator {
+		a.Beside = arch.RepoFiles
+	}
+	return a
 }
 
 // pack packs the adapter in dir on every device and marks it as ready. It makes room for it among

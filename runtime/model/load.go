@@ -70,21 +70,17 @@ func (h *Host) loader(m *catalog.Resolved) registry.Load[*Model] {
 	}
 	start := time.Now()
 	var found parts
-	lenders := shared.first.Model.HFTokenizerDependencies
+	adapters := adapterKeysOf(shared.users)
+	need := needed{id: id, revision: shared.first.Revision,
+		lenders:  shared.first.Model.HFTokenizerDependencies,
+		adapters: adapters[:min(len(adapters), h.opt.MaxLoRAs)]}
 	return registry.Load[*Model]{
 		Find: func(ctx context.Context) (ok bool, err error) {
-			found.model, ok, err = h.opt.Hub.Find(ctx, id, shared.first.Revision)
-			if ok && err == nil {
-				ok, err = found.findTokenizers(ctx, h.opt.Hub, lenders)
-			}
-			return ok, err
+			return found.find(ctx, h.opt.Hub, need)
 		},
 		Fetch: func(ctx context.Context) (err error) {
 			found.release() // what Find found, where a part was missing
-			if found.model, err = h.opt.Hub.Resolve(ctx, id, shared.first.Revision); err == nil {
-				err = found.fetchTokenizers(ctx, h.opt.Hub, lenders)
-			}
-			return err
+			return found.fetch(ctx, h.opt.Hub, shared.first.ID, need)
 		},
 		Pack: func(ctx context.Context) (*Model, error) {
 			l, err := h.load(ctx, key, shared, found)

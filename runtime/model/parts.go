@@ -8,15 +8,88 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/weights/hub"
 )
 
-// parts are the repositories that a model is loaded from: its own, and those that lend it their
-// tokenizer, ordered by id; a model with a tokenizer has no lenders. All are held together.
+// parts are the repositories that a model is loaded from: its own; those that lend it their
+// tokenizer, ordered by id; and those of the adapters that its profiles name. A model with a
+// tokenizer has no lenders. All are held together.
 type parts struct {
-	model   hub.Resolved
-	lenders []hub.Resolved
+	model    hub.Resolved
+	lenders  []hub.Resolved
+	adapters []hub.Resolved
+}
+
+// needed names the repositories of a model.
+type needed struct {
+	id, revision string
+	lenders      map[string]string // id → commit
+	adapters     []LoRAKey
+	strict       bool // an adapter that cannot be had is an error
+}
+
+// find finds all parts on this machine. It reports false where one is missing.
+func (p *parts) find(ctx context.Context, h *hub.Resolver, n needed) (ok bool, err error) {
+	if p.model, ok, err = h.Find(ctx, n.id, n.revision); !ok || err != nil {
+		return false, err
+	}
+	if ok, err = p.findTokenizers(ctx, h, n.lenders); !ok || err != nil {
+		return false, err
+	}
+	for _, key := range n.adapters {
+		found, here, err := h.FindAdapter(ctx, key.onHub())
+		if err == nil && here {
+			p.adapters = append(p.adapters, found)
+		}
+		ok = ok && (here || err != nil) // an error is told when the adapter is loaded
+	}
+	p.keepTogether()
+	return ok, nil
+}
+
+// fetch finds or downloads all parts, which report as one download. An adapter that cannot be had
+// is an error only where n is strict: a server's model is of use without it, and the adapter's own
+// load says why.
+func (p *parts) fetch(ctx context.Context, h *hub.Resolver, name string, n needed) (err error) {
+	ctx, end := hub.Together(ctx, name)
+	if p.model, err = h.Resolve(ctx, n.id, n.revision); err != nil {
+		return err
+	}
+	if err := p.fetchTokenizers(ctx, h, n.lenders); err != nil {
+		return err
+	}
+	for _, key := range n.adapters {
+		found, err := h.ResolveAdapter(ctx, key.onHub())
+		if err == nil {
+			p.adapters = append(p.adapters, found)
+		} else if n.strict {
+			return err
+		}
+	}
+	p.keepTogether()
+	end()
+	return nil
+}
+
+// keepTogether has the parts stay in the cache with their model.
+func (p *parts) keepTogether() { p.model.KeepWith(slices.Concat(p.lenders, p.adapters)...) }
+
+// Pull downloads all parts of a model that this machine lacks, as one download, and returns their
+// directories.
+func Pull(ctx context.Context, h *hub.Resolver, m *catalog.Resolved) (dirs []string, err error) {
+	var p parts
+	defer p.release()
+	n := needed{id: m.HFID, revision: m.Revision, lenders: m.Model.HFTokenizerDependencies,
+		adapters: adapterKeysOf([]*catalog.Resolved{m}), strict: true}
+	if err := p.fetch(ctx, h, m.ID, n); err != nil {
+		return nil, err
+	}
+	for _, part := range slices.Concat([]hub.Resolved{p.model}, p.lenders, p.adapters) {
+		dirs = append(dirs, part.Dir)
+	}
+	return dirs, nil
 }
 
 // lendersOf returns the ids of from, or nil if the model has its own tokenizer.
@@ -79,11 +152,10 @@ func hasTokenizer(dir string) bool {
 	})
 }
 
-// release ends the use of all repositories.
+// release ends the use of all repositories, the model's last.
 func (p *parts) release() {
-	p.model.Release()
-	for _, l := range p.lenders {
-		l.Release()
+	for _, part := range slices.Concat(p.lenders, p.adapters, []hub.Resolved{p.model}) {
+		part.Release()
 	}
 	*p = parts{}
 }

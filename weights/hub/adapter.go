@@ -10,12 +10,16 @@ type Adapter struct {
 	ID, Revision string // as of Resolver.Resolve
 	Directories  bool   // ID may be the path or name of a directory; if false, it always names a repository
 	MaxBytes     int64  // the most that may be downloaded for it
+	// Beside names further files that are wanted where the repository has them. An adapter whose
+	// download did not ask for them is not found on this machine.
+	Beside []string
 }
 
 // ResolveAdapter returns the directory of a LoRA adapter, as Resolve does for a model. A repository
-// is listed first and refused unless it is an adapter. Only the adapter's configuration and tensors
-// are downloaded. On a disk above its threshold, no more models are removed once the adapter fits
-// and they have freed as many bytes as it takes.
+// is listed first and refused unless it is an adapter. Only the adapter's configuration and
+// tensors, and the files beside them that are wanted, are downloaded. On a disk above its
+// threshold, no more models are removed once the adapter fits and they have freed as many bytes as
+// it takes.
 func (r *Resolver) ResolveAdapter(ctx context.Context, a Adapter) (Resolved, error) {
 	found, ref, err := r.adapter(a)
 	if err == nil && found.Dir == "" {
@@ -41,7 +45,7 @@ func (r *Resolver) adapter(a Adapter) (found Resolved, ref modelRef, err error) 
 	} else {
 		ref, err = parseRef(a.ID, a.Revision)
 	}
-	ref.adapter = a.MaxBytes
+	ref.adapter, ref.beside = a.MaxBytes, a.Beside
 	return found, ref, err
 }
 

@@ -46,6 +46,9 @@ type manifest struct {
 	// Adapter is true when only the LoRA adapter or the tokenizer of the repository was downloaded,
 	// and a model needs more of its files.
 	Adapter bool `json:"adapter,omitempty"`
+	// Beside names the files that were wanted with an adapter, sorted; the repository has those of
+	// them that are in Files.
+	Beside []string `json:"beside,omitempty"`
 }
 
 const manifestFormat = 1
@@ -81,12 +84,12 @@ func (c repoCache) findCommit(commit string, ref modelRef) cached {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return cached{commit: commit, missing: "the cache has no snapshot of commit " + commit}
 	}
-	raw, err := files.Read(c.manifest(commit), maxManifestBytes)
-	var m manifest
-	known := err == nil && json.Unmarshal(raw, &m) == nil && m.Format == manifestFormat && len(m.Files) > 0
+	m, known := c.readManifest(commit)
 	switch {
+	case ref.adapter > 0 && m.Adapter && slices.ContainsFunc(ref.beside, m.lacks):
+		return cached{commit: commit, missing: "of the cached snapshot only a part is there"}
 	case ref.adapter > 0:
-		return c.findAdapter(commit, m.Files)
+		return c.findAdapter(commit, ref, m.Files)
 	case ref.tokenizer:
 		return c.findTokenizer(commit, m.Files)
 	}
@@ -110,9 +113,25 @@ func (c repoCache) findCommit(commit string, ref modelRef) cached {
 	return cached{dir: dir, commit: commit, doubt: !sure}
 }
 
-// findAdapter looks for a complete adapter in the snapshot of a commit. files are those of its
-// manifest, or nil when it has none.
-func (c repoCache) findAdapter(commit string, files map[string]int64) cached {
+// readManifest returns the manifest of a commit; known is false, and m zero, where there is none
+// that this version reads.
+func (c repoCache) readManifest(commit string) (m manifest, known bool) {
+	raw, err := files.Read(c.manifest(commit), maxManifestBytes)
+	if err != nil || json.Unmarshal(raw, &m) != nil || m.Format != manifestFormat || len(m.Files) == 0 {
+		return manifest{}, false
+	}
+	return m, true
+}
+
+// lacks reports whether a file of the repository may not have been downloaded.
+func (m manifest) lacks(name string) bool {
+	_, ok := m.Files[name]
+	return !ok && !slices.Contains(m.Beside, name)
+}
+
+// findAdapter looks for a complete adapter in the snapshot of a commit, and for the files of
+// ref.beside. files are those of its manifest, or nil when it has none.
+func (c repoCache) findAdapter(commit string, ref modelRef, files map[string]int64) cached {
 	dir := c.snapshot(commit)
 	names := slices.Sorted(maps.Keys(files))
 	if files == nil {
@@ -126,7 +145,7 @@ func (c repoCache) findAdapter(commit string, files map[string]int64) cached {
 	if !isCompleteAdapter(picked) {
 		return cached{commit: commit, missing: "the cached snapshot lacks " + missingAdapterFile(picked)}
 	}
-	for _, name := range picked {
+	for _, name := range append(picked, ref.beside...) {
 		if size, ok := files[name]; ok {
 			if missing := c.missingFile(commit, map[string]int64{name: size}); missing != "" {
 				return cached{commit: commit, missing: missing}
@@ -258,10 +277,21 @@ func sizes(files []remoteFile) map[string]int64 {
 	return m
 }
 
-// writeManifest records the files that the snapshot of a listing holds or will hold.
+// writeManifest records the files that the snapshot of a listing holds or will hold. What an
+// earlier download of the same commit recorded and left there stays recorded.
 func (c repoCache) writeManifest(l *listing) error {
-	raw, err := json.MarshalIndent(manifest{Format: manifestFormat, Files: sizes(l.files), Adapter: l.part},
-		"", " ")
+	m := manifest{Format: manifestFormat, Files: sizes(l.files), Adapter: l.part, Beside: l.beside}
+	if old, known := c.readManifest(l.commit); known {
+		for name, size := range old.Files {
+			here := c.missingFile(l.commit, map[string]int64{name: size}) == ""
+			if _, listed := m.Files[name]; !listed && (here || !old.Adapter && l.part) {
+				m.Files[name] = size
+			}
+		}
+		m.Adapter = m.Adapter && old.Adapter
+		m.Beside = slices.Compact(slices.Sorted(slices.Values(slices.Concat(m.Beside, old.Beside))))
+	}
+	raw, err := json.MarshalIndent(m, "", " ")
 	if err != nil {
 		return err
 	}

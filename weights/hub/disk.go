@@ -48,13 +48,24 @@ func (d disk) freeSpace(
 			return nil, contextError(ctx)
 		}
 		removed, err := d.remove(c.folder)
-		switch {
-		case err != nil:
+		if err != nil {
 			stuck[c.folder] = true
 			d.log.Warn("model cache: cannot remove a model", "folder", c.folder, "error", err)
-		case removed:
-			d.log.Info("model cache: removed the model used longest ago, to make room on the disk",
-				"folder", c.folder, "last_used", c.used.Format(time.RFC3339))
+		}
+		if !removed {
+			continue
+		}
+		d.log.Info("model cache: removed the model used longest ago, to make room on the disk",
+			"folder", c.folder, "last_used", c.used.Format(time.RFC3339))
+		for _, part := range c.parts {
+			if part.folder == excluded {
+				continue
+			}
+			if _, err := d.remove(part.folder); err != nil {
+				stuck[part.folder] = true
+				d.log.Warn("model cache: cannot remove a part of a model",
+					"folder", part.folder, "error", err)
+			}
 		}
 	}
 	return stuck, nil
@@ -67,10 +78,14 @@ func (d disk) canRemove() bool { return d.threshold > 0 && !d.locks.weak.Load() 
 type candidate struct {
 	folder string
 	used   time.Time
+	parts  []candidate // the repositories that are removed with it
 }
 
-// size returns the bytes of the repository's blobs, finished or not.
+// size returns the bytes of the repository's blobs and of its parts' blobs, finished or not.
 func (d disk) size(c candidate) (bytes int64) {
+	for _, part := range c.parts {
+		bytes += d.size(part)
+	}
 	entries, _ := os.ReadDir(filepath.Join(d.dir, c.folder, "blobs"))
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
@@ -81,25 +96,36 @@ func (d disk) size(c candidate) (bytes int64) {
 }
 
 // candidates returns the repositories that may be removed, the one used longest ago first, without
-// excluded.
+// excluded and without parts of others.
 func (d disk) candidates(excluded string) []candidate {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
 		return nil
 	}
 	var out []candidate
+	owners := d.owners()
 	for _, e := range entries {
-		if !e.IsDir() || !strings.HasPrefix(e.Name(), "models--") || e.Name() == excluded {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), "models--") || e.Name() == excluded ||
+			owners[e.Name()] != nil {
 			continue
 		}
-		repo := repoCache{filepath.Join(d.dir, e.Name())}
-		info, err := os.Stat(accessRecord(repo.dir))
-		if err == nil && repo.ours() {
-			out = append(out, candidate{e.Name(), info.ModTime()})
+		if c, ok := d.candidate(e.Name()); ok {
+			c.parts = d.partsOf(c, owners)
+			out = append(out, c)
 		}
 	}
 	slices.SortFunc(out, func(a, b candidate) int { return a.used.Compare(b.used) })
 	return out
+}
+
+// candidate returns a repository, and whether this package downloaded it.
+func (d disk) candidate(folder string) (candidate, bool) {
+	repo := repoCache{filepath.Join(d.dir, folder)}
+	info, err := os.Stat(accessRecord(repo.dir))
+	if err != nil || !repo.ours() {
+		return candidate{}, false
+	}
+	return candidate{folder: folder, used: info.ModTime()}, true
 }
 
 // ours reports whether this package downloaded or completed every snapshot of the repository.

@@ -79,9 +79,9 @@ func missingAdapterFile(selected []string) string {
 	return adapterFiles[1] + " and " + adapterFiles[2]
 }
 
-// asAdapter removes all files but the adapter's from a listing. It fails when the adapter is
-// incomplete or has more than limit bytes.
-func (l *listing) asAdapter(limit int64) error {
+// asAdapter removes all files from a listing but the adapter's and those of ref.beside. It fails
+// when the adapter is incomplete, or when all have more bytes than ref allows.
+func (l *listing) asAdapter(ref modelRef) error {
 	names := make([]string, len(l.files))
 	for i, f := range l.files {
 		names[i] = f.name
@@ -91,15 +91,16 @@ func (l *listing) asAdapter(limit int64) error {
 		return fail(ClassConfig, nil, "has no %s: it is no LoRA adapter", missingAdapterFile(selected))
 	}
 	whole := len(l.files)
-	l.files = slices.DeleteFunc(l.files,
-		func(f remoteFile) bool { return !slices.Contains(selected, f.name) })
-	l.part = l.part || len(l.files) < whole
+	l.files = slices.DeleteFunc(l.files, func(f remoteFile) bool {
+		return !slices.Contains(selected, f.name) && !slices.Contains(ref.beside, f.name)
+	})
+	l.part, l.beside = l.part || len(l.files) < whole, ref.beside
 	var total int64
 	for _, f := range l.files {
 		// a size may be unknown (-1); the caller checks again when it is known
-		if total += max(0, f.size); total > limit {
+		if total += max(0, f.size); total > ref.adapter {
 			return fail(ClassConfig, nil,
-				"its LoRA adapter has more than %d MiB, the limit for one", limit>>20)
+				"its LoRA adapter has more than %d MiB, the limit for one", ref.adapter>>20)
 		}
 	}
 	return nil

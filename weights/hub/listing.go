@@ -35,6 +35,7 @@ type listing struct {
 	commit string
 	files  []remoteFile // the files to download; hash is "" where the endpoint's listing has none
 	part   bool         // only an adapter's files or a tokenizer's; a model would need more
+	beside []string     // what was wanted with an adapter, whether it is in files or not
 }
 
 // list asks the endpoint for the commit of a revision and its files, and selects what to download.

@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,7 +54,13 @@ func (r *Resolver) preview(ctx context.Context, id, revision string, names []str
 		return "", nil, err
 	}
 	held := r.locks.holdRepo(ctx, r.cacheDir, ref.repoFolder())
-	have := repoCache{filepath.Join(r.cacheDir, ref.repoFolder())}.find(ref)
+	cache := repoCache{filepath.Join(r.cacheDir, ref.repoFolder())}
+	have := cache.find(ref)
+	if m, _ := cache.readManifest(have.commit); m.Adapter { // an adapter may be there with these files
+		ref := ref
+		ref.adapter, ref.beside = math.MaxInt64, names
+		have = cache.find(ref)
+	}
 	if have.dir != "" && !have.doubt {
 		return have.dir, held.release, nil
 	}
@@ -151,7 +158,7 @@ func (s *bucketSource) contents(ctx context.Context, ref modelRef) (l *listing, 
 		}
 		return 0, nil
 	})
-	if err == nil && ref.adapter > 0 && l.asAdapter(ref.adapter) != nil {
+	if err == nil && ref.adapter > 0 && l.asAdapter(ref) != nil {
 		return nil, bucket.ErrNotFound
 	}
 	if err == nil && ref.tokenizer && l.asTokenizer() != nil {

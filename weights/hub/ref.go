@@ -25,10 +25,11 @@ var (
 // refs/<revision>, in a path.
 type modelRef struct {
 	id        string
-	revision  string // branch, tag or commit
-	unrevised bool   // the caller named no revision
-	adapter   int64  // not 0: only a LoRA adapter is wanted, of at most this many bytes
-	tokenizer bool   // only the files of the tokenizer are wanted
+	revision  string   // branch, tag or commit
+	unrevised bool     // the caller named no revision
+	adapter   int64    // not 0: only a LoRA adapter is wanted, of at most this many bytes
+	tokenizer bool     // only the files of the tokenizer are wanted
+	beside    []string // further files that are wanted with an adapter
 }
 
 func parseRef(id, revision string) (modelRef, error) {

@@ -84,7 +84,7 @@ func (s *hubSource) describeAll(ctx context.Context, ref modelRef, retry retrier
 			"has no model files at commit %s; check that it is a model repository", l.commit)
 	}
 	if ref.adapter > 0 {
-		if err := l.asAdapter(ref.adapter); err != nil {
+		if err := l.asAdapter(ref); err != nil {
 			return nil, err
 		}
 	}
@@ -109,7 +109,7 @@ func (s *hubSource) describeAll(ctx context.Context, ref modelRef, retry retrier
 		}
 	}
 	if ref.adapter > 0 {
-		if err := l.asAdapter(ref.adapter); err != nil {
+		if err := l.asAdapter(ref); err != nil {
 			return nil, err
 		}
 	}

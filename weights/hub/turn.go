@@ -26,7 +26,7 @@ func (s *fetcher) takeTurn(
 ) (t turn, whole bool, _ error) {
 	t = turn{
 		cache:  repoCache{filepath.Join(s.cacheDir, ref.repoFolder())},
-		report: &reporter{call: progress, state: Progress{Model: ref.id}},
+		report: &reporter{call: reportsOf(ctx, progress), state: Progress{Model: ref.id}},
 	}
 	release, err := s.disk.locks.take(ctx, filepath.Join(s.cacheDir, ".locks", ref.repoFolder(), "sie.lock"),
 		func() { t.report.stage(StageWaiting) })
