@@ -69,7 +69,8 @@ def single(race, racers, servers, load, result):
             for label, how in ((name, {"clients": 1}), (f"{name}-20rps", {"clients": 64, "rate": 20})):
                 out = load.run(server, "one", race.http_seconds, **how)
                 rows.setdefault(label, []).append(
-                    {k: out.get(k) for k in ("p50_ms", "p99_ms", "outside_p50_ms", "failed", "refused")}
+                    {k: out.get(k) for k in ("p50_ms", "p99_ms", "outside_p50_ms", "tokenize_share_p50",
+                                             "failed", "refused")}
                 )
         race.say(f"one short query: round {r + 1} of {race.rounds}")
 

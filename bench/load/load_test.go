@@ -44,6 +44,7 @@ func TestClosedLoopCountsTextsAndPhases(t *testing.T) {
 			w.Header().Set("X-Total-Time", "5.00")
 			w.Header().Set("X-Tokenization-Time", "1.50")
 			w.Header().Set("X-Inference-Time", "3.00")
+			w.Header().Set("X-Preprocess-Time", "0.50")
 			fmt.Fprint(w, `{"data":[1,2]}`)
 		})
 	if r.Mode != "closed" || r.Requests < 3 || r.Texts != 2*r.Requests || r.Failed+r.Refused+r.Wrong != 0 {
@@ -51,6 +52,26 @@ func TestClosedLoopCountsTextsAndPhases(t *testing.T) {
 	}
 	if r.OutsideP50MS == nil || *r.OutsideP50MS < 0.49 || *r.OutsideP50MS > 0.51 {
 		t.Fatalf("outside: %v", r.OutsideP50MS)
+	}
+	if r.TokenizeShareP50 == nil || *r.TokenizeShareP50 != 0.75 {
+		t.Fatalf("tokenising's share: %v", r.TokenizeShareP50)
+	}
+}
+
+// Answers whose times before the batch are not known, or round to nothing, have no share.
+func TestNoShareOfNothing(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		r := against(t, config{dialect: "tei", clients: 1, perRequest: 1},
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("X-Tokenization-Time", "0.00")
+				if known {
+					w.Header().Set("X-Preprocess-Time", "0.00")
+				}
+				fmt.Fprint(w, "[[1]]")
+			})
+		if r.Requests == 0 || r.TokenizeShareP50 != nil {
+			t.Fatalf("%+v", r)
+		}
 	}
 }
 

@@ -33,6 +33,10 @@ type report struct {
 	// OutsideP50MS is the median of total time minus tokenising and inference, from the server's
 	// own timing headers.
 	OutsideP50MS *float64 `json:"outside_p50_ms,omitempty"`
+	// TokenizeShareP50 is the median share of tokenising in what a request needs before its batch:
+	// preprocess_ms, which ends where tokenising begins, and tokenising itself. Requests of which
+	// neither took 5 µs, half of the headers' last digit, do not count.
+	TokenizeShareP50 *float64 `json:"tokenize_share_p50,omitempty"`
 	// answers that differ from the first answer to the same texts
 	Wrong   int `json:"wrong"`
 	NoRetry int `json:"no_retry_after"` // refusals without a usable Retry-After

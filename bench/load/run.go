@@ -51,6 +51,9 @@ type outcome struct {
 	// outside is the total time minus tokenising and inference, from the server's own headers, or
 	// negative without them.
 	outside time.Duration
+	// tokenize is the share of tokenising in preprocessing and tokenising, from the server's own
+	// headers, or negative without them.
+	tokenize float64
 }
 
 // sender holds the state that all requests share.
@@ -184,7 +187,8 @@ func (s *sender) send(due time.Time) outcome {
 	req.Header.Set("Accept", d.contentType)
 	req.SetBodyRaw(s.bodies[i])
 	err := s.client.Do(req, resp)
-	o := outcome{status: resp.StatusCode(), took: time.Since(due), err: err, outside: outside(&resp.Header)}
+	o := outcome{status: resp.StatusCode(), took: time.Since(due), err: err, outside: outside(&resp.Header),
+		tokenize: tokenizeShare(&resp.Header)}
 	if err != nil {
 		o.status = 0
 		return o
@@ -212,22 +216,40 @@ func (s *sender) send(due time.Time) outcome {
 // outside returns the total time minus tokenising and inference, or -1 ns if a timing header is
 // missing.
 func outside(h *fasthttp.ResponseHeader) time.Duration {
-	var ms [3]float64
-	for i, name := range [...]string{"X-Total-Time", "X-Tokenization-Time", "X-Inference-Time"} {
-		v, err := strconv.ParseFloat(string(h.Peek(name)), 64)
-		if err != nil {
-			return -1
-		}
-		ms[i] = v
+	ms, ok := headerTimes(h, "X-Total-Time", "X-Tokenization-Time", "X-Inference-Time")
+	if !ok {
+		return -1
 	}
 	return max(0, time.Duration((ms[0]-ms[1]-ms[2])*float64(time.Millisecond)))
+}
+
+// tokenizeShare returns the share of tokenising in all that precedes a batch, or -1 if a header is
+// missing or both times are 0.
+func tokenizeShare(h *fasthttp.ResponseHeader) float64 {
+	ms, ok := headerTimes(h, "X-Preprocess-Time", "X-Tokenization-Time")
+	if !ok || ms[0]+ms[1] <= 0 {
+		return -1
+	}
+	return ms[1] / (ms[0] + ms[1])
+}
+
+// headerTimes returns the milliseconds in the named headers; ok is false if one has none.
+func headerTimes(h *fasthttp.ResponseHeader, names ...string) (ms []float64, ok bool) {
+	for _, name := range names {
+		v, err := strconv.ParseFloat(string(h.Peek(name)), 64)
+		if err != nil {
+			return nil, false
+		}
+		ms = append(ms, v)
+	}
+	return ms, true
 }
 
 func summarise(all []outcome, took time.Duration) report {
 	r := report{
 		Seconds: took.Seconds(), Requests: len(all), Statuses: map[int]int{}, Errors: map[string]int{},
 	}
-	var times, outside []float64
+	var times, outside, tokenize []float64
 	for _, o := range all {
 		r.Statuses[o.status]++
 		switch {
@@ -239,6 +261,9 @@ func summarise(all []outcome, took time.Duration) report {
 			times = append(times, o.took.Seconds()*1e3)
 			if o.outside >= 0 {
 				outside = append(outside, o.outside.Seconds()*1e3)
+			}
+			if o.tokenize >= 0 {
+				tokenize = append(tokenize, o.tokenize)
 			}
 		case o.status == 503 || o.status == 429:
 			r.Refused++
@@ -256,6 +281,10 @@ func summarise(all []outcome, took time.Duration) report {
 	if len(outside) > 0 {
 		v := quantile(outside, 0.5)
 		r.OutsideP50MS = &v
+	}
+	if len(tokenize) > 0 {
+		v := quantile(tokenize, 0.5)
+		r.TokenizeShareP50 = &v
 	}
 	return r
 }
