@@ -177,15 +177,17 @@ typedef struct sie_quantise_rows_args {
 #define SIE_MAX_BIAS_REACH (1 << 20)
 
 /* y = softmax(scale·q·kᵀ − slope·distance + bias)·v, per sequence and head, over the keys the mask
- * lets through. Key j stands at position j. Query i of Lq stands at i + Lkv − Lq, or at i where
+ * lets through. The keys of a sequence are those of its prefix, if it has one, then its own: Lkv
+ * together. Key j stands at position j. Query i of Lq stands at i + Lkv − Lq, or at i where
  * queries_first is 1; distance = |position − j| (ALiBi). The relative bias of key j is
  * bias[h, clamp(j − position, −reach, reach) + reach] (T5's buckets, spread over distances). Without
- * keys, y is zero. A query's bits do not depend on which other queries of its sequence are there. */
+ * keys, y is zero. A query's bits do not depend on which other queries of its sequence are there,
+ * nor on where its keys lie: a prefix gives the bits that the same keys give as own rows. */
 typedef struct sie_attention_args {
   sie_rows q_rows, seqs;
   const int32_t *cu_q;  /* [B+1] rows of q and y */
-  const int32_t *cu_kv; /* [B+1] rows of k and v */
-  int64_t max_kv;       /* longest key sequence of this run; sizes nothing the scratch bound does not cover */
+  const int32_t *cu_kv; /* [B+1] rows of k and v: a sequence's own keys */
+  int64_t max_kv;       /* largest Lkv of this run; sizes nothing the scratch bound does not cover */
   sie_tensor q, k, v;   /* fX, all one dtype; q [Rq, H·D], k, v [Rkv, Hkv·D]; query head h reads h·Hkv/H */
   int32_t heads, kv_heads, head_dim, mask, window;
   float scale;
@@ -203,6 +205,13 @@ typedef struct sie_attention_args {
   const float *bias;     /* [H, 2·bias_reach + 1], dense, or NULL */
   int32_t bias_reach;    /* 0 … SIE_MAX_BIAS_REACH: keys farther away have the bias of this distance */
   int32_t reserved;
+  /* Optional: keys that stand before a sequence's own, in rows of their own. The first keys of
+   * sequence b are rows prefix_first[b] … prefix_first[b] + prefix_keys[b] − 1 of prefix_k and
+   * prefix_v; prefix_keys[b] may be 0, and sequences may share rows. Where prefix_keys is NULL no
+   * sequence has a prefix and the other three are not read; else all four are there. */
+  sie_tensor prefix_k, prefix_v; /* dtype of q, [Rp, Hkv·D] */
+  const int32_t *prefix_first;   /* [B] */
+  const int32_t *prefix_keys;    /* [B] or NULL */
 } sie_attention_args;
 
 /* q and k in place: each head's D columns are normalised (where a weight is given), then rotated,
@@ -210,8 +219,8 @@ typedef struct sie_attention_args {
  *   x' = x/√(Σ x²/D + ε)·(offset + gamma)
  *   y[i]   = x'[i]·cos[p,i] − x'[i+h]·sin[p,i]
  *   y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]       i < h = rot/2
- * p is the token's index in its own sequence + position_offset. Columns from rot on are only
- * normalised. */
+ * p is the token's index in its own sequence b + position_offset + first_position[b], where that is
+ * given. Columns from rot on are only normalised. */
 typedef struct sie_qk_norm_rope_args {
   sie_rows tokens, seqs;
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of q, k */
@@ -224,8 +233,9 @@ typedef struct sie_qk_norm_rope_args {
   int64_t positions;      /* rows of cos and sin: more than any p of this run */
   int32_t position_offset;
   int32_t reserved;
-  sie_tensor q; /* fX [T, H·D] */
-  sie_tensor k; /* dtype of q, [T, Hkv·D]; may be absent (kv_heads 0) */
+  sie_tensor q;                  /* fX [T, H·D] */
+  sie_tensor k;                  /* dtype of q, [T, Hkv·D]; may be absent (kv_heads 0) */
+  const int32_t *first_position; /* optional [B]: where each sequence begins, behind its prefix */
 } sie_qk_norm_rope_args;
 
 typedef struct
@@ -470,7 +480,8 @@ typedef enum sie_op_kind {
 typedef struct sie_op_bounds {
   uint32_t kind;    /* sie_op_kind */
   uint32_t compute; /* linear: class of the weight */
-  int64_t rows, n, k, c, max_len;
+  int64_t rows, n, k, c;
+  int64_t max_len; /* rows of a sequence; attention: its keys, those of its prefix included */
   int32_t head_dim, heads;
   int64_t seqs;
   int32_t kv_heads;
@@ -519,9 +530,9 @@ typedef struct sie_ops {
 
   /* GPUs only, NULL elsewhere. The host lists the tiles of an attention run for
    * sie_attention_args.work. attention_work_bytes is what any run within the bounds needs.
-   * attention_work reads the host's copies of seqs.n, q_rows.n, cu_q and cu_kv from host_view (not
-   * the tensors' p) and writes at most that many bytes to dst, which the caller copies to the
-   * device. It returns the errors that attention would return. */
+   * attention_work reads the host's copies of seqs.n, q_rows.n, cu_q, cu_kv, prefix_first and
+   * prefix_keys from host_view (not the tensors' p) and writes at most that many bytes to dst, which
+   * the caller copies to the device. It returns the errors that attention would return. */
   int64_t (*attention_work_bytes)(const sie_op_bounds *bounds);
   sie_status (*attention_work)(const sie_attention_args *host_view, void *dst);
 } sie_ops;

@@ -189,8 +189,8 @@ void translate(Call *c, sie_quantise_rows_args *a) {
 void translate(Call *c, sie_attention_args *a) {
   c->rows(&a->q_rows), c->rows(&a->seqs);
   c->pointer(&a->cu_q), c->pointer(&a->cu_kv), c->pointer(&a->alibi_slopes), c->pointer(&a->work),
-      c->pointer(&a->bias);
-  for (sie_tensor *t : {&a->q, &a->k, &a->v, &a->y}) c->tensor(t);
+      c->pointer(&a->bias), c->pointer(&a->prefix_first), c->pointer(&a->prefix_keys);
+  for (sie_tensor *t : {&a->q, &a->k, &a->v, &a->y, &a->prefix_k, &a->prefix_v}) c->tensor(t);
 }
 
 void translate(Call *c, sie_gather_rows_args *a) {
@@ -214,7 +214,7 @@ void translate(Call *c, sie_output_rows_args *a) {
 void translate(Call *c, sie_qk_norm_rope_args *a) {
   c->rows(&a->tokens), c->rows(&a->seqs);
   c->pointer(&a->cu_seqlens), c->pointer(&a->q_gamma), c->pointer(&a->k_gamma);
-  c->pointer(&a->cos), c->pointer(&a->sin);
+  c->pointer(&a->cos), c->pointer(&a->sin), c->pointer(&a->first_position);
   c->tensor(&a->q), c->tensor(&a->k);
 }
 

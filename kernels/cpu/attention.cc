@@ -2,10 +2,12 @@
 // visible keys.
 //   s_j = (scale·log₂e·q)·k_j − (slope·log₂e)·|position − j| + log₂e·bias[j − position]
 //   p_j = 2^(s_j − max s),  y = (Σ p_j·v_j)/Σ p_j
-// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h
-//          reads key head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq, or at i with
-//          queries_first. Without visible keys, y is zero. 1 ≤ D ≤ 256.
-// Types    q, k, v, y f32 | bf16, all one type; computed in f32.
+// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], prefix_k, prefix_v [Rp, Hkv·D], row strides ≥ columns;
+//          cu_q, cu_kv [B+1]; prefix_first, prefix_keys [B] or absent; head h reads key head
+//          h·Hkv/H. The Lkv keys of a sequence are its prefix's, then its own. Query i of Lq stands
+//          at position i + Lkv − Lq, or at i with queries_first. Without visible keys, y is zero.
+//          1 ≤ D ≤ 256.
+// Types    q, k, v, prefix_k, prefix_v, y f32 | bf16, all one type; computed in f32.
 // Mask     full, causal, window. A key behind the mask is never multiplied, not even by 0, where
 //          its v is a NaN or an infinity.
 // Alias    none.
@@ -26,14 +28,16 @@
 //          chunk sees is packed.
 // Order    scores: one FMA chain over D. In a block: sums over keys lane by lane from the first
 //          visible one, then a fixed tree; the output one FMA chain over the keys. Blocks begin at
-//          multiples of kBlockKeys from key 0 and are joined in ascending order. So a row's bits
-//          depend on its query, its position and the item's keys alone.
+//          multiples of kBlockKeys from key 0, which is the prefix's first, and are joined in
+//          ascending order; one that holds keys of both segments is packed from both. So a row's
+//          bits depend on its query, its position and the item's keys alone, not on where they lie.
 // Error    |y − ref| ≤ (D + Lk)·2⁻²⁴·max|v| at worst, then bf16 rounding.
 // Source   Vaswani 2017 §3.2.1; the blocks: Milakov and Gimelshein 2018, arXiv:1805.02867; the bias:
 //          Raffel 2020 §2.1, arXiv:1910.10683
 #include <float.h>
 
 #include "gemm_tile.h"
+#include "key_rows.h"
 #include "math.h"
 #include "rows.h"
 
@@ -47,9 +51,6 @@ constexpr int64_t kMaxHeadDim = 256;
 constexpr int64_t kBlockKeys = 512;
 // Packing a block costs some 2 % of what it takes to multiply it with so many rows.
 constexpr int64_t kChunkRows = 1152;
-
-int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
-int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Where the intermediates of one key head lie in the scratch, in floats.
 struct Layout {
@@ -70,49 +71,6 @@ Layout layout_of(int64_t keys, int64_t head_dim) {
   at.total = at.top + rows;
   at.end = at.total + rows;
   return at;
-}
-
-// The panels of kᵀ that hold keys [seen.first, seen.last) of a block of `keys`. A panel has kPanel
-// keys, [D][width], as a packed weight; keys beyond the last read as 0.
-template <typename T>
-void pack_keys(const T *k, int64_t ld, Range seen, int64_t keys, int64_t d, float *out) {
-  for (int64_t n0 = seen.first / kPanel * kPanel; n0 < seen.last; n0 += kPanel) {
-    const int64_t width = padded(lesser(keys - n0, kPanel));
-    float *panel = out + n0 * d;
-    for (int64_t n = n0; n < n0 + width; n += kLanes) {
-      for (int64_t i = 0; i < d; i += kLanes) {
-        const T *from = k + n * ld + i;
-        float *to = panel + i * width + (n - n0);
-        Vec block[kLanes];
-        if (n + kLanes <= keys && i + kLanes <= d) {
-#pragma GCC unroll 16
-          for (int j = 0; j < kLanes; j++) block[j] = vload(from + j * ld);
-          vtranspose(block);
-#pragma GCC unroll 16
-          for (int j = 0; j < kLanes; j++) vstore(to + j * width, block[j]);
-          continue;
-        }
-        for (int j = 0; j < kLanes; j++)
-          block[j] = n + j < keys ? vload_row(from + j * ld, 0, d - i) : vset(0.0f);
-        vtranspose(block);
-        for (int j = 0; j < kLanes && i + j < d; j++) vstore(to + j * width, block[j]);
-      }
-    }
-  }
-}
-
-// Values of keys [seen.first, seen.last). Returns whether all are finite, where Check asks.
-template <bool Check, typename T>
-bool pack_values(const T *v, int64_t ld, Range seen, int64_t d, int64_t ldv, float *out) {
-  uint32_t nans = 0;
-  for (int64_t j = seen.first; j < seen.last; j++) {
-    for (int64_t i = 0; i < d; i += kLanes) {
-      const Vec x = vload_row(v + j * ld, i, d);
-      if (Check) nans |= nan_lanes(x - x);
-      vstore(out + j * ldv + i, x);
-    }
-  }
-  return nans == 0;
 }
 
 // In each of R rows s[j] becomes 2^(s[j] − largest) for j below keys; `most` has the largest score
@@ -228,11 +186,12 @@ SIE_INLINE void clear(float *s, int64_t first, int64_t last) {
   if (first < last) memset(s + first, 0, static_cast<size_t>(last - first) * sizeof *s);
 }
 
-// One (sequence, key head) pair: the starts of its rows in q, k, v and y.
+// One (sequence, key head) pair: the starts of its rows in q and y, its keys and its values.
 template <typename T>
 struct Pair {
-  const T *q, *k, *v;
+  const T *q;
   T *y;
+  KeyRows<T> k, v;
   int64_t queries, keys;
   const float *slopes, *bias;  // of the group's first head, or null
 };
@@ -241,14 +200,22 @@ template <typename T>
 Pair<T> pair_at(const sie_attention_args *a, int64_t unit) {
   const int64_t b = unit / a->kv_heads, head = unit % a->kv_heads, group = a->heads / a->kv_heads;
   const int64_t column = head * group * a->head_dim, kv_column = head * a->head_dim;
-  return {row_of<const T>(a->q, a->cu_q[b]) + column,
-          row_of<const T>(a->k, a->cu_kv[b]) + kv_column,
-          row_of<const T>(a->v, a->cu_kv[b]) + kv_column,
-          row_of<T>(a->y, a->cu_q[b]) + column,
-          static_cast<int64_t>(a->cu_q[b + 1]) - a->cu_q[b],
-          static_cast<int64_t>(a->cu_kv[b + 1]) - a->cu_kv[b],
-          a->alibi_slopes != nullptr ? a->alibi_slopes + head * group : nullptr,
-          a->bias != nullptr ? a->bias + head * group * (2 * int64_t{a->bias_reach} + 1) : nullptr};
+  Pair<T> pair = {};
+  if (a->prefix_keys != nullptr && a->prefix_keys[b] > 0) {
+    pair.k.prefix = row_of<const T>(a->prefix_k, a->prefix_first[b]) + kv_column;
+    pair.v.prefix = row_of<const T>(a->prefix_v, a->prefix_first[b]) + kv_column;
+    pair.k.prefix_ld = a->prefix_k.ld, pair.v.prefix_ld = a->prefix_v.ld;
+    pair.k.split = pair.v.split = a->prefix_keys[b];
+  }
+  pair.q = row_of<const T>(a->q, a->cu_q[b]) + column;
+  pair.k.own = row_of<const T>(a->k, a->cu_kv[b]) + kv_column, pair.k.own_ld = a->k.ld;
+  pair.v.own = row_of<const T>(a->v, a->cu_kv[b]) + kv_column, pair.v.own_ld = a->v.ld;
+  pair.y = row_of<T>(a->y, a->cu_q[b]) + column;
+  pair.queries = a->cu_q[b + 1] - a->cu_q[b];
+  pair.keys = pair.k.split + a->cu_kv[b + 1] - a->cu_kv[b];
+  if (a->alibi_slopes != nullptr) pair.slopes = a->alibi_slopes + head * group;
+  if (a->bias != nullptr) pair.bias = a->bias + head * group * (2 * int64_t{a->bias_reach} + 1);
+  return pair;
 }
 
 // A pair at work.
@@ -294,13 +261,11 @@ SIE_INLINE void each_row(const Tile &tile, int64_t group, F f) {
 // Packs the part of a block that is seen.
 template <typename T>
 Block pack_block(const Work<T> &w, int64_t first, int64_t keys, Range seen) {
-  // A second segment of keys would be chosen here, row by row of the block.
-  const int64_t ldk = w.a->k.ld, ldv = w.a->v.ld;
-  pack_keys(w.pair.k + first * ldk, ldk, seen, keys, w.d, w.scratch);
-  const bool finite =
-      (w.sight.mask == SIE_MASK_FULL ? pack_values<false, T> : pack_values<true, T>)(w.pair.v + first * ldv,
-                                                                                     ldv, seen, w.d, w.at.d,
-                                                                                     w.scratch + w.at.v);
+  float *const values = w.scratch + w.at.v;
+  pack_keys(w.pair.k, first, seen, keys, w.d, w.scratch);
+  const bool finite = w.sight.mask == SIE_MASK_FULL
+                          ? pack_values<false>(w.pair.v, first, seen, w.d, w.at.d, values)
+                          : pack_values<true>(w.pair.v, first, seen, w.d, w.at.d, values);
   return {first, keys, finite};
 }
 
@@ -444,6 +409,14 @@ SIE_INLINE void fetch_rows(const T *p, int64_t ld, int64_t rows, int64_t d, int6
   }
 }
 
+// The same for the keys [keys.first, keys.last), or values, of both segments.
+template <typename T>
+SIE_INLINE void fetch_keys(const KeyRows<T> &k, Range keys, int64_t d, int64_t i, int64_t n) {
+  const Range prefix = within(keys, 0, k.split), own = within(keys, k.split, keys.last);
+  fetch_rows(k.row(prefix.first), k.prefix_ld, prefix.last - prefix.first, d, i, n);
+  fetch_rows(k.row(k.split + own.first), k.own_ld, own.last - own.first, d, i, n);
+}
+
 // Rows [rows.first, rows.last) of a pair of one block of keys. Meanwhile the pair that comes next
 // is fetched.
 template <bool All, typename T>
@@ -453,9 +426,9 @@ void attend_whole(const Work<T> &w, Range rows, const Pair<T> &next) {
   const sie_attention_args *a = w.a;
   const Block block = pack_block(w, 0, w.pair.keys, {0, w.pair.keys});
   for (int64_t i = 0; i < tiles; i++) {
-    const int64_t near = lesser(next.keys, kBlockKeys);
-    fetch_rows(next.k, a->k.ld, near, w.d, i, tiles);
-    fetch_rows(next.v, a->v.ld, near, w.d, i, tiles);
+    const Range near = {0, lesser(next.keys, kBlockKeys)};
+    fetch_keys(next.k, near, w.d, i, tiles);
+    fetch_keys(next.v, near, w.d, i, tiles);
     fetch_rows(next.q, a->q.ld, lesser(next.queries, kBlockKeys), w.d * w.group, i, tiles);
     const int64_t from = tile_start(count, tiles, i), to = tile_start(count, tiles, i + 1);
     const Tile tile = tile_at(rows.first + from, to - from, w.group);
@@ -484,10 +457,10 @@ void attend_chunk(const Work<T> &w, Range rows) {
   for (int64_t key = first / kBlockKeys * kBlockKeys; key < last; key += kBlockKeys) {
     const int64_t keys = lesser(w.pair.keys - key, kBlockKeys), next = key + kBlockKeys;
     const Block block = pack_block(w, key, keys, within({first, last}, key, keys));
-    const int64_t ahead = next < last ? lesser(last - next, kBlockKeys) : 0;
+    const Range ahead = {next, next < last ? lesser(next + kBlockKeys, last) : next};
     for (int64_t i = 0; i < tiles; i++) {
-      fetch_rows(w.pair.k + next * w.a->k.ld, w.a->k.ld, ahead, w.d, i, tiles);
-      fetch_rows(w.pair.v + next * w.a->v.ld, w.a->v.ld, ahead, w.d, i, tiles);
+      fetch_keys(w.pair.k, ahead, w.d, i, tiles);
+      fetch_keys(w.pair.v, ahead, w.d, i, tiles);
       const int64_t from = tile_start(count, tiles, i), to = tile_start(count, tiles, i + 1);
       const Tile tile = tile_at(rows.first + from, to - from, group);
       Range own[kRows];
@@ -558,6 +531,8 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
   if (a->mask < SIE_MASK_FULL || a->mask > SIE_MASK_WINDOW) return SIE_UNSUPPORTED;
   if (a->head_dim < 1 || a->head_dim > kMaxHeadDim) return SIE_UNSUPPORTED;
   if (a->kv_heads < 1 || a->heads % a->kv_heads != 0) return SIE_UNSUPPORTED;
+  if (a->prefix_keys != nullptr && (a->prefix_k.dtype != a->q.dtype || a->prefix_v.dtype != a->q.dtype))
+    return SIE_UNSUPPORTED;
   if (a->bias_reach < 0 || a->bias_reach > SIE_MAX_BIAS_REACH) return SIE_INVALID_ARGUMENT;
   if (a->q.dtype == SIE_F32) {
     attend_items<float>(a, share);

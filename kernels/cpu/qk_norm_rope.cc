@@ -2,9 +2,10 @@
 // columns are rotated.
 //   x' = x/√(Σ x²/D + ε)·(offset + γ)
 //   y[i] = x'[i]·cos[p,i] − x'[i+h]·sin[p,i],  y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]
-//   for i < h = rot/2; p is the token's index in its sequence + offset. In f32, rounded once.
+//   for i < h = rot/2; p is the token's index in its sequence b + offset + first_position[b]. In f32,
+//   rounded once.
 // Shapes   q [T, H·D], k [T, Hkv·D], row strides ≥ columns; γ [D]; cos, sin [positions, h];
-//          cu_seqlens [B+1].
+//          cu_seqlens [B+1]; first_position [B] or absent: 0.
 // Types    q, k f32 | bf16, one type.
 // Alias    in place.
 // Align    element.
@@ -45,7 +46,8 @@ void rotate_tokens(const sie_qk_norm_rope_args *a, Range tokens, float *scratch)
   int64_t b = 0;
   for (int64_t t = tokens.first; t < tokens.last; t++) {
     while (t >= a->cu_seqlens[b + 1]) b++;
-    const int64_t at = (t - a->cu_seqlens[b] + a->position_offset) * h;
+    const int64_t start = a->position_offset + (a->first_position != nullptr ? a->first_position[b] : 0);
+    const int64_t at = (t - a->cu_seqlens[b] + start) * h;
     T *q = row_of<T>(a->q, t);
     for (int64_t i = 0; i < a->heads; i++)
       rotate_head(a, q + i * d, a->q_gamma, a->cos + at, a->sin + at, scratch);

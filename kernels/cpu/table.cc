@@ -68,10 +68,11 @@ int64_t splade_scratch(const sie_op_bounds *bounds) {
   return f32 ? logits : logits + splade_slab_rows * 64;
 }
 
-// Head dimensions that the tiles lack, ALiBi distances and relative biases fall to the generic
-// kernel; the arguments alone decide.
+// Head dimensions that the tiles lack, ALiBi distances, relative biases and prefixes fall to the
+// generic kernel; the arguments alone decide.
 sie_status attention_amx(const sie_attention_args *a, const sie_share *share) {
-  if (a->q.dtype == SIE_BF16 && a->alibi_slopes == nullptr && a->bias == nullptr) {
+  const bool plain = a->alibi_slopes == nullptr && a->bias == nullptr && a->prefix_keys == nullptr;
+  if (a->q.dtype == SIE_BF16 && plain) {
     const sie_status status = attention_bf16_amx(a, share);
     if (status != SIE_UNSUPPORTED) return status;
   }

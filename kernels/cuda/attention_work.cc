@@ -114,6 +114,7 @@ sie_status attention_check(const sie_attention_args *a) {
   if (a->queries_first != 0 && a->queries_first != 1) return SIE_INVALID_ARGUMENT;
   if (a->bias_reach < 0 || a->bias_reach > SIE_MAX_BIAS_REACH) return SIE_INVALID_ARGUMENT;
   if (a->bias != nullptr && a->head_dim > 128) return SIE_UNSUPPORTED;
+  if (a->prefix_keys != nullptr) return SIE_UNSUPPORTED;
   // The largest score is found before scaling, so the scale must keep the order; slopes are divided
   // by it.
   if (!(a->scale >= 1e-30f && a->scale <= 1e30f)) return SIE_INVALID_ARGUMENT;

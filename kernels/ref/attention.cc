@@ -3,10 +3,11 @@
 //   y = Σ p_j·v_j
 //   over the keys j that the mask lets through; bias_h has the distances −reach … reach, and those
 //   beyond count as its ends
-// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h
-//          reads key head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq, or at i with
-//          queries_first. Without keys, y is zero.
-// Types    q, k, v f32 | bf16 | f16, all one type; y f32 | bf16 | f16.
+// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], prefix_k, prefix_v [Rp, Hkv·D], row strides ≥ columns;
+//          cu_q, cu_kv [B+1]; prefix_first, prefix_keys [B] or absent; head h reads key head
+//          h·Hkv/H. The Lkv keys of a sequence are its prefix's, then its own. Query i of Lq stands
+//          at position i + Lkv − Lq, or at i with queries_first. Without keys, y is zero.
+// Types    q, k, v, prefix_k, prefix_v f32 | bf16 | f16, all one type; y f32 | bf16 | f16.
 // Alias    none.
 // Share    sequences.
 // Scratch  max_kv·(2·D + 1) doubles.
@@ -73,16 +74,24 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
       !is_float(a->y.dtype)) {
     return SIE_UNSUPPORTED;
   }
+  if (a->prefix_keys != nullptr && (a->prefix_k.dtype != a->q.dtype || a->prefix_v.dtype != a->q.dtype))
+    return SIE_UNSUPPORTED;
   if (a->bias_reach < 0 || a->bias_reach > SIE_MAX_BIAS_REACH) return SIE_INVALID_ARGUMENT;
   Range seqs = share_of(*a->seqs.n, share);
   for (int64_t b = seqs.first; b < seqs.last; b++) {
-    int64_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = a->cu_kv[b + 1] - a->cu_kv[b], d = a->head_dim;
+    int64_t queries = a->cu_q[b + 1] - a->cu_q[b], d = a->head_dim;
+    int64_t prefix = a->prefix_keys != nullptr ? a->prefix_keys[b] : 0;
+    int64_t keys = prefix + a->cu_kv[b + 1] - a->cu_kv[b];
     double *k = static_cast<double *>(share->scratch), *v = k + keys * d;
     for (int64_t h = 0; h < a->heads; h++) {
       int64_t column = h * a->kv_heads / a->heads * d;
-      for (int64_t j = 0; j < keys; j++) {
-        load_row(a->k, a->cu_kv[b] + j, column, d, k + j * d);
-        load_row(a->v, a->cu_kv[b] + j, column, d, v + j * d);
+      for (int64_t j = 0; j < prefix; j++) {
+        load_row(a->prefix_k, a->prefix_first[b] + j, column, d, k + j * d);
+        load_row(a->prefix_v, a->prefix_first[b] + j, column, d, v + j * d);
+      }
+      for (int64_t j = prefix; j < keys; j++) {
+        load_row(a->k, a->cu_kv[b] + j - prefix, column, d, k + j * d);
+        load_row(a->v, a->cu_kv[b] + j - prefix, column, d, v + j * d);
       }
       int64_t last = a->q_last == 0 || a->q_last > queries ? queries : a->q_last;
       for (int64_t i = a->q_last == 0 ? 0 : a->q_first; i < last; i++) {

@@ -1,10 +1,10 @@
 // qk_norm_rope — q and k in place: each head is normalised where it has a weight, then rotated.
 //   x' = x/√(Σ x²/D + ε)·(offset + γ)
 //   y[i] = x'[i]·cos[p,i] − x'[i+h]·sin[p,i],  y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]
-//   for i < h = rot/2; p is the token's index in its sequence + offset. All in double, rounded
-//   once.
+//   for i < h = rot/2; p is the token's index in its sequence b + offset + first_position[b]. All in
+//   double, rounded once.
 // Shapes   q [T, H·D], k [T, Hkv·D], row strides ≥ columns; γ [D]; cos, sin [positions, h];
-//          cu_seqlens [B+1].
+//          cu_seqlens [B+1]; first_position [B] or absent: 0.
 // Types    q, k f32 | bf16 | f16, one type.
 // Alias    in place.
 // Share    sequences.
@@ -45,8 +45,9 @@ sie_status qk_norm_rope(const sie_qk_norm_rope_args *a, const sie_share *share) 
   double *x = static_cast<double *>(share->scratch);
   Range seqs = share_of(*a->seqs.n, share);
   for (int64_t b = seqs.first; b < seqs.last; b++) {
+    int64_t start = a->position_offset + (a->first_position != nullptr ? a->first_position[b] : 0);
     for (int64_t r = a->cu_seqlens[b]; r < a->cu_seqlens[b + 1]; r++) {
-      int64_t position = r - a->cu_seqlens[b] + a->position_offset;
+      int64_t position = r - a->cu_seqlens[b] + start;
       for (int64_t h = 0; h < a->heads; h++)
         rotate_head(a, a->q, r, h * a->head_dim, position, a->q_gamma, x);
       for (int64_t h = 0; h < a->kv_heads && a->k.p != nullptr; h++)

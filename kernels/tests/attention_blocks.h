@@ -1,4 +1,5 @@
-// attention_blocks.h — attention for some of the queries: in blocks of them, and one a sequence.
+// attention_blocks.h — attention for some of the queries, around its blocks of keys, and over keys in
+// two segments.
 #ifndef SIE_KERNELS_TESTS_ATTENTION_BLOCKS_H
 #define SIE_KERNELS_TESTS_ATTENTION_BLOCKS_H
 
@@ -19,6 +20,13 @@ void check_attention_hidden_keys();
 
 // Checks on every CPU table that queries whose window holds no key give zeros, alone and in company.
 void check_attention_without_sight();
+
+// Checks on every table, at prefixes and own keys around vectors and blocks of keys, that keys in two
+// segments give the bits of the same keys in one; on CPUs also in shares and in blocks of queries.
+void check_attention_prefix();
+
+// Checks that a NaN in a prefix, behind a window, reaches no query that does not see it.
+void check_attention_hidden_prefix();
 
 // Checks that scratch does not grow with the length of an item.
 void check_attention_scratch();

@@ -1,9 +1,11 @@
 // attention_case.h — packed attention of one shape: full, causal and window masks, grouped heads,
-// gathered queries, ALiBi, relative biases.
+// gathered queries, ALiBi, relative biases, prefixes.
 #ifndef SIE_KERNELS_TESTS_ATTENTION_CASE_H
 #define SIE_KERNELS_TESTS_ATTENTION_CASE_H
 
 #include <math.h>
+
+#include <algorithm>
 
 #include "common/tol.h"
 #include "harness.h"
@@ -26,6 +28,8 @@ struct Config {
   bool first = false;  // gathered: the query is the first row of its sequence, not the last
   int32_t reach = -1;  // of the relative bias; -1: none
   int32_t ahead = 0;   // queries behind the last key: the keys are the first rows of each sequence
+  std::vector<int32_t> prefix = {};  // keys before each sequence's own, in rows of their own; empty: none
+  bool joined = false;               // those keys are rows of k and v after all, and the prefixes have none
 };
 
 // The same with queries behind the last key.
@@ -40,18 +44,28 @@ inline Config biased(Config c, int32_t reach) {
   return c;
 }
 
+// The same behind prefixes, which are taken in turn.
+inline Config behind(Config c, const std::vector<int32_t> &prefixes) {
+  for (size_t b = 0; b < c.lengths.size(); b++) c.prefix.push_back(prefixes[b % prefixes.size()]);
+  return c;
+}
+
 class AttentionCase : public Case {
  public:
   AttentionCase(const Config &config, Layout layout, int seed)
-      : c_(config), sequences_(config.lengths), queries_(queries_of(config)) {
+      : c_(config),
+        sequences_(own_keys_of(config)),
+        queries_(queries_of(config)),
+        all_keys_(all_keys_of(config)) {
     static const char *const masks[] = {"full", "causal", "window"};
-    form = text("attention %s D=%d mask=%s%s%s%s%s%s", dtype_text(c_.dtype), c_.head_dim, masks[c_.mask],
+    form = text("attention %s D=%d mask=%s%s%s%s%s%s%s", dtype_text(c_.dtype), c_.head_dim, masks[c_.mask],
                 c_.gathered ? (c_.first ? " gathered first" : " gathered") : "",
                 c_.kv_heads != c_.heads ? " grouped" : "", c_.alibi ? " alibi" : "",
-                c_.reach >= 0 ? " bias" : "", c_.ahead > 0 ? " first keys" : "");
-    shape = text("T=%lld B=%zu H=%d longest=%lld input=%s", static_cast<long long>(sequences_.tokens()),
-                 c_.lengths.size(), c_.heads, static_cast<long long>(sequences_.longest()),
-                 input_names[c_.input]);
+                c_.reach >= 0 ? " bias" : "", c_.ahead > 0 ? " first keys" : "",
+                c_.prefix.empty() ? "" : " prefix");
+    shape =
+        text("T=%lld B=%zu H=%d longest=%lld input=%s", static_cast<long long>(sequences_.tokens()),
+             c_.lengths.size(), c_.heads, static_cast<long long>(all_keys_.longest()), input_names[c_.input]);
     units = sequences_.count();
     bench = c_.bench;
     Random random(static_cast<uint32_t>(seed));
@@ -66,6 +80,20 @@ class AttentionCase : public Case {
     k_ = make(sequences_.tokens(), kv_columns, extra);
     v_ = make(sequences_.tokens(), kv_columns, extra);
     y_ = make(queries_.tokens(), q_columns, 0);
+    int64_t prefix_rows = 0;
+    for (size_t b = 0; b < c_.prefix.size(); b++) {
+      // Sequences share rows, each from a row of its own on.
+      prefix_first_.push_back(static_cast<int32_t>(5 * b % 7));
+      prefix_keys_.push_back(c_.joined ? 0 : c_.prefix[b]);
+      prefix_rows = std::max<int64_t>(prefix_rows, prefix_first_[b] + prefix_keys_[b]);
+    }
+    if (c_.prefix.empty()) {
+      prefix_k_.reset(new Rows(0, kv_columns, c_.dtype));
+      prefix_v_.reset(new Rows(0, kv_columns, c_.dtype));
+    } else {
+      prefix_k_ = make(prefix_rows, kv_columns, kv_columns);
+      prefix_v_ = make(prefix_rows, kv_columns, 0);
+    }
     // As in the paper, 2^(−8·(h+1)/H), and one head that has none.
     for (int32_t h = 0; h < c_.heads; h++)
       slopes_.push_back(h == 1 ? 0.0f
@@ -83,7 +111,7 @@ class AttentionCase : public Case {
     b.rows = sequences_.tokens() > queries_.tokens() ? sequences_.tokens() : queries_.tokens();
     b.seqs = units;
     b.c = int64_t{c_.heads} * c_.head_dim;
-    b.max_len = sequences_.longest();
+    b.max_len = all_keys_.longest();
     b.head_dim = c_.head_dim;
     b.heads = c_.heads;
     b.kv_heads = c_.kv_heads;
@@ -107,11 +135,13 @@ class AttentionCase : public Case {
   }
 
   void verify(const char *backend) override {
-    double q_norm = largest_norm(*q_), k_norm = largest_norm(*k_), v_max = 0;
-    for (int64_t r = 0; r < v_->rows(); r++) {
-      for (int64_t i = 0; i < v_->columns(); i++) v_max = fmax(v_max, fabs(v_->get(r, i)));
+    double q_norm = largest_norm(*q_), k_norm = fmax(largest_norm(*k_), largest_norm(*prefix_k_)), v_max = 0;
+    for (const Rows *v : {v_.get(), prefix_v_.get()}) {
+      for (int64_t r = 0; r < v->rows(); r++) {
+        for (int64_t i = 0; i < v->columns(); i++) v_max = fmax(v_max, fabs(v->get(r, i)));
+      }
     }
-    double bias = c_.alibi ? static_cast<double>(slopes_[0]) * static_cast<double>(sequences_.longest()) : 0;
+    double bias = c_.alibi ? static_cast<double>(slopes_[0]) * static_cast<double>(all_keys_.longest()) : 0;
     if (c_.reach >= 0) bias += largest_bias;
     double own =
         sie_tol_attention(c_.dtype, c_.head_dim, static_cast<double>(scale_) * q_norm * k_norm + bias, v_max);
@@ -138,7 +168,7 @@ class AttentionCase : public Case {
     double sum = 0;
     for (int64_t b = 0; b < units; b++) {
       sum +=
-          4.0 * static_cast<double>(seen(queries_.length(b), sequences_.length(b)) * c_.heads * c_.head_dim);
+          4.0 * static_cast<double>(seen(queries_.length(b), all_keys_.length(b)) * c_.heads * c_.head_dim);
     }
     return sum;
   }
@@ -150,7 +180,12 @@ class AttentionCase : public Case {
     k_->poison(t);
     v_->poison(t);
   }
-  // Whether query i of a sequence, one query a key, sees its key j.
+  // All of row r of the prefixes becomes a NaN or an infinity.
+  void poison_prefix(int64_t r) {
+    prefix_k_->poison(r);
+    prefix_v_->poison(r);
+  }
+  // Whether the query at position i sees key j.
   bool sees(int64_t i, int64_t j) const {
     if (c_.mask == SIE_MASK_FULL) return true;
     return j <= i + (c_.mask == SIE_MASK_WINDOW ? c_.window : 0) &&
@@ -160,14 +195,30 @@ class AttentionCase : public Case {
   // which has them all.
   void gather(const AttentionCase &all) {
     bias_ = all.bias_;
-    auto copy = [](Rows *to, int64_t row, const Rows &from, int64_t source) {
-      for (int64_t i = 0; i < to->columns(); i++) to->set(row, i, static_cast<float>(from.get(source, i)));
-    };
-    for (int64_t r = 0; r < k_->rows(); r++) copy(k_.get(), r, *all.k_, r), copy(v_.get(), r, *all.v_, r);
+    for (int64_t r = 0; r < k_->rows(); r++)
+      copy_row(k_.get(), r, *all.k_, r), copy_row(v_.get(), r, *all.v_, r);
     for (int64_t u = 0; u < units; u++) {
-      if (sequences_.length(u) > 0) copy(q_.get(), u, *all.q_, all.place_of_one(u, c_.first));
+      if (sequences_.length(u) > 0) copy_row(q_.get(), u, *all.q_, all.place_of_one(u, c_.first));
     }
   }
+  // Takes over all of a case with prefixes; this one, which is joined, has their keys among its own.
+  void join(const AttentionCase &parts) {
+    bias_ = parts.bias_;
+    for (int64_t r = 0; r < q_->rows(); r++) copy_row(q_.get(), r, *parts.q_, r);
+    for (int64_t u = 0; u < units; u++) {
+      const int32_t split = parts.prefix_keys_[static_cast<size_t>(u)];
+      for (int64_t j = 0; j < sequences_.length(u); j++) {
+        const bool shared = j < split;
+        const int64_t row = sequences_.first(u) + j,
+                      source = shared ? parts.prefix_first_[static_cast<size_t>(u)] + j
+                                      : parts.sequences_.first(u) + j - split;
+        copy_row(k_.get(), row, shared ? *parts.prefix_k_ : *parts.k_, source);
+        copy_row(v_.get(), row, shared ? *parts.prefix_v_ : *parts.v_, source);
+      }
+    }
+  }
+  // Calls from here on state no prefixes at all.
+  void leave_out_prefixes() { without_prefixes_ = true; }
   // The row of the query that is sequence u's first or last.
   int64_t place_of_one(int64_t u, bool first) const {
     return first ? queries_.first(u) : queries_.first(u + 1) - 1;
@@ -192,6 +243,18 @@ class AttentionCase : public Case {
     return pairs;
   }
 
+  // Rows of k of each sequence, and with those of its prefix.
+  static std::vector<int32_t> own_keys_of(const Config &c) { return c.joined ? all_keys_of(c) : c.lengths; }
+  static std::vector<int32_t> all_keys_of(const Config &c) {
+    std::vector<int32_t> lengths = c.lengths;
+    for (size_t b = 0; b < c.prefix.size(); b++) lengths[b] += c.prefix[b];
+    return lengths;
+  }
+
+  static void copy_row(Rows *to, int64_t row, const Rows &from, int64_t source) {
+    for (int64_t i = 0; i < to->columns(); i++) to->set(row, i, static_cast<float>(from.get(source, i)));
+  }
+
   // Rows of q of each sequence.
   static std::vector<int32_t> queries_of(const Config &c) {
     if (c.gathered) return std::vector<int32_t>(c.lengths.size(), 1);
@@ -208,7 +271,7 @@ class AttentionCase : public Case {
     a.seqs = row_count(1, units - first, count);
     a.cu_q = queries_.cu(first, count);
     a.cu_kv = sequences_.cu(first, count);
-    a.max_kv = sequences_.longest_of(first, count);
+    a.max_kv = all_keys_.longest_of(first, count);
     a.q = q_->tensor(query);
     a.k = k_->tensor(row);
     a.v = v_->tensor(row);
@@ -226,6 +289,12 @@ class AttentionCase : public Case {
     a.queries_first = c_.first || c_.ahead > 0 ? 1 : 0;
     a.bias = c_.reach >= 0 ? bias_.data() + bias_guard : nullptr;
     a.bias_reach = c_.reach >= 0 ? c_.reach : 0;
+    if (!c_.prefix.empty() && !without_prefixes_) {
+      a.prefix_k = prefix_k_->tensor();
+      a.prefix_v = prefix_v_->tensor();
+      a.prefix_first = prefix_first_.data() + first;
+      a.prefix_keys = prefix_keys_.data() + first;
+    }
     sie_status status = list_work(ops, &a);
     return status == SIE_OK ? ops->attention(&a, share) : status;
   }
@@ -276,6 +345,8 @@ class AttentionCase : public Case {
     fill_rows(q_.get(), false);
     fill_rows(k_.get(), false);
     fill_rows(v_.get(), true);
+    fill_rows(prefix_k_.get(), false);
+    fill_rows(prefix_v_.get(), true);
   }
 
   // Another value for each head and distance, between NaNs: what is read beside a row is seen.
@@ -296,11 +367,14 @@ class AttentionCase : public Case {
 
   Config c_;
   Block block_ = {0, 0, 0};
-  Sequences sequences_, queries_;
+  bool without_prefixes_ = false;
+  Sequences sequences_, queries_;  // rows of k and v, and of q
+  Sequences all_keys_;             // keys, those of prefixes included
   float scale_ = 1;
   Array<float> slopes_, bias_;
   Array<uint8_t> work_;
-  std::unique_ptr<Rows> q_, k_, v_, y_, expected_;
+  Array<int32_t> prefix_first_, prefix_keys_;
+  std::unique_ptr<Rows> q_, k_, v_, prefix_k_, prefix_v_, y_, expected_;
 };
 
 }  // namespace attention

@@ -1,5 +1,5 @@
 // attention_cases.cc — packed attention: ragged and empty sequences, masks, grouped heads, gathered
-// queries, ALiBi, relative biases.
+// queries, ALiBi, relative biases, prefixes.
 #include "tests/attention_case.h"
 
 #include "tests/attention_blocks.h"
@@ -112,8 +112,29 @@ void add_first_keys(std::vector<Config> *all, int32_t dtype, int32_t d) {
   add(ragged, 2, 1, SIE_MASK_FULL, 0, 9, 15);
 }
 
+// Keys in two segments: prefixes of no key to two blocks of a GPU's keys, that end within a vector and
+// between two; behind some of them no own key and no query, or one query a sequence.
+void add_prefixes(std::vector<Config> *all, int32_t dtype, int32_t d) {
+  const std::vector<int32_t> own = {7, 1, 0, 33, 64, 2, 20, 0, 31}, prefixes = {60, 15, 16, 0, 17, 129, 1};
+  auto add = [&](const std::vector<int32_t> &lengths, int32_t heads, int32_t kv_heads, int32_t mask,
+                 int32_t window, bool gathered, bool alibi = false, int32_t reach = -1) {
+    const Config c = {lengths, heads, kv_heads, d, mask, window, dtype, gathered, true, plain, false, alibi};
+    all->push_back(behind(biased(c, reach), prefixes));
+  };
+  add(own, 2, 1, SIE_MASK_CAUSAL, 0, false);
+  if (dtype == SIE_F16) return;  // it differs from bf16 in the conversions alone
+  add(own, 3, 3, SIE_MASK_FULL, 0, false);
+  add(own, 2, 1, SIE_MASK_WINDOW, 12, false);
+  add(own, 4, 2, SIE_MASK_CAUSAL, 0, true);
+  add(own, 2, 2, SIE_MASK_WINDOW, 40, true);
+  add(own, 2, 2, SIE_MASK_CAUSAL, 0, false, true);
+  add(empty, 2, 2, SIE_MASK_CAUSAL, 0, false);
+  if (d > 128) return;
+  add(own, 2, 1, SIE_MASK_FULL, 0, false, false, 20);
+}
+
 // What is timed beside MiniLM's heads: short texts, and long ones by mask; D = 128 in groups of
-// two.
+// two; documents behind an instruction and a query.
 void add_timed(std::vector<Config> *all) {
   for (int32_t d : {64, 128}) {
     for (int32_t length : {32, 128, 512}) {
@@ -125,6 +146,13 @@ void add_timed(std::vector<Config> *all) {
     for (int32_t length : {2048, 8192}) {
       for (int32_t mask : {SIE_MASK_FULL, SIE_MASK_CAUSAL, SIE_MASK_WINDOW})
         all->push_back({{length}, 2, d == 64 ? 2 : 1, d, mask, 64, SIE_F32, false, true, plain, true});
+    }
+  }
+  for (int32_t dtype : {SIE_F32, SIE_BF16}) {
+    for (int32_t prefix : {60, 256}) {
+      const Config c = {
+          {128, 128, 128, 128}, 16, 8, 128, SIE_MASK_CAUSAL, 0, dtype, false, true, plain, true};
+      all->push_back(behind(c, {prefix}));
     }
   }
 }
@@ -139,6 +167,7 @@ std::unique_ptr<Case> make_attention(int index) {
         add_forms(&all, dtype, d);
         add_biases(&all, dtype, d, d == 256 || dtype == SIE_F16);
         add_first_keys(&all, dtype, d);
+        add_prefixes(&all, dtype, d);
       }
       if (dtype == SIE_F16) continue;
       for (int32_t length : {16, 128, 512}) {
@@ -149,6 +178,7 @@ std::unique_ptr<Case> make_attention(int index) {
     for (int32_t dtype : {SIE_F32, SIE_BF16}) {
       for (int32_t d : {16, 40, 80, 96, 1}) add_odd_dims(&all, dtype, d);
       for (int32_t d : {40, 80}) add_biases(&all, dtype, d, true);
+      add_prefixes(&all, dtype, 96);
     }
     add_timed(&all);
     return in_layouts(all);
@@ -170,6 +200,10 @@ std::unique_ptr<Case> make_production_attention(int index) {
       // MPNet's heads and distances.
       all.push_back(
           biased({{300, 1, 0, 211}, 12, 12, 64, SIE_MASK_FULL, 0, dtype, false, true, plain, true}, 128));
+      // Qwen3's heads: documents behind an instruction and a query, and one alone.
+      all.push_back(
+          behind({{200, 128, 0, 184}, 16, 8, 128, SIE_MASK_CAUSAL, 0, dtype, false, true, plain, true},
+                 {60, 60, 256, 0}));
     }
     return all;
   }();

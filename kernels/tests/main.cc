@@ -50,6 +50,8 @@ TEST_LIST(attention_one_query) { check_attention_one_query(); }
 TEST_LIST(attention_keys) { check_attention_keys(); }
 TEST_LIST(attention_hidden_keys) { check_attention_hidden_keys(); }
 TEST_LIST(attention_without_sight) { check_attention_without_sight(); }
+TEST_LIST(attention_prefix) { check_attention_prefix(); }
+TEST_LIST(attention_hidden_prefix) { check_attention_hidden_prefix(); }
 TEST_LIST(attention_scratch) { check_attention_scratch(); }
 // In two parts, so that two cores share them.
 TEST_LIST(production_shapes_0) { run_production(0, 2); }

@@ -18,14 +18,15 @@ struct Config {
   bool packed;  // q and k are columns of one value
   Input input;
   bool bench;
+  bool behind = false;  // each sequence begins behind a prefix of a length of its own
 };
 
 class RopeCase : public Case {
  public:
   RopeCase(const Config &config, Layout layout, int seed) : c_(config), sequences_(config.lengths) {
-    form = text("qk_norm_rope %s D=%d%s%s%s", dtype_text(c_.dtype), c_.head_dim, c_.norm ? " norm" : "",
+    form = text("qk_norm_rope %s D=%d%s%s%s%s", dtype_text(c_.dtype), c_.head_dim, c_.norm ? " norm" : "",
                 c_.rot == 0 ? " unrotated" : (c_.rot < c_.head_dim ? " partial" : ""),
-                c_.kv_heads == 0 ? " q only" : "");
+                c_.kv_heads == 0 ? " q only" : "", c_.behind ? " prefix" : "");
     shape = text("T=%lld B=%lld H=%d/%d rot=%d input=%s", static_cast<long long>(sequences_.tokens()),
                  static_cast<long long>(sequences_.count()), c_.heads, c_.kv_heads, c_.rot,
                  input_names[c_.input]);
@@ -45,6 +46,8 @@ class RopeCase : public Case {
         t->gamma.push_back(1 + 0.5f * random.real() - (c_.offset ? 1.0f : 0.0f));
     }
     positions_ = sequences_.longest() + c_.position_offset;
+    for (int64_t b = 0; b < units && c_.behind; b++) first_.push_back(static_cast<int32_t>(b * 37 % 61));
+    if (c_.behind) positions_ += 60;
     for (int64_t p = 0; p < positions_; p++) {
       for (int32_t i = 0; i < c_.rot / 2; i++) {
         double angle = static_cast<double>(p) * pow(10000.0, -2.0 * i / c_.rot);
@@ -89,6 +92,7 @@ class RopeCase : public Case {
     a.sin = c_.rot > 0 ? sin_.data() : nullptr;
     a.positions = positions_;
     a.position_offset = c_.position_offset;
+    a.first_position = c_.behind ? first_.data() + first : nullptr;
     a.q = q_.out->tensor(row);
     if (k_.out != nullptr) a.k = k_.out->tensor(row);
     sie_status status = ops->qk_norm_rope(&a, share);
@@ -107,10 +111,10 @@ class RopeCase : public Case {
 
   void verify(const char *backend) override {
     for (int64_t b = 0; b < units; b++) {
+      const int64_t start = c_.position_offset + (c_.behind ? first_[static_cast<size_t>(b)] : 0);
       for (int64_t i = 0; i < sequences_.length(b); i++) {
-        verify_row(backend, q_, c_.heads, sequences_.first(b) + i, i + c_.position_offset);
-        if (k_.in != nullptr)
-          verify_row(backend, k_, c_.kv_heads, sequences_.first(b) + i, i + c_.position_offset);
+        verify_row(backend, q_, c_.heads, sequences_.first(b) + i, start + i);
+        if (k_.in != nullptr) verify_row(backend, k_, c_.kv_heads, sequences_.first(b) + i, start + i);
       }
     }
   }
@@ -177,6 +181,7 @@ class RopeCase : public Case {
   int64_t positions_ = 0;
   Tensor q_, k_;
   Array<float> cos_, sin_;
+  Array<int32_t> first_;
 };
 
 }  // namespace
@@ -194,6 +199,7 @@ std::unique_ptr<Case> make_rope(int index) {
           all.push_back({ragged, dtype, 2, 0, d, d, norm, false, 0, false, plain, false});
         }
         all.push_back({ragged, dtype, 2, 1, d, 0, true, false, 0, false, plain, false});
+        all.push_back({ragged, dtype, 2, 1, d, d, true, false, d == 64 ? 5 : 0, true, plain, false, true});
       }
       for (const std::vector<int32_t> &lengths : {none, one, empty, longer})
         all.push_back({lengths, dtype, 2, 1, 64, 64, true, false, 0, true, plain, false});
@@ -209,6 +215,7 @@ std::unique_ptr<Case> make_rope(int index) {
     // Other even head dimensions exist on CPUs.
     all.push_back({ragged, SIE_F32, 2, 1, 80, 20, true, false, 0, false, plain, false});
     all.push_back({ragged, SIE_BF16, 2, 1, 80, 80, true, false, 0, false, plain, false});
+    all.push_back({ragged, SIE_F32, 2, 1, 80, 20, true, false, 0, false, plain, false, true});
     for (int32_t dtype : {SIE_F32, SIE_BF16})
       all.push_back({{128, 128, 128, 128}, dtype, 16, 8, 128, 128, true, false, 0, true, plain, true});
     return in_layouts(all);
