@@ -22,6 +22,7 @@ import (
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/gateway/fleet"
 	"github.com/sie-engine/sie/gateway/models"
+	"github.com/sie-engine/sie/gateway/pools"
 	"github.com/sie-engine/sie/gateway/queue"
 	"github.com/sie-engine/sie/gateway/server"
 	"github.com/sie-engine/sie/internal/admit"
@@ -29,6 +30,7 @@ import (
 	"github.com/sie-engine/sie/internal/bus"
 	sie "github.com/sie-engine/sie/internal/cli"
 	"github.com/sie-engine/sie/internal/heap"
+	"github.com/sie-engine/sie/internal/lease"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/weights/payload"
 )
@@ -59,6 +61,7 @@ type serveCmd struct {
 	Lanes   string   `help:"Lanes of the cluster, as a JSON list of {\"pool\",\"machineProfile\",\"bundle\"} in order of preference; requests go to no other. Default: those of live workers." env:"SIE_GATEWAY_CONFIGURED_PHYSICAL_LANES"`
 
 	bus.Streams `embed:""`
+	PoolLimits  pools.Limits `embed:""`
 
 	Payloads       string        `name:"payload-store" help:"Directory, s3:// or gs:// URL for items that are too large for a message; the workers use the same. Without it such items get 413." env:"SIE_PAYLOAD_STORE_URL"`
 	MaxQueueWait   time.Duration `help:"Predicted wait beyond which a new request gets a retryable 503; 0: as long as there is room." default:"5s" range:"0|10ms..1h" env:"SIE_MAX_QUEUE_WAIT"`
@@ -208,8 +211,12 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 		}
 	}()
 	workers := fleet.New(log)
-	registry := models.New(models.Options{Lanes: lanes, Fleet: workers})
 	series := obs.NewRegistry()
+	var registry *models.Registry
+	keeper := pools.New(pools.Options{Lanes: lanes, Limits: c.PoolLimits, Fleet: workers.Snapshot,
+		Models:  func(id string) bool { _, err := registry.Find(id); return err == nil },
+		Metrics: series, Log: log})
+	registry = models.New(models.Options{Lanes: lanes, Fleet: workers, Pools: keeper.Lanes})
 	background, stop := context.WithCancel(context.Background())
 	opened.closes(stop)
 	if err := c.fill(background, registry, log); err != nil {
@@ -232,7 +239,7 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 	}
 	so := server.Options{
 		Options: c.Server(secure, &c.Log, log), Limits: c.Requests(), DefaultModels: c.Default,
-		Fleet: workers.Snapshot, Config: registry.Config, Lanes: lanes, Registry: series,
+		Fleet: workers.Snapshot, Config: registry.Config, Lanes: lanes, Pools: keeper, Registry: series,
 		MaxWatchers: c.MaxWatchers, OpenStatus: c.OpenStatus,
 		Missing: func() string { return missing(workers, registry) },
 	}
@@ -249,7 +256,7 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 	if opened.server, err = server.New(so); err != nil {
 		return nil, err
 	}
-	if err := c.connect(background, opened, workers, log); err != nil {
+	if err := c.connect(background, opened, workers, keeper, log); err != nil {
 		return nil, err
 	}
 	if opened.listener, err = c.listen(secure); err != nil {
@@ -304,13 +311,16 @@ func (c *serveCmd) fill(ctx context.Context, registry *models.Registry, log *slo
 }
 
 // connect connects to the broker in the background, and tells those who depend on it.
-func (c *serveCmd) connect(ctx context.Context, g *running, workers *fleet.Fleet, log *slog.Logger) error {
+func (c *serveCmd) connect(
+	ctx context.Context, g *running, workers *fleet.Fleet, keeper *pools.Keeper, log *slog.Logger,
+) error {
 	conn, err := bus.Connect(bus.Options{
 		URL: c.NATS, Name: "sie-gateway", Access: c.Access,
 		Inboxes: bus.GatewayInboxes, Log: log,
 		Connected: func() {
 			workers.Connected()
 			g.queue.Connected()
+			keeper.Connected()
 			g.server.Look()
 		},
 		Disconnected: func() {
@@ -327,6 +337,19 @@ func (c *serveCmd) connect(ctx context.Context, g *running, workers *fleet.Fleet
 	if _, err := workers.Subscribe(conn); err != nil {
 		return fmt.Errorf("subscribe the heartbeats of workers: %w", err)
 	}
+	store, err := lease.NewStore(conn, c.Streams)
+	if err != nil {
+		return err
+	}
+	kept, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	g.closes(func() { stop(); <-ended })
+	go func() {
+		defer close(ended)
+		if err := keeper.Run(kept, store); err != nil {
+			log.Error("the pools are not kept any more", "error", err)
+		}
+	}()
 	return g.queue.Start(conn)
 }
 

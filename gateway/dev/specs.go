@@ -15,8 +15,12 @@ import (
 	"github.com/sie-engine/sie/internal/bus"
 )
 
-// maxMemoryOfPool is what NATS may hold for each pool, and for dead letters.
-const maxMemoryOfPool = 320 << 20
+// maxMemoryOfPool is what NATS may hold for each pool, and for dead letters. maxPools are those
+// that clients may make; what gateways hold bounds what all of them have.
+const (
+	maxMemoryOfPool = 320 << 20
+	maxPools        = 64
+)
 
 func (o *Options) program(name string) string { return filepath.Join(o.BinDir, name) }
 
@@ -63,7 +67,7 @@ func (o *Options) natsSpec(i int) spec {
 	for _, l := range o.Lanes {
 		pools[l.Pool] = true
 	}
-	memory := int64(len(pools)+1) * maxMemoryOfPool
+	memory := int64(len(pools)+1+maxPools) * maxMemoryOfPool
 	s := spec{role: NATS, index: i, argv: []string{
 		o.program("sie-gateway"), "nats", "--host", local, "--port", strconv.Itoa(o.natsPort(i)),
 		"--store-dir", o.path("nats", strconv.Itoa(i)), "--max-memory", strconv.FormatInt(memory, 10),

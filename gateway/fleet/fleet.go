@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -173,7 +172,7 @@ func (f *Fleet) take(w *Worker) (what, why string) {
 	}
 	f.workers[w.ID] = &entry{w, f.age}
 	switch {
-	case old == nil || !old.Live || old.Ready() != w.Ready() || old.Lane != w.Lane:
+	case old == nil || !old.Live || old.Ready() != w.Ready() || old.Lane != w.Lane || old.Home != w.Home:
 		f.publish()
 		return "a worker is there", ""
 	case w.shared && !old.shared:
@@ -308,11 +307,6 @@ func (f *Fleet) publish() {
 			l.FreeCredit = add(l.FreeCredit, max(w.Heartbeat.FreeCredit, 0))
 		}
 	}
-	slices.SortFunc(s.Lanes, func(a, b *Lane) int { return compareLanes(a.ID, b.ID) })
+	slices.SortFunc(s.Lanes, func(a, b *Lane) int { return a.ID.Compare(b.ID) })
 	close(f.current.Swap(s).changed)
-}
-
-func compareLanes(a, b bus.Lane) int {
-	return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Profile, b.Profile),
-		strings.Compare(a.Bundle, b.Bundle))
 }

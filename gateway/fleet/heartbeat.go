@@ -41,10 +41,16 @@ func parse(subject string, data []byte) (*Worker, error) {
 		}
 	}
 	w.Lane = bus.Lane{Pool: hb.PoolName, Profile: hb.MachineProfile, Bundle: hb.Bundle}
+	if w.Home = w.Lane; hb.HomePool != "" {
+		w.Home.Pool = hb.HomePool
+	}
 	if hb.Terminated {
 		return w, nil // it leaves, whatever else it says
 	}
 	if err := w.Lane.Validate(); err != nil {
+		return nil, err
+	}
+	if err := w.Home.Validate(); err != nil {
 		return nil, err
 	}
 	return w, w.read()

@@ -12,8 +12,9 @@ import (
 // Worker is what a worker's last heartbeat says. It never changes.
 type Worker struct {
 	ID        string
-	Lane      bus.Lane
-	Live      bool // its heartbeat is fresh
+	Lane      bus.Lane // that it serves now
+	Home      bus.Lane // that it serves while no client's pool has it
+	Live      bool     // its heartbeat is fresh
 	Heartbeat bus.WorkerHeartbeat
 	Came      time.Time // when the heartbeat was taken
 	Began     time.Time // when the first of its process was, if it took another one's place; or zero

@@ -210,9 +210,9 @@ func TestRoute(t *testing.T) {
 		"profile without a pool": {spec: "org/both", profile: "/l4", pool: "team",
 			want: "team/l4/default"},
 		"profile not in the pool":  {spec: "org/both", profile: "team/h100", want: "400 is not configured"},
-		"unknown pool":             {spec: "org/both", pool: "nope", want: "400 'nope' is not known"},
-		"a pool with wildcards":    {spec: "org/both", pool: "a.>", want: "400 is not known"},
-		"a pool with a line break": {spec: "org/both", pool: "a\r\nb", want: "400 'a\\r\\nb' is not known"},
+		"unknown pool":             {spec: "org/both", pool: "nope", want: "404 'nope' is not known"},
+		"a pool with wildcards":    {spec: "org/both", pool: "a.>", want: "404 is not known"},
+		"a pool with a line break": {spec: "org/both", pool: "a\r\nb", want: "404 'a\\r\\nb' is not known"},
 		"the model's pool":         {spec: "org/pooled", want: "team/l4/default"},
 		"not the model's pool":     {spec: "org/pooled", pool: "default", want: "default/l4/default"},
 

@@ -19,6 +19,9 @@ type Options struct {
 	// go to every lane that has live workers.
 	Lanes []bus.Lane
 	Fleet interface{ Snapshot() *fleet.Snapshot } // the workers
+	// Pools returns the lanes of a pool that a client made, and false if there is none of the name.
+	// nil: there are no such pools.
+	Pools func(name string) ([]bus.Lane, bool)
 }
 
 // Registry has the models of the cluster. Its methods are safe for concurrent use. A Registry

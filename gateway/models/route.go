@@ -1,6 +1,8 @@
 package models
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/sie-engine/sie/gateway/fleet"
@@ -47,17 +49,23 @@ func (m Model) Route(profile, pool string) (Route, error) {
 		carriers = []carrier{*c}
 	}
 	f := m.registry.opt.Fleet.Snapshot()
-	lanes := m.registry.lanes(f)
-	if len(lanes) == 0 {
-		return Route{}, errs.Capacity("any", 0)
-	}
 	if p, rest, both := strings.Cut(profile, "/"); both {
 		profile = rest
 		if p != "" {
 			pool = p
 		}
 	}
-	lanes, err := inPool(lanes, pool, m.Entry.Model.Pool)
+	lanes, made := m.registry.made(pool)
+	var err error
+	if !made {
+		lanes = m.registry.lanes(f)
+	}
+	if len(lanes) == 0 && (made || pool == "" || strings.EqualFold(pool, defaultPool)) {
+		return Route{}, errs.Capacity(cmp.Or(profile, "any"), 0)
+	}
+	if !made {
+		lanes, err = inPool(lanes, pool, m.Entry.Model.Pool)
+	}
 	if err != nil {
 		return Route{}, err
 	}
@@ -122,16 +130,30 @@ func texts(lanes []bus.Lane) []string {
 // compatible returns the names of the bundles that carry the model, in order of preference.
 func (m Model) compatible() []string { return names(m.snapshot.byID[m.Entry.ID]) }
 
-// lanes returns the configured lanes, or else those of live workers.
+// lanes returns the configured lanes, or else those of live workers, which they serve while no
+// client's pool has them.
 func (r *Registry) lanes(f *fleet.Snapshot) []bus.Lane {
 	if len(r.opt.Lanes) > 0 {
 		return r.opt.Lanes
 	}
-	out := make([]bus.Lane, len(f.Lanes))
-	for i, l := range f.Lanes {
-		out[i] = l.ID
+	out := make([]bus.Lane, 0, len(f.Lanes))
+	for _, l := range f.Lanes {
+		for _, w := range l.Workers {
+			if !slices.Contains(out, w.Home) {
+				out = append(out, w.Home)
+			}
+		}
 	}
+	slices.SortFunc(out, bus.Lane.Compare)
 	return out
+}
+
+// made returns the lanes of a pool that a client made.
+func (r *Registry) made(pool string) ([]bus.Lane, bool) {
+	if pool == "" || r.opt.Pools == nil {
+		return nil, false
+	}
+	return r.opt.Pools(pool)
 }
 
 // inPool returns the lanes of a pool. If neither the caller nor the model names one, it is the

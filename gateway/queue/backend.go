@@ -95,7 +95,7 @@ func (s *session) Check() error {
 		return nil
 	}
 	_, err := s.model.Route(s.head.MachineProfile, s.head.Pool)
-	if e := errs.As(err); e != nil && e.Status == 400 {
+	if e := errs.As(err); e != nil && (e.Status == 400 || e.Code == errs.PoolNotFound) {
 		return e
 	}
 	return nil

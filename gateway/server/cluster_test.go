@@ -114,7 +114,7 @@ func TestPools(t *testing.T) {
 		t.Errorf("%+v", one)
 	}
 	if a := r.do("GET", "/v1/pools/nope", ""); a.status != 404 ||
-		!strings.Contains(a.body, `"detail":{"code":"NOT_FOUND","message":"Pool 'nope' not found"`) {
+		!strings.Contains(a.body, `"detail":{"code":"POOL_NOT_FOUND","message":"Pool 'nope' not found"`) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/gateway/fleet"
 	"github.com/sie-engine/sie/gateway/models"
+	"github.com/sie-engine/sie/gateway/pools"
 	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/bus"
@@ -117,6 +118,7 @@ type rig struct {
 	backend *fakeBackend
 	fleet   *fleet.Fleet
 	models  *models.Registry
+	pools   *pools.Keeper
 	log     *testrig.Log
 	http    *http.Client
 
@@ -139,11 +141,14 @@ func start(t *testing.T, change func(*Options)) *rig {
 	r.fleet = fleet.New(logger)
 	r.fleet.Connected()
 	r.models = models.New(models.Options{Lanes: testLanes, Fleet: r.fleet})
+	r.pools = pools.New(pools.Options{Lanes: testLanes, Fleet: r.fleet.Snapshot, Log: logger,
+		Limits: pools.Limits{Pools: 3, TTL: 3600, Workers: 4},
+		Models: func(id string) bool { _, err := r.models.Find(id); return err == nil }})
 	opt := Options{
 		Options: httpd.Options{Log: logger, WorkerIdle: 100 * time.Millisecond,
 			Gate: admit.New(admit.Options{})},
 		Backend: r.backend, Fleet: r.fleet.Snapshot, Config: r.models.Config, Lanes: testLanes,
-		Registry: obs.NewRegistry(), StatusInterval: 10 * time.Millisecond,
+		Pools: r.pools, Registry: obs.NewRegistry(), StatusInterval: 10 * time.Millisecond,
 		Missing: func() string {
 			r.mu.Lock()
 			defer r.mu.Unlock()

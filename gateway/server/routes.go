@@ -30,10 +30,10 @@ func (s *Server) routes(a *inference.API) []httpd.Route {
 		{Method: "GET", Path: "/v1/configs/bundles/", Serve: s.getBundle},
 		{Method: "POST", Path: "/v1/configs/resolve", Serve: s.resolve},
 		{Method: "GET", Path: "/v1/pools", Serve: s.listPools},
-		{Method: "POST", Path: "/v1/pools", Serve: s.noPools},
+		{Method: "POST", Path: "/v1/pools", Serve: s.putPool},
 		{Method: "GET", Path: "/v1/pools/", Serve: s.getPool},
-		{Method: "DELETE", Path: "/v1/pools/", Serve: s.noPools},
-		{Method: "POST", Path: "/v1/pools/", Serve: s.noPools},
+		{Method: "DELETE", Path: "/v1/pools/", Serve: s.deletePool},
+		{Method: "POST", Path: "/v1/pools/", Serve: s.renewPool},
 	}, pages.Routes(pages.GatewayDocument()), a.Routes())
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sie-engine/sie/gateway/fleet"
 	"github.com/sie-engine/sie/gateway/models"
+	"github.com/sie-engine/sie/gateway/pools"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/internal/bus"
@@ -40,7 +41,8 @@ type Options struct {
 	// Missing says what the gateway still waits for before its first request, "" for nothing.
 	Missing func() string
 
-	Lanes    []bus.Lane // that the operator configured
+	Lanes    []bus.Lane    // that the operator configured
+	Pools    *pools.Keeper // of clients' pools
 	Registry *prometheus.Registry
 
 	OpenStatus     bool          // /health and the status sockets need no API key
@@ -66,9 +68,9 @@ func (o *Options) Validate() error {
 		}
 	}
 	if o.Backend == nil || o.Gate == nil || o.Fleet == nil || o.Config == nil || o.Missing == nil ||
-		o.Registry == nil {
+		o.Registry == nil || o.Pools == nil {
 		all = append(all, errors.New(
-			"the fields Backend, Gate, Fleet, Config, Missing and Registry are required"))
+			"the fields Backend, Gate, Fleet, Config, Missing, Pools and Registry are required"))
 	}
 	return errors.Join(all...)
 }

@@ -297,7 +297,7 @@ func TestARefusedHead(t *testing.T) {
 	r.backend.check = errs.UnknownPool("a.>", []string{"default"})
 	for range 3 {
 		a := r.do("POST", "/v1/encode/org/a", "{", "X-SIE-Pool", "a.>", "X-SIE-MACHINE-PROFILE", "made-up")
-		if a.status != 400 || !strings.Contains(a.body, "X-SIE-Pool") {
+		if a.status != 404 || !strings.Contains(a.body, "X-SIE-Pool") {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	}
@@ -345,7 +345,7 @@ func TestPathsThatAreNotServed(t *testing.T) {
 	}{
 		{"POST", "/v1/configs/models", 405}, {"PUT", "/v1/configs/models/org/a", 405},
 		{"POST", "/v1/chat/completions", 501}, {"POST", "/v1/generate/x", 501}, {"GET", "/nope", 404},
-		{"POST", "/v1/pools", 501}, {"DELETE", "/v1/pools/p", 501}, {"POST", "/v1/pools/p/renew", 501},
+		{"POST", "/v1/pools/p/x", 404},
 		{"GET", "/v1/models", 200}, {"GET", "/", 200}, {"PUT", "/", 405}, {"GET", "/ws/status", 426},
 	} {
 		a := r.do(c.method, c.path, "{}")

@@ -25,7 +25,7 @@ func TestDocumentedVariablesExist(t *testing.T) {
 	if len(missing) < 20 {
 		t.Fatalf("%s names %d variables; is it still a table of them?", page, len(missing))
 	}
-	for _, part := range []string{"cmd", "internal/bus", "internal/cli", "configd"} {
+	for _, part := range []string{"cmd", "internal/bus", "internal/cli", "configd", "gateway/pools"} {
 		err := filepath.WalkDir(filepath.Join(top, part), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -11,7 +11,7 @@ type WorkerHeartbeat struct {
 	TotalGPUSlots     int      `json:"total_gpu_slots"`
 	ReadyGPUSlots     int      `json:"ready_gpu_slots"`
 	MachineProfile    string   `json:"machine_profile"`
-	PoolName          string   `json:"pool_name"`
+	PoolName          string   `json:"pool_name"` // that it serves now
 	Bundle            string   `json:"bundle"`
 	BundleConfigHash  string   `json:"bundle_config_hash"`
 	LoadedModels      []string `json:"loaded_models"`
@@ -34,6 +34,8 @@ type WorkerHeartbeat struct {
 	// Epoch names the sidecar's process: a token of a subject that no other process has. "" is that
 	// of a worker that does not tell.
 	Epoch string `json:"epoch,omitempty"`
+	// HomePool is the pool that the worker serves while no client's pool has it. "": PoolName.
+	HomePool string `json:"home_pool,omitempty"`
 }
 
 // Pending is a model's work in one worker.

@@ -30,6 +30,7 @@ const (
 	maxAckPending   = 100_000
 	deadLetterAge   = 24 * time.Hour
 	deadLetterBytes = 64 << 20
+	poolsBytes      = 4 << 20
 )
 
 func (s Streams) withDefaults() Streams {
@@ -110,6 +111,28 @@ func (s Streams) DeadLetters() jetstream.StreamConfig {
 		MaxAge:      deadLetterAge,
 		Duplicates:  duplicateWindow,
 		AllowDirect: true,
+	}
+}
+
+// Pools returns the definition of the stream behind the key-value bucket of pools. Reads go to its
+// leader, and each stored change is told on PoolsChanged, without the document.
+func (s Streams) Pools() jetstream.StreamConfig {
+	s = s.withDefaults()
+	return jetstream.StreamConfig{
+		Name:              PoolsStream,
+		Description:       "SIE: the pools that clients made",
+		Subjects:          []string{"$KV." + PoolsBucket + ".>"},
+		Storage:           s.storage(),
+		Replicas:          s.Replicas,
+		MaxMsgsPerSubject: 1,
+		MaxMsgs:           -1,
+		MaxBytes:          poolsBytes,
+		Discard:           jetstream.DiscardNew,
+		AllowRollup:       true,
+		DenyDelete:        true,
+		RePublish: &jetstream.RePublish{
+			Source: PoolsSubject, Destination: PoolsChanged, HeadersOnly: true,
+		},
 	}
 }
 

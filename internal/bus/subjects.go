@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -17,6 +18,12 @@ type Lane struct {
 
 // String returns "pool/profile/bundle".
 func (l Lane) String() string { return l.Pool + "/" + l.Profile + "/" + l.Bundle }
+
+// Compare orders lanes by pool, machine profile and bundle.
+func (l Lane) Compare(o Lane) int {
+	return cmp.Or(strings.Compare(l.Pool, o.Pool), strings.Compare(l.Profile, o.Profile),
+		strings.Compare(l.Bundle, o.Bundle))
+}
 
 // Validate returns an error unless each part may be a token of a subject.
 func (l Lane) Validate() error {
@@ -119,7 +126,11 @@ const (
 	ConfigAll       = "sie.config.models._all"
 	ConfigPrefix    = "sie.config.models." // + bundle
 	MaxDeliveries   = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>"
-	PriorityGroup   = "w" // of every work consumer
+	PoolsBucket     = "SIE_POOLS" // the key-value bucket of package lease
+	PoolsStream     = "KV_" + PoolsBucket
+	PoolsSubject    = "$KV." + PoolsBucket + ".pools"
+	PoolsChanged    = "sie.pools.changed" // told after each change of it
+	PriorityGroup   = "w"                 // of every work consumer
 	HeaderMsgID     = "Nats-Msg-Id"
 	HeaderTTL       = "Nats-TTL"
 	HeaderReserved  = "Nats-"

@@ -28,12 +28,6 @@ func WrongBundle(model, bundle string, compatible []string) *Error {
 	return e
 }
 
-// UnknownPool returns the 400 for a pool that has no lane.
-func UnknownPool(pool string, pools []string) *Error {
-	return Invalidf("X-SIE-Pool", "Pool %s is not known to this cluster; its pools are: %s",
-		Quote(pool), few(pools))
-}
-
 // UnknownProfile returns the 400 for a machine profile that no lane of the pool has.
 func UnknownProfile(profile string, profiles []string) *Error {
 	e := Invalidf("X-SIE-MACHINE-PROFILE",

@@ -23,6 +23,10 @@ const (
 	InputTooLong      Code = "INPUT_TOO_LONG"
 	Unauthorized      Code = "UNAUTHORIZED"
 	NotFound          Code = "NOT_FOUND"
+	InvalidRequest    Code = "INVALID_REQUEST"
+	PoolNotFound      Code = "POOL_NOT_FOUND"
+	PoolRefused       Code = "POOL_OPERATION_FORBIDDEN"
+	PoolUndeletable   Code = "DEFAULT_POOL_DELETE_FORBIDDEN"
 	MethodNotAllowed  Code = "METHOD_NOT_ALLOWED"
 	ModelNotFound     Code = "MODEL_NOT_FOUND"
 	ModelNotLoaded    Code = "MODEL_NOT_LOADED"
@@ -68,6 +72,14 @@ var table = [...]Info{
 		Meaning: "the request has no API key, or one that the server does not accept"},
 	{Code: NotFound, Status: 404, OpenAIType: typeInvalidRequest, OpenAICode: "not_found",
 		Meaning: "no such route"},
+	{Code: InvalidRequest, Status: 400, OpenAIType: typeInvalidRequest, OpenAICode: "invalid_request",
+		Meaning: "a pool is asked for that this cluster does not give"},
+	{Code: PoolNotFound, Status: 404, OpenAIType: typeInvalidRequest, OpenAICode: "pool_not_found",
+		Meaning: "there is no such pool"},
+	{Code: PoolRefused, Status: 403, OpenAIType: typeInvalidRequest, OpenAICode: "pool_operation_forbidden",
+		Meaning: "the pool is the operator's, or there are as many as may be"},
+	{Code: PoolUndeletable, Status: 403, OpenAIType: typeInvalidRequest,
+		OpenAICode: "pool_operation_forbidden", Meaning: "the default pool cannot be deleted"},
 	{Code: MethodNotAllowed, Status: 405, OpenAIType: typeInvalidRequest, OpenAICode: "method_not_allowed",
 		Meaning: "the route exists but not for this HTTP method"},
 	{Code: ModelNotFound, Status: 404, OpenAIType: typeInvalidRequest, OpenAICode: "model_not_found",

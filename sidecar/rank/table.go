@@ -35,11 +35,11 @@ func New(lane bus.Lane, self string) *Table {
 // that decisions may change.
 func (t *Table) Heartbeat(now time.Time, h *bus.WorkerHeartbeat) (changed bool) {
 	lane := bus.Lane{Pool: h.PoolName, Profile: h.MachineProfile, Bundle: h.Bundle}
-	if h.Name == t.self || h.Name == "" || lane != t.lane {
+	if h.Name == t.self || h.Name == "" {
 		return false
 	}
 	old := t.workers[h.Name]
-	if h.Terminated {
+	if h.Terminated || lane != t.lane { // it ends, or serves another lane now
 		delete(t.workers, h.Name)
 		return old != nil
 	}

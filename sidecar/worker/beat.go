@@ -67,6 +67,9 @@ func (c *core) heartbeat(terminated bool) *bus.WorkerHeartbeat {
 	if h.Ready {
 		h.ReadyGPUSlots = p.GPUCount
 	}
+	if c.lane != c.home {
+		h.HomePool = c.home.Pool
+	}
 	calls := map[string]bool{}
 	for _, s := range c.slices {
 		if s.state == sent {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -14,7 +15,8 @@ import (
 
 // core is the state of a sidecar. Its methods are called by one goroutine, which sets now before.
 type core struct {
-	lane   bus.Lane
+	lane   bus.Lane // that this worker serves now
+	home   bus.Lane // that it serves while no client's pool has it
 	self   string
 	epoch  string // of this process, in marks and heartbeats
 	do     effects
@@ -52,6 +54,7 @@ type core struct {
 	sure       bool      // the generation of the stream is known since the connect
 	late       []lateAck // acknowledgements that wait for that; at most maxLate
 	gen        uint64    // of the stream
+	former     []uint64  // of streams of lanes that this worker has left, whose messages it may settle
 	created    time.Time // of the stream
 	draining   bool
 	closing    int             // subscriptions that are being closed
@@ -82,7 +85,7 @@ type lateAck struct {
 
 func newCore(lane bus.Lane, self string, stall time.Duration, do effects) *core {
 	return &core{
-		lane: lane, self: self, do: do, stall: stall, maxPayload: 1 << 20,
+		lane: lane, home: lane, self: self, do: do, stall: stall, maxPayload: 1 << 20,
 		transfer: work.MaxTransferBytes,
 		slices:   map[string]*slice{}, requests: map[string]map[*slice]bool{},
 		queues: map[string]*queue{}, models: map[string]*model{}, byToken: map[string]string{},
@@ -255,7 +258,7 @@ func (c *core) visit() {
 			continue
 		}
 		for _, d := range s.deliveries {
-			if c.sure && d.gen == c.gen {
+			if c.sure && d.gen == c.gen || slices.Contains(c.former, d.gen) {
 				c.do.progress(d)
 			}
 		}
@@ -335,6 +338,8 @@ func (c *core) settle(s *slice, act func(delivery)) {
 
 func (c *core) settleOne(d delivery, act func(delivery)) {
 	switch {
+	case slices.Contains(c.former, d.gen):
+		act(d)
 	case d.gen != c.gen: // of a stream that is gone
 	case !c.sure:
 		if len(c.late) < maxLate {

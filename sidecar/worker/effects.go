@@ -64,7 +64,7 @@ func (w *Worker) openQueue(q *queue) error {
 	w.queues++
 	inbox := w.inbox + ".q" + strconv.FormatUint(w.queues, 36)
 	var p *pull.Queue
-	p, err := pull.New(w.nc, bus.StreamName(w.c.Lane.Pool), bus.ConsumerName(q.subject), inbox,
+	p, err := pull.New(w.nc, bus.StreamName(w.core.lane.Pool), bus.ConsumerName(q.subject), inbox,
 		func(m *nats.Msg) {
 			w.post(func() {
 				kind := p.Heard(w.core.now, m)
@@ -128,25 +128,25 @@ func (w *Worker) job(f func(ctx context.Context)) {
 
 // reconcile makes sure of the stream and of a queue's consumer.
 func (w *Worker) reconcile(q *queue, create bool) {
-	subject := q.subject
+	pool, subject := w.core.lane.Pool, q.subject
 	w.job(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, natsTimeout)
 		defer cancel()
-		created, err := w.ensureConsumer(ctx, subject, create)
+		created, err := w.ensureConsumer(ctx, pool, subject, create)
 		w.post(func() { w.core.reconciled(q, created, err) })
 	})
 }
 
 func (w *Worker) ensureConsumer(
-	ctx context.Context, subject string, create bool,
+	ctx context.Context, pool, subject string, create bool,
 ) (created time.Time, err error) {
-	name := bus.StreamName(w.c.Lane.Pool)
+	name := bus.StreamName(pool)
 	s, err := w.js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		if !create {
 			return created, errNoConsumer
 		}
-		s, err = w.js.CreateStream(ctx, w.c.Streams.Work(w.c.Lane.Pool))
+		s, err = w.js.CreateStream(ctx, w.c.Streams.Work(pool))
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another made it meanwhile
 			s, err = w.js.Stream(ctx, name)
 		}
@@ -208,16 +208,21 @@ func meets(filter, subject string) bool {
 
 // list reads the lane's consumers.
 func (w *Worker) list() {
+	of := w.core.lane
 	w.job(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, natsTimeout)
 		defer cancel()
-		created, all, err := w.consumers(ctx)
-		w.post(func() { w.core.listedAll(created, all, err) })
+		created, all, err := w.consumers(ctx, of)
+		w.post(func() {
+			if of == w.core.lane { // else it was left meanwhile
+				w.core.listedAll(created, all, err)
+			}
+		})
 	})
 }
 
-func (w *Worker) consumers(ctx context.Context) (created time.Time, all []found, err error) {
-	s, err := w.js.Stream(ctx, bus.StreamName(w.c.Lane.Pool))
+func (w *Worker) consumers(ctx context.Context, of bus.Lane) (created time.Time, all []found, err error) {
+	s, err := w.js.Stream(ctx, bus.StreamName(of.Pool))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return created, nil, nil
 	}
@@ -227,7 +232,7 @@ func (w *Worker) consumers(ctx context.Context) (created time.Time, all []found,
 	list := s.ListConsumers(ctx)
 	for i := range list.Info() {
 		lane, _, err := bus.ParseWork(i.Config.FilterSubject)
-		if err == nil && lane == w.c.Lane && len(all) < maxQueues {
+		if err == nil && lane == of && len(all) < maxQueues {
 			all = append(all, found{i.Config.FilterSubject, i.NumPending > 0 || i.NumAckPending > 0})
 		}
 	}

@@ -20,6 +20,9 @@ var operations = []string{
 // arrived handles a message of work. open says whether the queue it came from still takes work.
 func (c *core) arrived(q *queue, m *nats.Msg, open bool) {
 	d := delivery{m.Reply, c.gen}
+	if q.left {
+		d.gen = q.gen
+	}
 	c.do.count("received", "")
 	if m.Reply == "" {
 		c.do.count("bad_messages", "no_ack_subject")

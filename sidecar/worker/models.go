@@ -23,6 +23,9 @@ type queue struct {
 	absent         bool      // reconcile runs, or waits for retryAt
 	retryAt        time.Time
 	backoff        time.Duration
+
+	left bool   // the worker has left the queue's lane
+	gen  uint64 // then: of its stream
 }
 
 // puller is what the core needs of a pull.Queue.

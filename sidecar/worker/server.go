@@ -147,7 +147,10 @@ func (c *core) connect(maxPayload int) {
 }
 
 // disconnect handles the loss of the broker.
-func (c *core) disconnect() { c.connected, c.sure, c.dirty = false, false, true }
+func (c *core) disconnect() {
+	c.connected, c.sure, c.dirty = false, false, true
+	c.former = nil // what becomes of those streams is not looked at
+}
 
 // drain begins the end: nothing more is pulled, what was not sent goes back, and drained is called
 // when the rest is done.

@@ -208,6 +208,8 @@ func (s *sim) progress(d delivery) {
 	}
 }
 
+func (s *sim) moved() {}
+
 func (s *sim) openQueue(q *queue) error {
 	p := &simPulls{q: q}
 	s.pulls[p] = true

@@ -133,6 +133,7 @@ type effects interface {
 	watch(q *queue, threshold int)
 	reconcile(q *queue, create bool) // makes sure of stream and consumer, or only looks
 	list()
+	moved() // the lane is another one
 
 	ensure(model string)
 	run(r *ipc.RunBatchRequest) (call string, err error)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/ipc"
+	"github.com/sie-engine/sie/internal/lease"
 	"github.com/sie-engine/sie/sidecar/health"
 	"github.com/sie-engine/sie/sidecar/ipcclient"
 	"github.com/sie-engine/sie/sidecar/pull"
@@ -64,6 +65,8 @@ type Worker struct {
 	nc     *nats.Conn
 	out    *bus.Outbox // over nc
 	js     jetstream.JetStream
+	pools  *lease.Store
+	demand *nats.Subscription // of the lane
 	client *ipcclient.Client
 	inbox  string // prefix of the subjects of replies to this worker
 	events chan func()
@@ -122,6 +125,10 @@ func New(c Config) (*Worker, error) {
 		w.nc.Close()
 		return nil, fmt.Errorf("sidecar: %w", err)
 	}
+	if w.pools, err = lease.NewStore(w.nc, c.Streams); err != nil {
+		w.nc.Close()
+		return nil, fmt.Errorf("sidecar: %w", err)
+	}
 	most := 0 // what can be sent
 	if c.Store != nil {
 		most = ipc.MaxResponse
@@ -165,6 +172,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	w.background.Go(func() { w.client.Run(background) })
+	w.background.Go(func() { w.follow(background) })
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	var late <-chan time.Time
@@ -207,11 +215,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // subscribe subscribes to all that is not work.
 func (w *Worker) subscribe() error {
-	lane := w.c.Lane
 	handlers := map[string]func(m *nats.Msg){
-		"sie.demand." + lane.Pool + "." + lane.Profile + "." + lane.Bundle + ".*": func(m *nats.Msg) {
-			w.post(func() { w.core.demand(m.Subject) })
-		},
 		bus.HealthPrefix + "*": w.health,
 		bus.GatewayPrefix + "*": func(m *nats.Msg) {
 			var h bus.GatewayHeartbeat
@@ -239,7 +243,27 @@ func (w *Worker) subscribe() error {
 			return fmt.Errorf("sidecar: subscribe to %s: %w", subject, err)
 		}
 	}
+	return w.subscribeDemand()
+}
+
+// subscribeDemand subscribes to the demand in the lane that the worker serves.
+func (w *Worker) subscribeDemand() (err error) {
+	lane := w.core.lane
+	subject := "sie.demand." + lane.Pool + "." + lane.Profile + "." + lane.Bundle + ".*"
+	w.demand, err = w.nc.Subscribe(subject, func(m *nats.Msg) {
+		w.post(func() { w.core.demand(m.Subject) })
+	})
+	if err != nil {
+		return fmt.Errorf("sidecar: subscribe to %s: %w", subject, err)
+	}
 	return nil
+}
+
+func (w *Worker) moved() {
+	err := w.demand.Unsubscribe()
+	if err = errors.Join(err, w.subscribeDemand()); err != nil {
+		w.c.Log.Error("the demand of the lane is not heard", "error", err)
+	}
 }
 
 // maxHeartbeatBytes bounds a heartbeat that is read.

@@ -39,14 +39,47 @@ assert model in [m["name"] for m in client.list_models()]
 if hasattr(client, "get_model"):
     m = client.get_model(model)
     assert m["bundles"] == ["default"] and m["worker_count"] >= 1 and m["loaded"], m
-p = client.get_pool("default")
-assert p["status"]["state"] == "active" and p["status"]["assigned_workers"], p
 assert client.get_pool("nope") is None
+
+# A pool of its own: more than there is for three releases at once, so it may be pending for a while.
+mine = "mine-" + version.replace(".", "_")
+client.create_pool(mine, {"CPU": 1}, bundle="default", minimum_worker_count=1)
+p = client.get_pool(mine)
+assert p["name"] == mine and p["spec"]["gpus"] == {"cpu": 1} and p["spec"]["bundle"] == "default", p
+assert p["status"]["created_at"] > 1.6e9 and p["status"]["last_renewed"] >= p["status"]["created_at"], p
+while client.get_pool(mine)["status"]["state"] != "active":
+    time.sleep(0.05)
+r = client.encode(model, {"id": "y", "text": "a"}, gpu=f"{mine}/cpu")
+assert r["id"] == "y" and len(r["dense"]) == 384, r
+w = client.get_pool(mine)["status"]["assigned_workers"]
+assert len(w) == 1 and w[0]["gpu"] == "cpu" and w[0]["url"] == "http://" + w[0]["name"], w
+if version != "0.3.4":  # which has none of these
+    client.create_pool(mine, {"cpu": 1}, gpu_caps={"cpu": 1}, pinned_models=[model], queue_pool="default")
+    assert client.get_pool(mine)["spec"]["pinned_models"] == [model]
+for gpus, why in (({"cpu": 5}, "at most 4"), ({"none": 1}, "there are: cpu"), ({}, "required")):
+    try:
+        client.create_pool("wrong", gpus)
+        raise AssertionError(f"a pool of {gpus} was made")
+    except Exception as e:
+        assert why in str(e), (gpus, repr(e))
+for call in (lambda: client.create_pool("default", {"cpu": 1}), lambda: client.delete_pool("default")):
+    try:
+        call()
+        raise AssertionError("the default pool was changed")
+    except Exception as e:
+        assert "efault" in str(e) and "rror" in type(e).__name__, repr(e)
+assert client.delete_pool(mine) is True
+assert client.get_pool(mine) is None and client.delete_pool(mine) is False
 try:
-    client.create_pool("mine", {"cpu": 1})
-    raise AssertionError("a pool was made")
+    client.encode(model, {"text": "a"}, gpu=f"{mine}/cpu")
+    raise AssertionError("an answer of a pool that is gone")
 except Exception as e:
-    assert "makes, renews and deletes no pools" in str(e), repr(e)
+    assert "not known to this cluster" in str(e), repr(e)
+while True:  # the others' pools may still have all workers
+    p = client.get_pool("default")
+    if p["status"]["state"] == "active" and p["status"]["assigned_workers"]:
+        break
+    time.sleep(0.05)
 for i, frame in enumerate(client.watch()):
     assert frame["cluster"]["worker_count"] >= 1 and frame["workers"], frame
     if i == 1:
