@@ -96,6 +96,14 @@ func TestSubjects(t *testing.T) {
 	if _, _, err := bus.ParseDemand(lane.WorkSubject("m")); err == nil {
 		t.Error("work was read as a demand")
 	}
+	for _, bad := range []string{"", "*", ">", "a.b", "a b", "a/b"} {
+		if _, _, err := bus.ParseWork("sie.work.p.l4.default." + bad); err == nil {
+			t.Errorf("%q was read as the token of a model", bad)
+		}
+		if _, _, err := bus.ParseDemand("sie.demand.p.l4.default." + bad); err == nil {
+			t.Errorf("%q was read as the token of a model in demand", bad)
+		}
+	}
 	for _, bad := range []string{"", "a.b", "*", ">", "a b", "a\n", strings.Repeat("a", 129), "é"} {
 		if (bus.Lane{Pool: bad, Profile: "x", Bundle: "x"}).Validate() == nil {
 			t.Errorf("pool %q was accepted", bad)

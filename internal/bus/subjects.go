@@ -86,7 +86,9 @@ func (l Lane) DemandSubject(model string) string {
 	return "sie.demand." + l.Pool + "." + l.Profile + "." + l.Bundle + "." + Token(model)
 }
 
-// ParseWork splits the subject of work into its lane and the model's token.
+// ParseWork splits the subject of work into its lane and the model's token. A filter with a
+// wildcard in place of the model is no such subject: nobody could follow it without taking the work
+// of every model.
 func ParseWork(subject string) (l Lane, token string, err error) { return parse("sie.work.", subject) }
 
 // ParseDemand splits the subject of a demand into its lane and the model's token.
@@ -97,7 +99,7 @@ func ParseDemand(subject string) (l Lane, token string, err error) {
 func parse(prefix, subject string) (l Lane, token string, err error) {
 	rest, ok := strings.CutPrefix(subject, prefix)
 	parts := strings.Split(rest, ".")
-	if !ok || len(parts) != 4 || parts[3] == "" {
+	if !ok || len(parts) != 4 || parts[3] == "" || parts[3] != Token(parts[3]) {
 		return l, "", fmt.Errorf("subject %q is not %s{pool}.{profile}.{bundle}.{model}", subject, prefix)
 	}
 	l = Lane{Pool: parts[0], Profile: parts[1], Bundle: parts[2]}

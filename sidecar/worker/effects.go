@@ -174,13 +174,15 @@ func (w *Worker) ensureConsumer(
 // overlap is the broker's error code of a consumer whose filter meets another's.
 const overlap = 10100
 
-// removeLeftovers removes idle consumers of another layout whose filter meets subject.
+// removeLeftovers removes idle consumers of another layout whose filter meets subject. Ours filter
+// the subject of one model and are named by it.
 func (w *Worker) removeLeftovers(ctx context.Context, s jetstream.Stream, subject string) error {
 	var removed []error
 	list := s.ListConsumers(ctx)
 	for i := range list.Info() {
 		filter := i.Config.FilterSubject
-		ours := i.Name == bus.ConsumerName(filter)
+		_, _, err := bus.ParseWork(filter)
+		ours := err == nil && i.Name == bus.ConsumerName(filter)
 		if !ours && i.NumWaiting == 0 && i.NumAckPending == 0 && !i.PushBound && meets(filter, subject) {
 			w.c.Log.Warn("removing a consumer of another layout", "consumer", i.Name, "filter", filter)
 			removed = append(removed, s.DeleteConsumer(ctx, i.Name))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -292,38 +293,69 @@ func (f *fakeServer) models() []string {
 	return f.loaded
 }
 
-// A consumer of another layout, which nobody uses, makes room.
+// A consumer of another layout, which nobody uses, makes room, whether the sidecar finds it when it
+// lists the consumers of its lane or when it makes one itself. Its filter is no queue to follow: a
+// consumer that is made for such a queue would keep those of all models out.
 func TestLeftoversAreRemoved(t *testing.T) {
-	s, f := bustest.Start(t, nil), startFake(t)
-	g := newGateway(t, s, "gw")
-	startSidecar(t, s, f, "w1")
-	g.prepare()
-	old := jetstream.ConsumerConfig{
-		Durable: "p_cpu_default", AckPolicy: jetstream.AckExplicitPolicy,
-		FilterSubject: "sie.work.p.cpu.default.*",
-	}
-	if _, err := g.js.CreateConsumer(t.Context(), bus.StreamName(lane.Pool), old); err != nil {
-		t.Fatal(err)
-	}
-	g.publish("org/m", "r1", nil, "a")
-	told := make(chan struct{})
-	defer close(told)
-	go func() { // as a gateway's heartbeats do: the sidecar may not listen yet
-		for {
-			if err := g.nc.Publish(lane.DemandSubject("org/m"), nil); err != nil {
-				t.Error(err)
+	const all = "sie.work.p.cpu.default.*"
+	for name, c := range map[string]struct {
+		durable string
+		listed  bool // it is there before the sidecar lists
+	}{
+		"listed":                   {"p_cpu_default", true},
+		"met":                      {"p_cpu_default", false},
+		"listed, named by filter":  {bus.ConsumerName(all), true},
+		"met, named by its filter": {bus.ConsumerName(all), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, f := bustest.Start(t, nil), startFake(t)
+			g := newGateway(t, s, "gw")
+			if !c.listed {
+				beats := heartbeats(t, g)
+				startSidecar(t, s, f, "w1")
+				for h := range beats {
+					if h.Ready {
+						break
+					}
+				}
 			}
-			select {
-			case <-told:
-				return
-			case <-time.After(100 * time.Millisecond):
+			g.prepare()
+			if _, err := g.js.CreateConsumer(t.Context(), bus.StreamName(lane.Pool), jetstream.ConsumerConfig{
+				Durable: c.durable, AckPolicy: jetstream.AckExplicitPolicy, FilterSubject: all,
+			}); err != nil {
+				t.Fatal(err)
 			}
+			g.publish("org/m", "r1", nil, "a")
+			if c.listed {
+				startSidecar(t, s, f, "w1")
+			}
+			told := make(chan struct{})
+			defer close(told)
+			go g.demand(told, lane.DemandSubject("org/m"))
+			if r := g.result("r1"); texts(r) != "A" {
+				t.Errorf("%+v", r)
+			}
+			g.settled(empty0)
+			if loaded := f.models(); !slices.Equal(loaded, []string{"org/m"}) {
+				t.Errorf("loaded %q", loaded)
+			}
+		})
+	}
+}
+
+// demand announces work again and again, as a gateway's heartbeats do: the sidecar may not listen
+// yet.
+func (g *fakeGateway) demand(told <-chan struct{}, subject string) {
+	for {
+		if err := g.nc.Publish(subject, nil); err != nil {
+			g.t.Error(err)
 		}
-	}()
-	if r := g.result("r1"); texts(r) != "A" {
-		t.Errorf("%+v", r)
+		select {
+		case <-told:
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
-	g.settled(empty0)
 }
 
 func TestFiltersMeet(t *testing.T) {
