@@ -308,6 +308,15 @@ func (r *rig) metric(name, value string) float64 {
 	return v
 }
 
+// counted waits until the counter of a model has that value. What a batch came to is counted when
+// its last answer is out, so a caller that has the answer may be earlier.
+func (r *rig) counted(name, model string, want float64) {
+	r.t.Helper()
+	testrig.Until(r.t, fmt.Sprintf("%s of %s is %v", name, model, want), func() bool {
+		return testrig.Metric(r.t, r.opt.Metrics.Registry, name, model) == want
+	})
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

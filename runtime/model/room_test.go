@@ -378,9 +378,7 @@ func TestBatchWithoutMemory(t *testing.T) {
 	if r.state(cls) != registry.Available {
 		t.Errorf("cls is %s: it was worth a try", r.state(cls))
 	}
-	if got := r.ofModel("sie_oom_terminal_failures_total", mean); got != 1 {
-		t.Errorf("%v terminal failures", got)
-	}
+	r.counted("sie_oom_terminal_failures_total", mean, 1)
 }
 
 // Batches that run out of memory at the same time do not wait for the models of one another.
