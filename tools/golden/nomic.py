@@ -104,7 +104,8 @@ HEADS = [
     ("classify-nomic", "logits", "NomicBertForSequenceClassification", "bert.",
      dict(id2label=heads.EMOTIONS, label2id={v: k for k, v in heads.EMOTIONS.items()})),
     ("tag-nomic", "token_logits", "NomicBertForTokenClassification", "nomic_bert.", dict(num_labels=3)),
-    ("masked-nomic", "word_logits", "NomicBertForMaskedLM", "nomic_bert.", {}),
+    ("masked-nomic", "word_logits", "NomicBertForMaskedLM", "nomic_bert.",
+     dict(hidden_act="gelu_pytorch_tanh")),
 ]
 NAMES = {"qkv": "encoder.layers.{}.attn.Wqkv", "o": "encoder.layers.{}.attn.out_proj",
          "up": "encoder.layers.{}.mlp.fc11", "gate": "encoder.layers.{}.mlp.fc12",
