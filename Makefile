@@ -125,11 +125,18 @@ test-asan: deps ## kernel conformance and C tests under AddressSanitizer and UBS
 test-tsan: deps ## the C side's threads under ThreadSanitizer: csrc's tests, and the shares of CPU kernels at once
 	@tools/test/tsan.sh
 
-mutate: deps ## break every kernel in every way and see that a test notices; takes hours, goes on where stopped (FILES=…)
+ARCH_FILES = $(filter runtime/arch/%,$(FILES))
+
+mutate: $(if $(FILES),$(if $(ARCH_FILES),mutate-arch)$(if $(filter-out runtime/arch/%,$(FILES)), mutate-c),mutate-arch mutate-c) ## break every architecture and kernel in every way and see that a test notices; takes hours, goes on where stopped (FILES=…)
+
+mutate-arch: libsie tokenizers ## break the Go files of the architectures; takes half a minute
+	go run ./tools/mutate/golists --jobs $(JOBS) $(notdir $(ARCH_FILES))
+
+mutate-c: deps
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
 	cmake --build build -j $(JOBS) >/dev/null
 	tools/test/asan.sh build
-	python3 -B tools/mutate/mutate.py run $(FILES) --build build --build build-asan --jobs $(JOBS)
+	python3 -B tools/mutate/mutate.py run $(filter-out runtime/arch/%,$(FILES)) --build build --build build-asan --jobs $(JOBS)
 
 test-clients: build minilm venv-clients ## the official clients against the real binary
 	build/venv-clients/bin/python -m pytest -q tools/test/clients

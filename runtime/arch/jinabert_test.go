@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -57,96 +56,6 @@ func TestALiBiSlopes(t *testing.T) {
 		if got := alibiSlopes(heads); !slices.Equal(got, want) {
 			t.Errorf("%d heads: %v, expected %v", heads, got, want)
 		}
-	}
-}
-
-// A mistake in this architecture is seen in the numbers of one of the goldens at least.
-func TestJinaBertFaultsAreSeen(t *testing.T) {
-	each := func(change func(*jinaBertBlock)) func(*jinaBertModel, *packer) {
-		return func(m *jinaBertModel, _ *packer) {
-			for i := range m.blocks {
-				change(&m.blocks[i])
-			}
-		}
-	}
-	slopes := func(of func(heads int) []float32) func(*jinaBertModel, *packer) {
-		return func(m *jinaBertModel, p *packer) {
-			m.slopes = p.values(engine.VectorWeight, 1, of(int(m.config.Heads)))
-		}
-	}
-	seesFaults(t, slices.Concat(jinaBertCases, oddJinaBerts), map[string]func(*jinaBertModel, *packer){
-		"no bias": func(m *jinaBertModel, _ *packer) { m.slopes = nil },
-		"slopes of a power of two": slopes(func(heads int) []float32 {
-			return alibiSlopes(2 * heads)[:heads]
-		}),
-		"every slope of the power above": slopes(func(heads int) []float32 {
-			all, below := alibiSlopes(16), 1
-			for 2*below <= heads {
-				below *= 2
-			}
-			return append(alibiSlopes(below), all[:heads-below]...)
-		}),
-		"slopes of the other sign": slopes(func(heads int) []float32 {
-			all := alibiSlopes(heads)
-			for i := range all {
-				all[i] = -all[i]
-			}
-			return all
-		}),
-		"gate and multiplier exchanged": func(m *jinaBertModel, p *packer) {
-			names := *m.names
-			names.upFirst = !names.upFirst
-			m.reload(p, &names)
-		},
-		"no norm of queries":     each(func(b *jinaBertBlock) { b.qGamma = b.kGamma }),
-		"no norm behind the sum": each(func(b *jinaBertBlock) { b.sumGamma = b.attGamma }),
-		"one norm behind attention": func(m *jinaBertModel, _ *packer) {
-			names := *m.names
-			names.norms = false
-			m.names = &names
-		},
-		"no types":           func(m *jinaBertModel, _ *packer) { m.types = nil },
-		"another epsilon":    func(m *jinaBertModel, _ *packer) { m.config.LayerNormEps += 1e-3 },
-		"another function":   func(m *jinaBertModel, _ *packer) { m.config.HiddenAct = "tanh" },
-		"no bias of the up":  each(func(b *jinaBertBlock) { b.upBias = nil }),
-		"no bias of q, k, v": each(func(b *jinaBertBlock) { b.qkvBias = nil }),
-		"the norms of a block exchanged": each(func(b *jinaBertBlock) {
-			b.attGamma, b.blockGamma = b.blockGamma, b.attGamma
-		}),
-	})
-}
-
-// seesFaults plants each fault in a loaded model, whose programs are then recorded with it. The
-// states of a golden must differ.
-func seesFaults[M encoder](t *testing.T, cases []string, faults map[string]func(M, *packer)) {
-	t.Helper()
-	dev := open(t, engine.Options{})
-	for name, plant := range faults {
-		t.Run(name, func(t *testing.T) {
-			for _, of := range cases {
-				c := golden.Open(t, of)
-				m, r := loadStates(t, dev, c.Dir, engine.ComputeF32)
-				p := gatedPacker(t, dev, c.Dir)
-				p.prefix = m.packer.prefix
-				plant(m.encoder.(M), p)
-				if p.err != nil {
-					t.Fatal(p.err)
-				}
-				if err := compareStates(t, m, r, c); err != nil {
-					t.Logf("%s: %v", of, err)
-					return
-				}
-			}
-			t.Error("no golden sees it")
-		})
-	}
-}
-
-// reload packs the blocks again, by other names.
-func (m *jinaBertModel) reload(p *packer, names *jinaBertNames) {
-	m.names = names
-	for i := range m.blocks {
-		m.blocks[i] = m.loadBlock(p, fmt.Sprintf(encoderLayer, i))
 	}
 }
 

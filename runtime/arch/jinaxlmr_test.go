@@ -37,42 +37,6 @@ func TestJinaXLMRGoldensAttend(t *testing.T) {
 	}
 }
 
-// A mistake in this architecture is seen in the numbers of one of the goldens at least.
-func TestJinaXLMRFaultsAreSeen(t *testing.T) {
-	seesFaults(t, slices.Concat(jinaXLMRCases, oddJinaXLMRs), map[string]func(*bert, *packer){
-		"no rotation": func(b *bert, _ *packer) { b.rotary = rotary{} },
-		"another base": func(b *bert, p *packer) {
-			if b.rotary.cos != nil {
-				r := newRope(10000, b.config.MaxPositionEmbeddings)
-				b.rotary = p.rope(&r, b.config.headDim(), b.config.MaxPositionEmbeddings)
-			}
-		},
-		"cos and sin exchanged": func(b *bert, _ *packer) {
-			b.rotary.cos, b.rotary.sin = b.rotary.sin, b.rotary.cos
-		},
-		"positions from 0":       func(b *bert, _ *packer) { b.firstPosition = 0 },
-		"positions one too high": func(b *bert, _ *packer) { b.firstPosition++ },
-		"no positions":           func(b *bert, _ *packer) { b.position = nil },
-		"no types":               func(b *bert, _ *packer) { b.types = nil },
-		"another epsilon":        func(b *bert, _ *packer) { b.config.LayerNormEps += 1e-3 },
-		"another function": func(b *bert, _ *packer) {
-			b.config.HiddenAct = other(b.config.HiddenAct)
-		},
-		"no bias of q, k, v": func(b *bert, _ *packer) { b.blocks[0].qkvBias = nil },
-		"the norms of a block exchanged": func(b *bert, _ *packer) {
-			l := &b.blocks[0]
-			l.attGamma, l.blockGamma = l.blockGamma, l.attGamma
-		},
-		"keys and queries exchanged": func(b *bert, p *packer) {
-			c := b.config.HiddenSize
-			shape, name := []int64{3 * c, c}, "encoder.layers.0.mixer.Wqkv.weight"
-			b.blocks[0].qkv = p.packParts(
-				engine.WeightSpec{Kind: engine.LinearWeight, Compute: p.compute, K: c},
-				[]part{{name, shape, c, c}, {name, shape, 0, c}, {name, shape, 2 * c, c}})
-		},
-	})
-}
-
 // Every key that would change the computation is read, or refused by its name.
 func TestBadJinaXLMRIsRefused(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})

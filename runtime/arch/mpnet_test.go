@@ -51,48 +51,6 @@ func TestDistanceBuckets(t *testing.T) {
 	}
 }
 
-// A mistake in this architecture is seen in the numbers of one of the goldens at least.
-func TestMPNetFaultsAreSeen(t *testing.T) {
-	table := func(of func(table []float32, heads int) []float32) func(*bert, *packer) {
-		return func(b *bert, p *packer) {
-			heads := int(b.config.Heads)
-			values := of(p.hostTensor(mpnetTable, mpnetBuckets, int64(heads)), heads)
-			b.bias = p.data(int64(len(values)/heads), engine.F32, littleEndian(values))
-		}
-	}
-	seesFaults(t, slices.Concat(mpnetCases, oddMPNets), map[string]func(*bert, *packer){
-		"no bias": func(b *bert, _ *packer) { b.bias = nil },
-		"the other direction": table(func(table []float32, heads int) []float32 {
-			values := biasByDistance(table, heads)
-			for head := range heads {
-				slices.Reverse(values[head*257 : (head+1)*257])
-			}
-			return values
-		}),
-		"heads exchanged": table(func(table []float32, heads int) []float32 {
-			values := biasByDistance(table, heads)
-			return append(slices.Clone(values[257:]), values[:257]...)
-		}),
-		"distances beyond 90 alike": table(func(table []float32, heads int) []float32 {
-			values, near := biasByDistance(table, heads), []float32(nil)
-			for head := range heads {
-				near = append(near, values[head*257+38:head*257+219]...)
-			}
-			return near
-		}),
-		"positions from 0":              func(b *bert, _ *packer) { b.firstPosition = 0 },
-		"positions one too low":         func(b *bert, _ *packer) { b.firstPosition-- },
-		"another epsilon":               func(b *bert, _ *packer) { b.config.LayerNormEps += 1e-3 },
-		"another function":              func(b *bert, _ *packer) { b.config.HiddenAct = "tanh" },
-		"no bias of q, k, v":            func(b *bert, _ *packer) { b.blocks[0].qkvBias = nil },
-		"no bias of attention's result": func(b *bert, _ *packer) { b.blocks[0].outBias = nil },
-		"the norms of a block exchanged": func(b *bert, _ *packer) {
-			l := &b.blocks[0]
-			l.attGamma, l.blockGamma = l.blockGamma, l.attGamma
-		},
-	})
-}
-
 // Keys that change the computation are read, or refused by name; those that MPNet's code ignores
 // are ignored.
 func TestBadMPNetIsRefused(t *testing.T) {
