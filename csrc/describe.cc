@@ -73,6 +73,9 @@ void add_details(Text *text, const sie_program *p, const Op &op) {
       text->add(" %s%s%s%s", compute_name(op.weights[0]->compute), op.bias != nullptr ? " bias" : "",
                 acts[op.act], gates[op.gate]);
       break;
+    case op_state_rows:
+      text->add(" to segment %d", op.segment);
+      break;
     case SIE_OP_JOIN_COLUMNS:
       if (op.in[0] == op.out) text->add(" rounded");
       break;
@@ -86,6 +89,7 @@ void add_details(Text *text, const sie_program *p, const Op &op) {
       text->add(" %d and %d heads of %d, %d columns%s, in place", op.rope.heads, op.rope.kv_heads,
                 op.rope.head_dim, op.rope.rot,
                 op.rope.q_gamma != nullptr || op.rope.k_gamma != nullptr ? ", norm" : "");
+      if (op.rope.behind != 0) text->add(", behind the prefix");
       break;
     case SIE_OP_ATTENTION:
       text->add(" %d heads over %d of %d, %s%s", op.attention.heads, op.attention.kv_heads,
@@ -93,6 +97,7 @@ void add_details(Text *text, const sie_program *p, const Op &op) {
       if (op.attention.bias != nullptr)
         text->add(", bias by distance to %lld", static_cast<long long>(op.attention.bias->k / 2));
       if (op.attention.first_keys != 0) text->add(", first keys");
+      if (op.attention.segment != 0) text->add(", behind segment %d of the state", op.attention.segment);
       if (op.attention.which != 0) text->add(", one query:%s", poolings[op.attention.which]);
       break;
     case SIE_OP_GATHER_ROWS:
@@ -189,6 +194,10 @@ size_t sie_program_describe(const sie_program *program, char *text, size_t cap) 
   for (const Space &space : program->spaces) add_space(&out, program, space);
   for (const Input &input : program->inputs) add_input(&out, program, input);
   for (int32_t o = 0; o < program->n_outputs; o++) add_output(&out, program, program->outputs[o]);
+  if (program->state.declared) {
+    out.add("state of at most %lld rows, %s: %lld B\n", static_cast<ll>(program->state.max_rows),
+            program->state.writes() ? "written" : "read", static_cast<ll>(sie_program_state_bytes(program)));
+  }
   if (!program->ended) {
     for (const Op &op : program->ops) {
       PlannedOp recorded = {};

@@ -24,6 +24,7 @@ const char *op_name(uint32_t kind) {
                                       "mark_nonfinite",
                                       "join_columns"};
   if (kind == op_output_values) return "output_values";
+  if (kind == op_state_rows) return "state_rows";
   return kind < sizeof names / sizeof *names ? names[kind] : "unknown";
 }
 

@@ -45,6 +45,7 @@ class Planner {
     weigh();
     SIE_TRY(count_uses());
     for (const Op &op : p_->ops) SIE_TRY(emit(op));
+    lay_out_state();
     cut_plan(p_);
     SIE_TRY(place_buffers(p_, err_));
     SIE_TRY(plan_scratch(p_, err_));
@@ -118,7 +119,8 @@ class Planner {
   // Whether the operation takes this operand only in the activation type of its class, unless it is
   // quantised.
   static bool takes_class_type(const Op &op, int operand) {
-    return op.kind == SIE_OP_ATTENTION || op.updates || (has_matrix(op.kind) && operand == 0);
+    bool typed = op.kind == SIE_OP_ATTENTION || op.kind == op_state_rows || op.updates;
+    return typed || (has_matrix(op.kind) && operand == 0);
   }
 
   // How the value's quantised rows are stored, by the operation that writes them. FP8: a norm has a
@@ -158,12 +160,16 @@ class Planner {
     return SIE_OK;
   }
 
+  // The bytes from one row to the next. Rows that are a multiple of 2 KiB apart share few sets of a
+  // CPU's cache; one more line a row spreads them.
+  int64_t row_bytes(int64_t columns, int64_t element) const {
+    int64_t row = round_up(columns * element, 64);
+    return !gpu_ && row >= 2048 && row % 2048 == 0 ? row + 64 : row;
+  }
+
   // Adds a buffer, alive from the operation that is about to be emitted; -1 if there is no memory.
   int32_t add_buffer(sie_space space, int64_t columns, const Form &form) {
-    int64_t element = dtype_bytes(form.dtype), row = round_up(columns * element, 64);
-    // Rows that are a multiple of 2 KiB apart share few sets of a CPU's cache; one more line a row
-    // spreads them.
-    if (!gpu_ && row >= 2048 && row % 2048 == 0) row += 64;
+    int64_t element = dtype_bytes(form.dtype), row = row_bytes(columns, element);
     int32_t now = static_cast<int32_t>(p_->plan.size());
     Buffer buffer = {space == p_->seqs,
                      form.dtype,
@@ -214,7 +220,8 @@ class Planner {
       const sie_attention_params &b = list.attention;
       if (list.queries == queries && list.keys == keys && list.dtype == planned.in[0].dtype &&
           a.heads == b.heads && a.head_dim == b.head_dim && a.kv_heads == b.kv_heads && a.mask == b.mask &&
-          a.window == b.window && a.which == b.which && a.first_keys == b.first_keys) {
+          a.window == b.window && a.which == b.which && a.first_keys == b.first_keys &&
+          (a.segment != 0) == (b.segment != 0)) {
         *number = i;
         return SIE_OK;
       }
@@ -376,6 +383,23 @@ class Planner {
     return SIE_OK;
   }
 
+  // The type of the segment that the operation writes or reads.
+  void type_segment(const PlannedOp &planned) {
+    if (planned.op.kind == op_state_rows) p_->state.segments[planned.op.segment].dtype = planned.in[0].dtype;
+    if (has_prefix(planned.op)) p_->state.segments[planned.op.attention.segment].dtype = planned.in[1].dtype;
+  }
+
+  void lay_out_state() {
+    p_->state.row_bytes = 0;
+    for (Segment &segment : p_->state.segments) {
+      segment.before = p_->state.row_bytes;
+      if (segment.columns == 0) continue;
+      int64_t element = dtype_bytes(segment.dtype), row = row_bytes(segment.columns, element);
+      segment.ld = row / element;
+      p_->state.row_bytes += row;
+    }
+  }
+
   sie_status emit(const Op &op) {
     Operand widened = {};
     if (pooled_by_outputs(op)) return SIE_OK;
@@ -399,6 +423,7 @@ class Planner {
     }
     if (widened.present) planned.in[0] = operand(widened.buffer, 0);
     if (op.residual != SIE_NO_VALUE) planned.residual = float_operand(op.residual);
+    type_segment(planned);
     if (op.out != SIE_NO_VALUE) SIE_TRY(emit_result(op, &planned));
     if (op.sum != SIE_NO_VALUE) SIE_TRY(emit_sum(op, &planned));
     for (sie_value v : {op.in[0], op.in[1]}) {
@@ -433,7 +458,8 @@ sie_status sie_program_end(sie_program *program, sie_workspace *workspace, sie_e
   SIE_FAIL_IF(program->ended, SIE_INVALID_ARGUMENT, err, "the program is ended already");
   SIE_FAIL_IF(program->rows == 0 || program->seqs == 0, SIE_INVALID_ARGUMENT, err,
               "the program declares no space of the kind %s", program->seqs == 0 ? "SEQS" : "ROWS");
-  SIE_FAIL_IF(program->n_outputs == 0, SIE_INVALID_ARGUMENT, err, "the program declares no output");
+  SIE_FAIL_IF(program->n_outputs == 0 && !program->state.writes(), SIE_INVALID_ARGUMENT, err,
+              "the program declares no output");
   program->plan.clear();
   program->buffers.clear();
   release(&program->one_row_each);

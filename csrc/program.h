@@ -78,14 +78,37 @@ struct Output {
   Name name;
 };
 
-// An operation that csrc does itself, besides those of ops.h.
+// Operations that csrc does itself, besides those of ops.h.
 constexpr uint32_t op_output_values = 64;
+constexpr uint32_t op_state_rows = 65;
 // A pooling besides those of sie_pooling: each row is only widened.
 constexpr int32_t each_row = 0;
 const char *op_name(uint32_t kind);
 const char *dtype_name(int32_t dtype);
 int64_t dtype_bytes(int32_t dtype);
 const char *compute_name(uint32_t compute);
+
+// A segment of a state: [rows, columns]. All segments of a state have as many rows.
+struct Segment {
+  int64_t columns;  // 0: no operation uses it
+  int32_t dtype;
+  int64_t ld;      // columns between rows
+  int64_t before;  // bytes of a row of all segments before it
+};
+
+// What a program does with a state (sie_state_params).
+struct StateUse {
+  bool declared;
+  int64_t max_rows;                        // of the state
+  sie_input first, rows;                   // 0: it writes
+  Segment segments[SIE_MAX_SEGMENTS + 1];  // at their numbers; entry 0 is unused
+  int64_t row_bytes;                       // of all segments
+  bool writes() const { return declared && rows == 0; }
+  bool reads() const { return rows != 0; }
+};
+// The rows for which a state gets room: every segment begins at a multiple of 256 bytes, because
+// rows are multiples of 64.
+inline int64_t state_cap(int64_t rows) { return round_up(rows, 4); }
 
 struct Value {
   sie_space space;   // 0: no operation has made it
@@ -125,6 +148,7 @@ struct Op {
   int32_t max_rank;   // of those pairs
   int32_t normalize;  // maxsim
   int32_t transform;  // output_sparse
+  int32_t segment;    // state_rows
   sie_muvera_params muvera;
   sie_smve_params smve;
 };
@@ -254,6 +278,7 @@ struct sie_program {
   int32_t n_adapters = 0;               // 0: no linear has LoRA adapters
   sie::List<sie_lora_pair> lora_pairs;  // n_adapters pairs for each linear with adapters
   sie_input queries = 0;                // of maxsim; 0: none
+  sie::StateUse state = {};
   // Plan:
   int64_t slab_tokens = 0, slab_seqs = 0;  // caps of one slab: rows of any ROWS space, sequences
   int64_t balance = 0;                     // as in SlabLimits
@@ -361,6 +386,15 @@ inline bool is_stream(const sie_program *p, sie_value v) { return p->values[p->v
 // The most rows that a batch may have of a space.
 inline int64_t rows_cap(const sie_program *p, sie_space space) {
   return p->spaces[whole_of(p, space)].max_rows;
+}
+
+// Whether attention's first keys are rows of the state.
+inline bool has_prefix(const Op &op) { return op.kind == SIE_OP_ATTENTION && op.attention.segment != 0; }
+
+// The longest keys of a sequence in a run whose longest sequence has `longest` rows of its own.
+inline int64_t longest_keys(const sie_program *p, int64_t longest) {
+  int64_t most = longest + (p->state.reads() ? p->state.max_rows : 0);
+  return most < p->caps.max_len ? most : p->caps.max_len;
 }
 
 // Tightens the bound that position tables set on a sequence's rows.

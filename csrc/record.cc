@@ -40,6 +40,8 @@ constexpr Entry entries[] = {
     {SIE_OUTPUT_SMVE, "output_smve", record_output_smve},
     {SIE_JOIN, "join", record_join},
     {SIE_STREAM, "stream", record_stream},
+    {SIE_STATE, "state", record_state},
+    {SIE_STATE_ROWS, "state_rows", record_state_rows},
 };
 
 const Entry *entry_of(uint32_t kind) {

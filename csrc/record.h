@@ -23,6 +23,8 @@ sie_status record_join(sie_program *p, const void *params, sie_error *err);
 sie_status record_stream(sie_program *p, const void *params, sie_error *err);
 sie_status record_attention(sie_program *p, const void *params, sie_error *err);
 sie_status record_rope(sie_program *p, const void *params, sie_error *err);
+sie_status record_state(sie_program *p, const void *params, sie_error *err);
+sie_status record_state_rows(sie_program *p, const void *params, sie_error *err);
 sie_status record_gather_rows(sie_program *p, const void *params, sie_error *err);
 sie_status record_pool(sie_program *p, const void *params, sie_error *err);
 sie_status record_keep_rows(sie_program *p, const void *params, sie_error *err);
@@ -87,6 +89,9 @@ sie_status check_has(const sie_program *p, bool has, uint32_t kind, sie_error *e
 sie_status check_input(const sie_program *p, sie_input input, uint32_t kind, int64_t least, int64_t bound,
                        const char *name, sie_error *err);
 void read_input(sie_program *p, sie_input input, int64_t least, int64_t bound);
+
+// An operation uses a segment of the program's state, which must be declared to write, or to read.
+sie_status check_segment(const sie_program *p, int32_t segment, bool writes, sie_error *err);
 
 // A description such as "token rows of tokens", for messages.
 const char *space_name(const sie_program *p, sie_space space);

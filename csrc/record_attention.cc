@@ -39,7 +39,6 @@ sie_status check_attention(const sie_program *p, const sie_attention_params &a, 
               "window is %d; at least 0", a.window);
   SIE_FAIL_IF(!isfinite(a.scale), SIE_INVALID_ARGUMENT, err, "scale is not finite");
   SIE_TRY(check_flag(a.first_keys, "first_keys", err));
-  SIE_TRY(check_zero(a.reserved, "reserved", err));
   SIE_TRY(check_vector(p, a.alibi, a.heads, true, "alibi", err));
   return check_bias(p, a, err);
 }
@@ -72,6 +71,27 @@ sie_status check_spaces(const sie_program *p, const sie_attention_params &a, sie
   SIE_FAIL_IF(placed && (one ? kind_of(p, k) != SIE_SPACE_ROWS : k != q), SIE_UNSUPPORTED, err,
               "keys of %s have no places among the rows of %s, which a mask, alibi and a bias need",
               space_name(p, k), space_name(p, q));
+  return SIE_OK;
+}
+
+// Keys whose first ones are rows of the state.
+sie_status check_prefix(const sie_program *p, const sie_attention_params &a, sie_error *err) {
+  if (a.segment == 0) return SIE_OK;
+  SIE_TRY(check_segment(p, a.segment, false, err));
+  SIE_FAIL_IF(p->device->is_gpu(), SIE_UNSUPPORTED, err,
+              "segment is %d; attention of this device (%s) reads no rows of a state", a.segment,
+              p->device->ops->name);
+  SIE_FAIL_IF(a.alibi != nullptr || a.bias != nullptr, SIE_UNSUPPORTED, err,
+              "segment is %d; with rows of a state attention has neither alibi nor bias", a.segment);
+  bool last = p->values[a.q].space != p->seqs || a.which == SIE_POOL_LAST || a.mask == SIE_MASK_FULL;
+  SIE_FAIL_IF(
+      !last || a.first_keys != 0 || p->values[a.k].space != p->rows, SIE_UNSUPPORTED, err,
+      "segment is %d; rows of a state go before keys of the ROWS space whose last ones are the queries",
+      a.segment);
+  int64_t have = p->state.segments[a.segment].columns, want = int64_t{2} * a.kv_heads * a.head_dim;
+  SIE_FAIL_IF(have != 0 && have != want, SIE_INVALID_ARGUMENT, err,
+              "segment %d has %lld columns for another attention; %lld are needed", a.segment,
+              static_cast<ll>(have), static_cast<ll>(want));
   return SIE_OK;
 }
 
@@ -117,6 +137,7 @@ sie_status record_attention(sie_program *p, const void *params, sie_error *err) 
               static_cast<ll>(vq.columns), static_cast<ll>(vk.columns), static_cast<ll>(vv.columns),
               static_cast<ll>(q_columns), static_cast<ll>(kv_columns), static_cast<ll>(kv_columns));
   SIE_TRY(check_spaces(p, a, err));
+  SIE_TRY(check_prefix(p, a, err));
   if (!has_places(a)) a.which = 0;  // places make no difference
   SIE_FAIL_IF(vq.compute != vk.compute || vq.compute != vv.compute, SIE_INVALID_ARGUMENT, err,
               "q, k, v are of classes %s, %s, %s; one is needed", compute_name(vq.compute),
@@ -130,6 +151,7 @@ sie_status record_attention(sie_program *p, const void *params, sie_error *err) 
   op.vector = vector_of(a.alibi);
   SIE_TRY(append(p, op, vq.space, vq.compute, vq.columns, err));
   if (a.first_keys != 0) p->spaces[vk.space].first_rows = true;
+  if (a.segment != 0) p->state.segments[a.segment].columns = 2 * kv_columns;
   return SIE_OK;
 }
 
@@ -167,6 +189,10 @@ sie_status record_rope(sie_program *p, const void *params, sie_error *err) {
   SIE_TRY(check_vector(p, r.q_gamma, r.head_dim, true, "q_gamma", err));
   SIE_TRY(check_vector(p, r.k_gamma, r.head_dim, true, "k_gamma", err));
   SIE_TRY(check_norm(r.eps, r.weight_offset, err));
+  SIE_TRY(check_flag(r.behind, "behind", err));
+  SIE_TRY(check_zero(r.reserved, "reserved", err));
+  SIE_FAIL_IF(r.behind != 0 && !p->state.reads(), SIE_INVALID_ARGUMENT, err,
+              "behind is 1, but the program declares no state that it reads");
   SIE_TRY(check_rotation(p, r, err));
   Op op = new_op(SIE_OP_QK_NORM_ROPE);
   op.in[0] = r.q;

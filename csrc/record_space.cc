@@ -76,6 +76,8 @@ sie_status record_space(sie_program *p, const void *params, sie_error *err) {
   bool seqs = s.kind == SIE_SPACE_SEQS, rows = s.kind == SIE_SPACE_ROWS;
   SIE_FAIL_IF(seqs && p->seqs != 0, SIE_UNSUPPORTED, err,
               "a program has one space of the kind SEQS, and it is declared");
+  SIE_FAIL_IF(rows && p->state.declared, SIE_UNSUPPORTED, err,
+              "a program with a state has one space of the kind ROWS, and it is declared");
   SIE_TRY(check_bounds(s, err));
   SIE_TRY(check_marks(p, s, err));
   p->spaces[s.space] = {s.kind, s.marks, s.max_rows, s.max_each, s.min_each, name, 0, false};

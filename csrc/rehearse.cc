@@ -38,6 +38,7 @@ sie_op_bounds bounds_of(const sie_program *p, const Op &op, const SlabCaps &caps
     bounds.head_dim = op.attention.head_dim;
     bounds.heads = op.attention.heads;
     bounds.kv_heads = op.attention.kv_heads;
+    if (has_prefix(op)) bounds.max_len = longest_keys(p, caps.longest);
   }
   if (op.kind == SIE_OP_QK_NORM_ROPE) {
     bounds.head_dim = op.rope.head_dim;
@@ -78,7 +79,7 @@ sie_status plan_scratch(sie_program *p, sie_error *err) {
   const SlabCaps lane = {p->slab_tokens, p->slab_seqs, std::min(p->slab_tokens, p->caps.max_len)};
   const SlabCaps alone = {p->caps.max_len, 1, p->caps.max_len};
   for (const PlannedOp &planned : p->plan) {
-    if (planned.op.kind == op_output_values) continue;
+    if (planned.op.kind == op_output_values || planned.op.kind == op_state_rows) continue;
     sie_op_bounds bounds = bounds_of(p, planned.op, lane), longest = bounds_of(p, planned.op, alone);
     int64_t bytes = p->device->ops->scratch_bytes(&bounds);
     SIE_FAIL_IF(bytes < 0, SIE_INTERNAL, err, "%s has no scratch bound", op_name(planned.op.kind));
@@ -129,6 +130,8 @@ sie_status rehearse(const sie_program *p, sie_error *err) {
     replay.share.scratch = lane.p;
     replay.values = lane.at(p->scratch_bytes);
   }
+  replay.state = replay.values;
+  replay.state_rows = state_cap(1);
   for (int32_t s = 1; s <= max_spaces; s++) replay.rows[s] = {s == p->seqs ? seqs : tokens, &none};
   sie_status status = SIE_OK;
   for (int32_t i = 0; i < p->plan.size() && status == SIE_OK; i++) {

@@ -88,7 +88,7 @@ sie_status attention(const Replay &r, const PlannedOp &planned) {
   a.seqs = seqs(r);
   a.cu_q = queries != nullptr ? queries : r.one_row_each;
   a.cu_kv = offsets(r, op.in[1]);
-  a.max_kv = r.slab->max_len;
+  a.max_kv = has_prefix(op) ? r.slab->max_keys : r.slab->max_len;
   a.q = tensor(r, planned.in[0]);
   a.k = tensor(r, planned.in[1]);
   a.v = tensor(r, planned.in[2]);
@@ -108,6 +108,12 @@ sie_status attention(const Replay &r, const PlannedOp &planned) {
   if (op.attention.bias != nullptr) {
     a.bias = op.attention.bias->vector();
     a.bias_reach = static_cast<int32_t>(op.attention.bias->k / 2);
+  }
+  if (has_prefix(op) && r.state != nullptr) {
+    a.prefix_k = segment_rows(r, op.attention.segment, 0);
+    a.prefix_v = segment_rows(r, op.attention.segment, columns(r, op.in[1]));
+    a.prefix_first = indices(r, r.program->state.first);
+    a.prefix_keys = indices(r, r.program->state.rows);
   }
   return r.program->device->ops->attention(&a, &r.share);
 }
@@ -132,6 +138,7 @@ sie_status qk_norm_rope(const Replay &r, const PlannedOp &planned) {
   a.sin = table(rope.sin);
   a.positions = rope.cos != nullptr ? rope.cos->n : 0;
   a.position_offset = rope.position_offset + static_cast<int32_t>(r.first_row);
+  if (rope.behind != 0 && r.state != nullptr) a.first_position = indices(r, r.program->state.rows);
   a.q = tensor(r, planned.in[0]);
   a.k = tensor(r, planned.in[1]);
   return r.program->device->ops->qk_norm_rope(&a, &r.share);
@@ -264,6 +271,8 @@ sie_status dispatch(const Replay &r, const PlannedOp &planned) {
       return maxsim(r, planned);
     case SIE_OP_LORA:
       return lora(r, planned);
+    case op_state_rows:
+      return write_state(r, planned);
     default:
       return replay_output(r, planned);
   }

@@ -23,9 +23,10 @@ struct SlabRows {
 // The lists are indexed by the numbers of spaces, inputs and outputs. Entries that the program
 // lacks are null.
 struct Slab {
-  int32_t after;    // the long slabs that must be done before this one uses its place
-  int64_t place;    // long slab: bytes from the start of the region
-  int64_t max_len;  // of its sequences' extents (Caps)
+  int32_t after;     // the long slabs that must be done before this one uses its place
+  int64_t place;     // long slab: bytes from the start of the region
+  int64_t max_len;   // of its sequences' extents (Caps)
+  int64_t max_keys;  // of its sequences' prefixes and own rows together
   SlabRows spaces[max_spaces + 1];
   const void *inputs[max_inputs + 1];      // of the slab's rows; of a SHARED space, the batch's
   const sie_out_item *items[max_outputs];  // [sequences]; for token rows, one a row
@@ -48,6 +49,8 @@ struct Replay {
   const int32_t *one_row_each;
   const sie_lora_pair *lora_pairs;   // the program's; on a GPU, on the device
   const void *work[max_work_lists];  // GPU: attention's lists, on the device
+  char *state;                       // null: the run has none, or its batch names no rows of it
+  int64_t state_rows;                // that each segment has room for
 };
 
 // Computes this caller's share of planned operation `index`.

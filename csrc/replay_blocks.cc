@@ -48,7 +48,8 @@ sie_status by_rows(const Replay &whole, int32_t index, const PlannedOp &planned,
 // together.
 sie_status by_queries(const Replay &whole, int32_t index, const PlannedOp &planned, Pause *pause) {
   int64_t queries = whole.slab->spaces[space_of(whole, planned.op.in[0])].n;
-  int64_t keys = whole.slab->spaces[space_of(whole, planned.op.in[1])].n;
+  int64_t own = whole.slab->spaces[space_of(whole, planned.op.in[1])].n;
+  int64_t keys = has_prefix(planned.op) ? whole.slab->max_keys : own;
   int64_t heads = planned.op.attention.kv_heads, group = planned.op.attention.heads / heads;
   int64_t step = block_rows(whole.program, planned, keys * group, 1), blocks = (queries + step - 1) / step;
   int64_t part = whole.share.part, parts = whole.share.parts;

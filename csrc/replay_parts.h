@@ -49,6 +49,13 @@ inline sie_tensor tensor(const Replay &r, const Operand &o) {
   return t;
 }
 
+// The rows of a segment of the state, from this column on.
+inline sie_tensor segment_rows(const Replay &r, int32_t segment, int64_t column) {
+  const Segment &s = r.program->state.segments[segment];
+  char *base = r.state + s.before * r.state_rows + column * dtype_bytes(s.dtype);
+  return {base, s.ld, s.dtype, 0, nullptr, nullptr, nullptr};
+}
+
 inline sie_space space_of(const Replay &r, sie_value v) { return r.program->values[v].space; }
 inline int64_t columns(const Replay &r, sie_value v) { return r.program->values[v].columns; }
 
@@ -76,6 +83,9 @@ inline void kept_places(const Replay &r, const Op &op, const int32_t **index, co
 // (replay_mark.cc). Does nothing unless the operation makes an output, or its result would no
 // longer show the NaN.
 sie_status mark_nonfinite(const Replay &r, const PlannedOp &planned);
+
+// Copies rows to the state (replay_state.cc).
+sie_status write_state(const Replay &r, const PlannedOp &planned);
 
 // The operations that write outputs (replay_output.cc).
 sie_status replay_output(const Replay &r, const PlannedOp &planned);

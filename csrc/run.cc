@@ -27,6 +27,10 @@ Replay make_replay(sie_slot *slot, int32_t slab, int32_t member, int32_t executo
                   slot->program->scratch_bytes, nullptr};
   for (uint32_t i = 0; i < slot->caps.n_outputs; i++) replay.outputs[i] = slot->outputs[i].p;
   replay.nonfinite = static_cast<int32_t *>(slot->nonfinite.p);
+  if (slot->kept != nullptr) {
+    replay.state = slot->kept->base();
+    replay.state_rows = slot->kept->cap;
+  }
   return replay;
 }
 
@@ -257,6 +261,7 @@ sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *
   SIE_FAIL_IF(
       slot->state.load(std::memory_order_acquire) != run_loaded || slot->program_serial != program->serial,
       SIE_INVALID_ARGUMENT, err, "the slot is not loaded with a batch for this program");
+  SIE_TRY(take_state(slot, program, state, err));
   if (slot->device->is_gpu()) {
     SIE_TRY(gpu_submit(program, arena, slot, err));
     slot->state.store(run_started, std::memory_order_release);

@@ -45,13 +45,26 @@ struct sie_slot : sie::Run {
   // Set by load and submit, valid until wait.
   const sie_program *program = nullptr;
   uint64_t program_serial = 0;  // of the program it was loaded for, which may have been freed since
+  int64_t state_rows = 0;       // rows of a state that the batch writes or names
   sie_arena *arena = nullptr;
+  sie_state *kept = nullptr;  // null: the run uses none
   std::atomic<int32_t> failed_op{-1};
   sie_status failure = SIE_OK;
 };
 
 struct sie_state {
   sie_device *device = nullptr;
+  sie::Block memory = {};
+  int64_t bytes = 0;
+  // Of the run that wrote last:
+  int64_t rows = 0;  // that hold something
+  int64_t cap = 0;   // that each segment has room for
+  sie::Segment segments[SIE_MAX_SEGMENTS + 1] = {};
+  // GPU: the device memory in which the caller placed it, and the number of the placement.
+  char *placed = nullptr;
+  uint64_t number = 0;
+
+  char *base() const { return device->is_gpu() ? placed : memory.at(0); }
 };
 
 namespace sie {
@@ -62,6 +75,8 @@ struct BatchIn {
   int64_t seqs;
   int64_t max_rows;                        // of any ROWS space
   int64_t longest;                         // of the sequences' extents (Caps)
+  int64_t longest_keys;                    // of the sequences' prefixes and own rows together
+  int64_t state_rows;                      // of a state that it writes, or names
   int64_t rows[max_spaces + 1];            // of each space
   int64_t groups[max_spaces + 1];          // of SHARED spaces
   const int32_t *offsets[max_spaces + 1];  // of ROWS and SHARED spaces
@@ -72,6 +87,10 @@ struct BatchIn {
 // Reads a batch and checks its every index, length, offset and bound.
 sie_status check_batch(const sie_slot *slot, const sie_program *program, const sie_batch &batch, BatchIn *in,
                        sie_error *err);
+
+// Checks that the state is one for the loaded batch. A run that writes gives it its rows and segments.
+// slot->kept becomes the state, or null if the run uses none.
+sie_status take_state(sie_slot *slot, const sie_program *program, sie_state *state, sie_error *err);
 
 // Where the parts of a batch lie in a slot's inputs on a CPU, in bytes. Slabs point to them; they
 // are in slab order.

@@ -107,6 +107,31 @@ sie_status check_shared(const sie_slot *slot, const sie_program *p, sie_space s,
   return SIE_OK;
 }
 
+// Checks the prefixes that the sequences have in the state; the inputs' own bounds have been checked.
+sie_status check_prefixes(const sie_program *p, BatchIn *in, sie_error *err) {
+  const Space &space = p->spaces[p->rows];
+  const int32_t *first = static_cast<const int32_t *>(in->inputs[p->state.first]);
+  const int32_t *rows = static_cast<const int32_t *>(in->inputs[p->state.rows]);
+  const int32_t *cu = in->offsets[p->rows];
+  int64_t longest = space.positions > 0 ? least(space.max_each, space.positions) : space.max_each;
+  int64_t otherwise = p->inputs[p->state.rows].otherwise, from = p->inputs[p->state.first].otherwise;
+  for (int64_t b = 0; b < in->seqs; b++) {
+    int64_t prefix = rows != nullptr ? rows[b] : otherwise, begin = first != nullptr ? first[b] : from;
+    int64_t own = int64_t{cu[b + 1]} - cu[b];
+    SIE_FAIL_IF(prefix > 0 && begin + prefix > p->state.max_rows, SIE_INVALID_ARGUMENT, err,
+                "sequence %lld begins with %lld rows of the state from %lld on; it has at most %lld",
+                static_cast<ll>(b), static_cast<ll>(prefix), static_cast<ll>(begin),
+                static_cast<ll>(p->state.max_rows));
+    SIE_FAIL_IF(prefix + own > longest, SIE_INVALID_ARGUMENT, err,
+                "sequence %lld has %lld rows of the state and %lld of %s; together at most %lld are possible",
+                static_cast<ll>(b), static_cast<ll>(prefix), static_cast<ll>(own), space.name.text,
+                static_cast<ll>(longest));
+    if (prefix > 0 && begin + prefix > in->state_rows) in->state_rows = begin + prefix;
+    if (prefix + own > in->longest_keys) in->longest_keys = prefix + own;
+  }
+  return SIE_OK;
+}
+
 // The first pass has no branch for an index; a second pass runs only to name the wrong one.
 sie_status check_indices(const Input &input, const int32_t *values, int64_t count, int64_t bound,
                          sie_error *err) {
@@ -251,6 +276,9 @@ sie_status check_batch(const sie_slot *slot, const sie_program *p, const sie_bat
     if (kind_of(p, s) == SIE_SPACE_SHARED) SIE_TRY(check_shared(slot, p, s, in, err));
   }
   SIE_TRY(check_inputs(p, in, err));
+  in->longest_keys = in->longest;
+  if (p->state.reads()) SIE_TRY(check_prefixes(p, in, err));
+  if (p->state.writes()) in->state_rows = in->rows[p->rows];
   for (int32_t o = 0; o < p->n_outputs; o++) {
     if (p->outputs[o].form == SIE_FORM_VALUES) {
       SIE_TRY(check_values(slot, p, *in, o, err));

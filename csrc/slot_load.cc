@@ -44,7 +44,7 @@ class Filler {
     *slab = {};
     order_ = static_cast<const int32_t *>(slot_->order.p) + share.first;
     n_seqs_ = share.seqs;
-    slab->max_len = share.max_len;
+    slab->max_len = slab->max_keys = share.max_len;
     slab->spaces[program_->seqs] = {n_seqs_, nullptr, nullptr, order_};
     for (int32_t s = 1; s <= max_spaces; s++) {
       if (kind_of(program_, s) == SIE_SPACE_ROWS) fill_rows(s, slab);
@@ -59,6 +59,7 @@ class Filler {
     for (int32_t i = 1; i <= max_inputs; i++) {
       if (program_->inputs[i].read) fill_input(i, slab);
     }
+    if (program_->state.reads()) slab->max_keys = most_keys(*slab);
     for (int32_t o = 0; o < program_->n_outputs; o++) slab->items[o] = copy_items(*slab, o);
     for (int32_t s = 1; s <= max_spaces; s++) rows_[s] += slab->spaces[s].n;
     seqs_ += n_seqs_;
@@ -152,6 +153,15 @@ class Filler {
       size_t length = static_cast<size_t>(rows.offsets[i + 1] - rows.offsets[i]);
       if (length > 0) memcpy(to + rows.offsets[i], from + rows.first[i], length * sizeof(int32_t));
     }
+  }
+
+  // The longest prefix and own rows of a sequence together.
+  int64_t most_keys(const Slab &slab) const {
+    const int32_t *prefixes = static_cast<const int32_t *>(slab.inputs[program_->state.rows]);
+    const int32_t *rows = slab.spaces[program_->rows].offsets;
+    int32_t most = 0;
+    for (int32_t i = 0; i < n_seqs_; i++) most = std::max(most, prefixes[i] + rows[i + 1] - rows[i]);
+    return most;
   }
 
   const sie_out_item *copy_items(const Slab &slab, int32_t o) {
@@ -300,6 +310,7 @@ sie_status sie_slot_load(sie_slot *slot, const sie_program *program, const sie_b
   BatchIn in;
   SIE_TRY(check_batch(slot, program, known, &in, err));
   SIE_TRY(slot->device->is_gpu() ? gpu_slot_load(slot, program, in, err) : load_cpu(slot, program, in, err));
+  slot->state_rows = in.state_rows;
   slot->program = program;
   slot->program_serial = program->serial;
   slot->state.store(run_loaded, std::memory_order_relaxed);

@@ -13,6 +13,7 @@ namespace sie {
 struct Graph {
   CUgraphExec exec;  // null: not captured
   uint64_t arena;    // the number of the arena's placement that it was captured for
+  uint64_t state;    // the number of the state's placement; 0: none
   int64_t runs;      // batches run in this placement
   bool impossible;   // the driver refused to capture it; batches run kernel by kernel
 };

@@ -19,8 +19,9 @@ Places places_in(const sie_arena *arena, const sie_program *program) {
 
 // Enqueues every operation. `bounds` size the grids: those of the bucket for a graph, else those of
 // this batch.
-sie_status launch_all(const sie_program *program, const sie_arena *arena, const InputLayout &layout,
+sie_status launch_all(const sie_program *program, const sie_slot *slot, const InputLayout &layout,
                       const InputBounds &bounds, sie_error *err) {
+  const sie_arena *arena = slot->arena;
   Places places = places_in(arena, program);
   auto input = [&places](int64_t offset) {
     return offset > 0 ? reinterpret_cast<const int32_t *>(places.input + offset) : nullptr;
@@ -29,6 +30,7 @@ sie_status launch_all(const sie_program *program, const sie_arena *arena, const 
   Slab slab = {};
   Replay replay = {};
   slab.max_len = bounds.longest;
+  slab.max_keys = bounds.longest_keys;
   for (int32_t s = 1; s <= max_spaces; s++) {
     slab.spaces[s] = {0, s != program->seqs ? input(layout.offsets[s]) : nullptr, input(layout.index[s]),
                       nullptr};
@@ -47,6 +49,10 @@ sie_status launch_all(const sie_program *program, const sie_arena *arena, const 
   for (int32_t i = 0; i < program->n_work_lists; i++) replay.work[i] = places.input + layout.work[i];
   for (int32_t i = 0; i < max_outputs; i++) replay.outputs[i] = arena->outputs[i];
   replay.nonfinite = reinterpret_cast<int32_t *>(places.input + layout.nonfinite);
+  if (slot->kept != nullptr) {
+    replay.state = slot->kept->base();
+    replay.state_rows = slot->kept->cap;
+  }
   for (int32_t i = 0; i < program->plan.size(); i++) {
     sie_status status = replay_op(replay, i);
     SIE_FAIL_IF(status != SIE_OK, status, err, "operation %d (%s) was not launched, status %d", i,
@@ -58,6 +64,7 @@ sie_status launch_all(const sie_program *program, const sie_arena *arena, const 
 InputBounds bounds_of(const sie_program *program, const InputLayout &layout) {
   InputBounds bounds = {};
   bounds.longest = layout.longest;
+  bounds.longest_keys = layout.longest_keys;
   for (int32_t s = 1; s <= max_spaces; s++) {
     bounds.rows[s] = s == program->seqs ? layout.seqs : layout.tokens;
   }
@@ -70,12 +77,12 @@ void drop(Graph *graph) {
 }
 
 // Captures what launch_all launches. If the driver refuses, there is no graph, which is no error.
-sie_status capture(const sie_program *program, const sie_arena *arena, const InputLayout &layout,
-                   Graph *graph, sie_error *err) {
+sie_status capture(const sie_program *program, const sie_slot *slot, const InputLayout &layout, Graph *graph,
+                   sie_error *err) {
   CUstream stream = static_cast<CUstream>(program->device->on.stream);
   graph->impossible = true;
   if (cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS) return SIE_OK;
-  sie_status status = launch_all(program, arena, layout, bounds_of(program, layout), err);
+  sie_status status = launch_all(program, slot, layout, bounds_of(program, layout), err);
   CUgraph recorded = nullptr;
   int ended = cuStreamEndCapture(stream, &recorded);
   if (status == SIE_OK && ended == CUDA_SUCCESS && recorded != nullptr) {
@@ -89,19 +96,20 @@ sie_status capture(const sie_program *program, const sie_arena *arena, const Inp
   return status == SIE_DEVICE_LOST ? status : SIE_OK;
 }
 
-sie_status submit_graph(const sie_program *program, const sie_arena *arena, const sie_slot *slot,
-                        sie_error *err) {
+sie_status submit_graph(const sie_program *program, const sie_slot *slot, sie_error *err) {
+  const uint64_t arena = slot->arena->number, state = slot->kept != nullptr ? slot->kept->number : 0;
   Graph *graph = &program->gpu->graphs[slot->gpu->bucket];
   const InputLayout &layout = program->gpu->layouts[slot->gpu->bucket];
-  if (graph->arena != arena->number) {
+  if (graph->arena != arena || graph->state != state) {
     drop(graph);
-    graph->arena = arena->number;
+    graph->arena = arena;
+    graph->state = state;
   }
   // The first run loads the kernels, which is impossible during a capture.
   if (graph->runs++ > 0 && graph->exec == nullptr && !graph->impossible) {
-    SIE_TRY(capture(program, arena, layout, graph, err));
+    SIE_TRY(capture(program, slot, layout, graph, err));
   }
-  if (graph->exec == nullptr) return launch_all(program, arena, layout, bounds_of(program, layout), err);
+  if (graph->exec == nullptr) return launch_all(program, slot, layout, bounds_of(program, layout), err);
   int result = cuGraphLaunch(graph->exec, static_cast<CUstream>(program->device->on.stream));
   return result == CUDA_SUCCESS ? SIE_OK : driver_failure(result, "graph", err);
 }
@@ -137,9 +145,8 @@ sie_status gpu_submit(sie_program *program, sie_arena *arena, sie_slot *slot, si
                 static_cast<long long>(slot->caps.output_bytes[i]));
   }
   slot->arena = arena;
-  if (slot->gpu->bucket < whole_bucket && program->device->graphs)
-    return submit_graph(program, arena, slot, err);
-  return launch_all(program, arena, program->gpu->layouts[slot->gpu->bucket], slot->gpu->sizes, err);
+  if (slot->gpu->bucket < whole_bucket && program->device->graphs) return submit_graph(program, slot, err);
+  return launch_all(program, slot, program->gpu->layouts[slot->gpu->bucket], slot->gpu->sizes, err);
 }
 
 int64_t gpu_program_input_bytes(const sie_program *program) {

@@ -59,6 +59,7 @@ sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, const Batch
               static_cast<long long>(slot->caps.input_bytes));
   gpu->nonfinite_at = layout.nonfinite;
   gpu->sizes.longest = batch.longest;
+  gpu->sizes.longest_keys = batch.longest_keys;
   for (int32_t s = 1; s <= max_spaces; s++) gpu->sizes.rows[s] = batch.rows[s];
   return write_input(program, layout, batch, static_cast<char *>(gpu->input), &gpu->input_bytes, err);
 }

@@ -21,7 +21,7 @@ sie_op_bounds work_bounds(const sie_program *program, const WorkList &list, cons
   bounds.kind = SIE_OP_ATTENTION;
   bounds.rows = list.queries == program->seqs ? layout.seqs : layout.tokens;
   bounds.seqs = layout.seqs;
-  bounds.max_len = layout.longest;
+  bounds.max_len = list.attention.segment != 0 ? layout.longest_keys : layout.longest;
   bounds.head_dim = list.attention.head_dim;
   bounds.heads = list.attention.heads;
   bounds.kv_heads = list.attention.kv_heads;
@@ -143,6 +143,11 @@ class Writer {
     a.cu_q = at<int32_t>(layout_.offsets[list.queries]);
     a.cu_kv = at<int32_t>(layout_.offsets[list.keys]);
     a.max_kv = batch_.longest;
+    if (list.attention.segment != 0) {
+      a.max_kv = batch_.longest_keys;
+      a.prefix_first = at<int32_t>(layout_.inputs[program_->state.first]);
+      a.prefix_keys = at<int32_t>(layout_.inputs[program_->state.rows]);
+    }
     a.heads = list.attention.heads;
     a.kv_heads = list.attention.kv_heads;
     a.head_dim = list.attention.head_dim;
@@ -153,6 +158,7 @@ class Writer {
     int64_t q_columns = int64_t{a.heads} * a.head_dim, kv_columns = int64_t{a.kv_heads} * a.head_dim;
     a.q = a.y = {nullptr, q_columns, list.dtype, 0, nullptr, nullptr, nullptr};
     a.k = a.v = {nullptr, kv_columns, list.dtype, 0, nullptr, nullptr, nullptr};
+    if (a.prefix_keys != nullptr) a.prefix_k = a.prefix_v = a.k;
     return a;
   }
 
@@ -240,6 +246,7 @@ void lay_out_input(const sie_program *program, int32_t bucket, InputLayout *layo
     layout->seqs = std::min(bound, caps.max_seqs);
   }
   layout->longest = std::min(layout->tokens, caps.max_len);
+  layout->longest_keys = longest_keys(program, layout->longest);
   Layout(program, layout).lay_out();
 }
 

@@ -35,6 +35,7 @@ constexpr int32_t whole_bucket = n_graph_buckets;
 
 struct InputLayout {
   int64_t tokens, seqs, longest;  // bounds: rows of any ROWS space, sequences, extents (Caps)
+  int64_t longest_keys;           // of a sequence's prefix and own rows together
   int64_t nonfinite;
   int64_t offsets[max_spaces + 1], index[max_spaces + 1];
   int64_t inputs[max_inputs + 1];
@@ -55,7 +56,7 @@ int32_t choose_bucket(const InputLayout *layouts, int64_t tokens, int64_t seqs);
 // The bounds by which grids are sized: the rows of each space, and the largest extent.
 struct InputBounds {
   int64_t rows[max_spaces + 1];
-  int64_t longest;
+  int64_t longest, longest_keys;
 };
 
 // Writes a checked batch, with its work lists, to memory of layout.bytes bytes. *bytes receives how

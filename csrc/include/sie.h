@@ -226,7 +226,8 @@ SIE_API int64_t sie_weight_denormals(const sie_weight *weight);
 #define SIE_MAX_OUTPUTS 8
 #define SIE_MAX_VALUES 8192
 #define SIE_MAX_JOINED 3 /* values whose columns are joined */
-#define SIE_MAX_NAME 31  /* bytes of a name, without the NUL */
+#define SIE_MAX_SEGMENTS 256
+#define SIE_MAX_NAME 31 /* bytes of a name, without the NUL */
 
 /* Numbers by which the entries of a program refer to spaces, inputs and values that earlier entries
  * made. The caller chooses them, from 1 up to the bound; 0 means none. */
@@ -271,8 +272,9 @@ typedef enum sie_sparse {
 } sie_sparse;
 typedef enum sie_mask { SIE_MASK_FULL = 0, SIE_MASK_CAUSAL = 1, SIE_MASK_WINDOW = 2 } sie_mask;
 
-/* The kinds of a program's entries. The first two declare, and SIE_STREAM says how a result is
- * stored; the others are operations. Each kind has its own params struct. Numbers are append-only. */
+/* The kinds of a program's entries. The first two and SIE_STATE declare, and SIE_STREAM says how a
+ * result is stored; the others are operations. Each kind has its own params struct. Numbers are
+ * append-only. */
 typedef enum sie_kind {
   SIE_SPACE = 1,
   SIE_INPUT = 2,
@@ -294,7 +296,9 @@ typedef enum sie_kind {
   SIE_OUTPUT_MUVERA = 18,
   SIE_OUTPUT_SMVE = 19,
   SIE_JOIN = 20,
-  SIE_STREAM = 21
+  SIE_STREAM = 21,
+  SIE_STATE = 22,
+  SIE_STATE_ROWS = 23
 } sie_kind;
 
 typedef struct sie_op {
@@ -456,15 +460,19 @@ typedef struct sie_attention_params {
   /* 1: k and v have rows of a SUBSET of q's ROWS space that keeps the first rows of each sequence, so
    * that a key's place is its number; sie_slot_load refuses a batch that keeps others. */
   int32_t first_keys;
-  int32_t reserved; /* 0 */
+  /* A segment of the state (SIE_STATE), [rows, 2·kv_heads·D]: k, then v. The rows of a sequence's
+   * prefix are its first keys, before those of k and v, and count as places. 0: none. Then q has
+   * rows of the ROWS space or the last ones (SIE_GATHER_ROWS), k and v those of the ROWS space, and
+   * there is neither alibi nor bias. */
+  int32_t segment;
 } sie_attention_params;
 
 /* SIE_ROPE: updates q [T, H·D] and k [T, kv_heads·D] in place. In each head, the D columns are
  * normalised by RMS if a weight is given; then the first rot of them are rotated, i < rot/2:
  *   y[i]         = x[i]·cos[p,i] − x[i + rot/2]·sin[p,i]
  *   y[i + rot/2] = x[i + rot/2]·cos[p,i] + x[i]·sin[p,i]
- * p = the row's place in its sequence + position_offset. Operations recorded later read the updated
- * rows. */
+ * p = the row's place in its sequence + position_offset; behind 1: + the rows of the sequence's
+ * prefix in the state (SIE_STATE). Operations recorded later read the updated rows. */
 typedef struct sie_rope_params {
   uint32_t struct_size;
   sie_value q, k;                    /* of a ROWS space; k may be 0; views that share no column */
@@ -475,7 +483,32 @@ typedef struct sie_rope_params {
   const sie_weight *q_gamma, *k_gamma; /* vectors [D], or NULL: no norm */
   float eps;
   float weight_offset; /* 0, or 1 where a checkpoint stores gamma − 1 */
+  int32_t behind;
+  int32_t reserved; /* 0 */
 } sie_rope_params;
+
+/* SIE_STATE: declares that the program writes a state (sie_state_create) or reads one. One program
+ * writes the keys and values of prefixes (SIE_STATE_ROWS); another one's sequences then begin with
+ * them (sie_attention_params.segment), so that sequences share what they have in common. Both
+ * declare the same max_rows. A program that reads names inputs, i32 of the SEQS space: a sequence's
+ * prefix is the `rows` rows of the state from `first` on; 0 rows: it has none. The prefix and the
+ * sequence's own rows are together at most max_each. Once a program, which has one ROWS space,
+ * declared before. */
+typedef struct sie_state_params {
+  uint32_t struct_size;
+  int32_t reserved;      /* 0 */
+  int64_t max_rows;      /* of the state */
+  sie_input first, rows; /* both 0: the program writes */
+} sie_state_params;
+
+/* SIE_STATE_ROWS: the rows of x [R, C], of the ROWS space, become those of a segment: row r of the
+ * batch is row r of the state. Each segment is written once. */
+typedef struct sie_state_rows_params {
+  uint32_t struct_size;
+  sie_value x;
+  int32_t segment;  /* 1 … SIE_MAX_SEGMENTS */
+  int32_t reserved; /* 0 */
+} sie_state_rows_params;
 
 /* SIE_GATHER_ROWS: y[B,C] = each sequence's first (SIE_POOL_CLS) or last (SIE_POOL_LAST) row. */
 typedef struct sie_gather_rows_params {
@@ -720,20 +753,28 @@ typedef struct sie_batch {
 SIE_API sie_status sie_slot_load(sie_slot *slot, const sie_program *program, const sie_batch *batch,
                                  sie_error *err);
 
-/* State that outlives a batch: where the paged keys and values of sequences will live. It is empty
- * so far: no operation keeps any. It must outlive the runs that were submitted with it. */
+/* State that outlives a batch: memory for the rows that one program writes and others read
+ * (SIE_STATE). A run that writes gives the state its rows and segments; they last until the next
+ * one. Runs that read come after the writing run has ended, on a GPU after it was submitted. The
+ * state must outlive the runs that were submitted with it. */
 typedef struct sie_state_desc {
   uint32_t struct_size;
   uint32_t reserved; /* 0 */
+  int64_t bytes;     /* at least sie_program_state_bytes of the programs that use it; 0: it is empty */
 } sie_state_desc;
 SIE_API sie_status sie_state_create(sie_device *device, const sie_state_desc *desc, sie_state **state,
                                     sie_error *err);
 SIE_API void sie_state_free(sie_state *state);
+SIE_API int64_t sie_state_bytes(const sie_state *state);
+/* For an ended program: the bytes that its state needs; 0 if it declares none. */
+SIE_API int64_t sie_program_state_bytes(const sie_program *program);
 
 /* Starts the loaded batch and returns at once. At most two runs of a device may be in flight, and
  * the later one may finish first. A batch with a sequence of more than 512 tokens yields to the
- * other run between blocks of tens of milliseconds. state may be NULL. program, arena, slot and
- * state are kept until sie_slot_wait returns. */
+ * other run between blocks of tens of milliseconds. state may be NULL, unless the program writes one
+ * or the batch names rows of one: then they must have been written by a program with segments of
+ * the same columns and types. program, arena, slot and state are kept until sie_slot_wait
+ * returns. */
 SIE_API sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *slot,
                                       sie_state *state, sie_error *err);
 
@@ -762,6 +803,7 @@ SIE_API const int32_t *sie_slot_nonfinite(const sie_slot *slot, int64_t *offset)
  *           recording with the weight.
  *   arena   allocate device memory of the lane's size in sie_arena_create's workspace, and memory
  *           for the outputs; hand both to sie_arena_place.
+ *   state   allocate device memory of sie_state_bytes and hand it to sie_state_place.
  *   batch   sie_slot_load; copy sie_slot_input to the start of the arena's memory, on the stream of
  *           sie_gpu; sie_program_submit (enqueues on that stream and returns); copy the arena's
  *           outputs to sie_slot_output, and the flags as sie_slot_nonfinite says; wait for all of
@@ -788,6 +830,9 @@ SIE_API sie_status sie_weight_place(sie_weight *weight, void *memory, sie_error 
  * Call it again after the outputs have moved. */
 SIE_API sie_status sie_arena_place(sie_arena *arena, void *memory, uint32_t n_outputs, void *const *outputs,
                                    const int64_t *output_bytes, sie_error *err);
+
+/* Places a state in device memory of sie_state_bytes, aligned to 256 bytes. It then holds no rows. */
+SIE_API sie_status sie_state_place(sie_state *state, void *memory, sie_error *err);
 
 /* The input of the loaded batch, to be copied to the device: pinned memory, valid until the slot is
  * loaded again. */

@@ -171,9 +171,9 @@ TEST(bad_first_keys) {
   a.which = SIE_POOL_CLS;
   REFUSED(record::attention(r.p, q, r.kept, r.kept, &a, &y, &err));
   a.which = 0;
-  a.reserved = 1;
-  REFUSED(record::attention(r.p, r.x, r.kept, r.kept, &a, &y, &err));
-  a.reserved = 0;
+  a.segment = 1;
+  REFUSED(record::attention(r.p, r.x, r.kept, r.kept, &a, &y, &err));  // no state is declared
+  a.segment = 0;
   r.ok(record::attention(r.p, r.x, r.kept, r.kept, &a, &y, &r.none));
 }
 

@@ -14,7 +14,18 @@
 namespace record {
 
 enum Space { tokens = 1, sequences, kept, queries_space, labels, chosen_labels };
-enum Input { ids = 1, type_ids, keep, adapter, partner, queries, label_ids, choose };
+enum Input {
+  ids = 1,
+  type_ids,
+  keep,
+  adapter,
+  partner,
+  queries,
+  label_ids,
+  choose,
+  prefix_first,
+  prefix_rows
+};
 
 struct Caps {
   int64_t max_tokens = 0, max_seqs = 0, max_len = 0, min_len = 0;
@@ -185,6 +196,26 @@ inline sie_status attention(sie_program *p, sie_value q, sie_value k, sie_value 
   return result(p, SIE_ATTENTION, of, y, err);
 }
 
+// Declares that the program writes a state, or reads one.
+inline sie_status state(sie_program *p, int64_t max_rows, bool reads, sie_error *err) {
+  sie_state_params s = params<sie_state_params>();
+  s.max_rows = max_rows;
+  if (reads) {
+    RECORD_TRY(declare_input(p, prefix_first, "prefix_first", sequences, SIE_I32, 1, 0, err));
+    RECORD_TRY(declare_input(p, prefix_rows, "prefix_rows", sequences, SIE_I32, 1, 0, err));
+    s.first = prefix_first;
+    s.rows = prefix_rows;
+  }
+  return add(p, SIE_STATE, s, err);
+}
+
+inline sie_status state_rows(sie_program *p, sie_value x, int32_t segment, sie_error *err) {
+  sie_state_rows_params s = params<sie_state_rows_params>();
+  s.x = x;
+  s.segment = segment;
+  return add(p, SIE_STATE_ROWS, s, err);
+}
+
 inline sie_status gather_rows(sie_program *p, sie_value x, uint32_t which, sie_value *y, sie_error *err) {
   sie_gather_rows_params g = params<sie_gather_rows_params>();
   g.which = which;
@@ -296,16 +327,17 @@ struct Batch {
   const int32_t *partner = nullptr;
   const int32_t *cu_labels = nullptr, *label_ids = nullptr;
   const uint8_t *choose = nullptr;
+  const int32_t *prefix_first = nullptr, *prefix_rows = nullptr;
   const sie_out_item *items[4] = {};
 };
 
 inline sie_status load(sie_slot *slot, const sie_program *program, const Batch *b, sie_error *err) {
   sie_rows_of spaces[] = {{0, b->cu_seqlens}, {}, {}, {b->n_queries, b->cu_queries}, {0, b->cu_labels}, {}};
-  const void *inputs[] = {b->ids,     b->type_ids, b->keep,      b->adapter,
-                          b->partner, b->queries,  b->label_ids, b->choose};
+  const void *inputs[] = {b->ids,     b->type_ids,  b->keep,   b->adapter,      b->partner,
+                          b->queries, b->label_ids, b->choose, b->prefix_first, b->prefix_rows};
   sie_batch batch = params<sie_batch>();
   batch.n_spaces = chosen_labels;
-  batch.n_inputs = choose;
+  batch.n_inputs = prefix_rows;
   batch.n_outputs = 4;
   batch.n_seqs = b->n_seqs;
   batch.spaces = spaces;

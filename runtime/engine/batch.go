@@ -20,6 +20,13 @@ type Batch struct {
 	CuQueries []int32   // [queries+1], from 0, ascending, ends at rows; nil without queries
 	Partner   []int32   // [B] each sequence's query, −1 for none; nil for none anywhere
 
+	// Prefix is the batch whose rows the sequences' prefixes are, of a program that writes a state;
+	// nil: none has a prefix. It runs first, once, and gives nothing else. A sequence's prefix is
+	// PrefixRows of its rows from row PrefixFirst on. The prefix and the sequence's own tokens
+	// together have at most Caps.MaxLen tokens.
+	Prefix                  *Batch
+	PrefixFirst, PrefixRows []int32 // [B]; nil without prefixes
+
 	// Items holds the items [B] of each output that takes them; nil for the others.
 	Items [MaxOutputs][]OutItem
 
@@ -59,6 +66,9 @@ func (b *Batch) checkLengths(p *Program, maxSeqs int) error {
 		return wrong("%d adapters for %d sequences", len(b.Adapter), seqs)
 	case b.Partner != nil && len(b.Partner) != seqs:
 		return wrong("%d partners for %d sequences", len(b.Partner), seqs)
+	case b.PrefixFirst != nil && len(b.PrefixFirst) != seqs, b.PrefixRows != nil && len(b.PrefixRows) != seqs:
+		return wrong("%d and %d places of prefixes for %d sequences",
+			len(b.PrefixFirst), len(b.PrefixRows), seqs)
 	case seqs > maxSeqs:
 		return wrong("%d sequences: the slot takes at most %d", seqs, maxSeqs)
 	}

@@ -35,6 +35,8 @@ const (
 	kindOutputSMVE
 	kindJoin
 	kindStream
+	kindState
+	kindStateRows
 	endOfKinds
 )
 
@@ -53,6 +55,9 @@ const (
 	inputAdapter
 	inputPartner
 	inputQueries
+	inputPrefixFirst
+	inputPrefixRows
+	endOfInputs
 )
 
 // The kinds of spaces, with the numbers of sie.h.
@@ -158,7 +163,7 @@ type attentionParams struct {
 	bias    unsafe.Pointer
 
 	firstKeys int32
-	_         int32
+	segment   int32
 }
 
 type ropeParams struct {
@@ -170,6 +175,22 @@ type ropeParams struct {
 	cos, sin                unsafe.Pointer
 	qGamma, kGamma          unsafe.Pointer
 	eps, weightOffset       float32
+	behind                  int32
+	_                       int32
+}
+
+type stateParams struct {
+	size        uint32
+	_           int32
+	rows        int64
+	first, each int32
+}
+
+type stateRowsParams struct {
+	size    uint32
+	x       Value
+	segment int32
+	_       int32
 }
 
 type gatherRowsParams struct {

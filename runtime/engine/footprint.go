@@ -9,6 +9,8 @@ import "slices"
 type Footprint struct {
 	workspace Workspace
 	slot      SlotCaps // of each of the slots
+	prefix    SlotCaps // of each of the slots for prefixes
+	state     int64    // bytes of each of the states
 	lanes     int      // of the device's arenas
 	onGPU     bool     // a GPU: outputs lie in the arena, too
 }
@@ -16,15 +18,39 @@ type Footprint struct {
 // Footprint returns the most that a Runner needs for batches of p. outBytes bounds the bytes of
 // each output in order; outputs beyond its end count as 0.
 func (p *Program) Footprint(outBytes ...int64) Footprint {
-	c := SlotCaps{MaxTokens: p.caps.MaxTokens, MaxSeqs: p.caps.MaxSeqs, InputBytes: p.inputBytes}
-	for i := range p.outputs {
+	c := SlotCaps{MaxTokens: p.caps.MaxTokens, MaxSeqs: p.caps.MaxSeqs, InputBytes: p.inputBytes,
+		OutputBytes: p.outputCaps(outBytes)}
+	f := Footprint{workspace: p.workspace, lanes: p.dev.lanes, onGPU: p.dev.gpu != nil}
+	if p.writes() {
+		f.prefix, f.state = c, p.stateBytes
+	} else {
+		f.slot = c
+	}
+	return f
+}
+
+// outputCaps returns the capacities of a slot's outputs for a batch with so many bytes of each. A
+// slot has at least one.
+func (p *Program) outputCaps(outBytes []int64) (caps []int64) {
+	for i := range max(1, p.outputs) {
 		var n int64
 		if i < len(outBytes) {
 			n = outBytes[i]
 		}
-		c.OutputBytes = append(c.OutputBytes, outputSize(n))
+		if i < p.outputs {
+			n = outputSize(n)
+		}
+		caps = append(caps, n)
 	}
-	return Footprint{workspace: p.workspace, slot: c, lanes: p.dev.lanes, onGPU: p.dev.gpu != nil}
+	return caps
+}
+
+// states returns the number of states that a Runner has.
+func (f Footprint) states() int64 {
+	if f.onGPU {
+		return 1
+	}
+	return slotsInFlight
 }
 
 // With returns the smallest footprint that covers both. Both must be of devices of one kind.
@@ -32,13 +58,15 @@ func (f Footprint) With(g Footprint) Footprint {
 	return Footprint{
 		workspace: f.workspace.With(g.workspace),
 		slot:      f.slot.with(g.slot),
+		prefix:    f.prefix.with(g.prefix),
+		state:     max(f.state, g.state),
 		lanes:     max(f.lanes, g.lanes),
 		onGPU:     f.onGPU || g.onGPU,
 	}
 }
 
-// Bytes returns what a Runner that has no arena or slots yet allocates for the footprint. A GPU's
-// outputs pass through the arena and are counted there, too.
+// Bytes returns what a Runner that has no arena or slots yet allocates for the footprint; slots has
+// the states of prefixes, too. A GPU's outputs pass through the arena and are counted there, too.
 func (f Footprint) Bytes() (arena, slots int64) {
 	arena = f.workspace.Bytes(f.lanes)
 	if f.onGPU {
@@ -46,7 +74,8 @@ func (f Footprint) Bytes() (arena, slots int64) {
 			arena += n
 		}
 	}
-	return arena, slotsInFlight * slotBytes(f.slot, f.onGPU)
+	slots = slotsInFlight * (slotBytes(f.slot, f.onGPU) + slotBytes(f.prefix, f.onGPU))
+	return arena, slots + f.states()*f.state
 }
 
 // with returns the smallest bounds that cover both.
@@ -79,8 +108,9 @@ func slotBytes(c SlotCaps, gpu bool) int64 {
 
 // holding describes the arena and slots that a Runner has. It is immutable; the owner replaces it.
 type holding struct {
-	arena Workspace
-	slots [slotsInFlight]SlotCaps
+	arena           Workspace
+	slots, prefixes [slotsInFlight]SlotCaps
+	states          [slotsInFlight]int64
 }
 
 // Growth returns the bytes that the Runner allocates, beyond what it has, until batches of
@@ -94,6 +124,12 @@ func (r *Runner) Growth(f Footprint) (stays, passing int64) {
 		grown := have.with(f.slot)
 		slots += slotBytes(grown, want.onGPU) - slotBytes(have, want.onGPU)
 		want.slot = want.slot.with(grown)
+	}
+	for _, have := range h.prefixes {
+		slots += slotBytes(have.with(f.prefix), want.onGPU) - slotBytes(have, want.onGPU)
+	}
+	for _, have := range h.states[:want.states()] {
+		slots += max(0, f.state-have)
 	}
 	arena, _ := want.Bytes()
 	if !want.onGPU && want.workspace != h.arena {

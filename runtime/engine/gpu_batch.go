@@ -135,11 +135,11 @@ func (g *gpu) fitOutputs(arena *Arena, caps SlotCaps) error {
 
 // submit enqueues a loaded batch: its input, its kernels, its outputs. After an error nothing of
 // the batch is still running. Owner goroutine only.
-func (g *gpu) submit(p *Program, a *Arena, s *Slot) error {
+func (g *gpu) submit(p *Program, a *Arena, s *Slot, state *State) error {
 	if err := g.fitOutputs(a, s.caps); err != nil {
 		return err
 	}
-	err := g.enqueue(p, a, s)
+	err := g.enqueue(p, a, s, state)
 	if err != nil {
 		_ = g.driver.drain()         // it would return the same error again
 		_ = cSlotWait(s.ptrLocked()) // frees the slot if C has submitted its batch
@@ -147,7 +147,7 @@ func (g *gpu) submit(p *Program, a *Arena, s *Slot) error {
 	return err
 }
 
-func (g *gpu) enqueue(p *Program, a *Arena, s *Slot) error {
+func (g *gpu) enqueue(p *Program, a *Arena, s *Slot, state *State) error {
 	input, bytes, err := cSlotInput(s.ptrLocked())
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (g *gpu) enqueue(p *Program, a *Arena, s *Slot) error {
 	if err := g.driver.copyInput(s.gpu.events, a.gpu.memory, s.gpu.input, input, bytes); err != nil {
 		return err
 	}
-	if err := cProgramSubmit(p.ptrLocked(), a.ptrLocked(), s.ptrLocked()); err != nil {
+	if err := cProgramSubmit(p.ptrLocked(), a.ptrLocked(), s.ptrLocked(), state.ptrLocked()); err != nil {
 		return err
 	}
 	var outputs [MaxOutputs + 1]transfer

@@ -23,13 +23,14 @@ package engine
 // static sie_status sie_go_slot_load(sie_slot *slot, const sie_program *program, int64_t n_seqs,
 //     int64_t n_queries, const int32_t *ids, const int32_t *type_ids, const int32_t *cu_seqlens,
 //     const uint8_t *keep, const int32_t *adapter, const float *queries,
-//     const int32_t *cu_queries, const int32_t *partner, const sie_out_item *items0,
-//     const sie_out_item *items1, const sie_out_item *items2, const sie_out_item *items3,
-//     sie_error *err) {
+//     const int32_t *cu_queries, const int32_t *partner, const int32_t *prefix_first,
+//     const int32_t *prefix_rows, const sie_out_item *items0, const sie_out_item *items1,
+//     const sie_out_item *items2, const sie_out_item *items3, sie_error *err) {
 //   const sie_rows_of spaces[] = {{0, cu_seqlens}, {0, 0}, {0, 0}, {n_queries, cu_queries}};
-//   const void *const inputs[] = {ids, type_ids, keep, adapter, partner, queries};
+//   const void *const inputs[] = {ids, type_ids, keep, adapter, partner, queries, prefix_first,
+//                                 prefix_rows};
 //   const sie_out_item *const items[] = {items0, items1, items2, items3};
-//   sie_batch batch = {sizeof batch, 4, 6, 4, n_seqs, spaces, inputs, items};
+//   sie_batch batch = {sizeof batch, 4, 8, 4, n_seqs, spaces, inputs, items};
 //   return sie_slot_load(slot, program, &batch, err);
 // }
 import "C"
@@ -101,6 +102,8 @@ var (
 	_ = [1]int{}[kindOutputTokenRows-C.SIE_OUTPUT_TOKEN_ROWS] + [1]int{}[kindOutputSparse-C.SIE_OUTPUT_SPARSE]
 	_ = [1]int{}[kindOutputMuvera-C.SIE_OUTPUT_MUVERA] + [1]int{}[kindOutputSMVE-C.SIE_OUTPUT_SMVE] +
 		[1]int{}[kindJoin-C.SIE_JOIN] + [1]int{}[kindStream-C.SIE_STREAM]
+	_ = [1]int{}[kindState-C.SIE_STATE] + [1]int{}[kindStateRows-C.SIE_STATE_ROWS]
+	_ = [1]int{}[MaxSegments-C.SIE_MAX_SEGMENTS]
 	_ = [1]int{}[spaceSeqs-C.SIE_SPACE_SEQS] + [1]int{}[spaceRows-C.SIE_SPACE_ROWS] + [1]int{}[spaceSubset-
 		C.SIE_SPACE_SUBSET]
 	_ = [1]int{}[spaceShared-C.SIE_SPACE_SHARED]
@@ -117,6 +120,8 @@ var mirrors = [][2]reflect.Type{
 	{reflect.TypeFor[columnsParams](), reflect.TypeFor[C.sie_columns_params]()},
 	{reflect.TypeFor[joinParams](), reflect.TypeFor[C.sie_join_params]()},
 	{reflect.TypeFor[streamParams](), reflect.TypeFor[C.sie_stream_params]()},
+	{reflect.TypeFor[stateParams](), reflect.TypeFor[C.sie_state_params]()},
+	{reflect.TypeFor[stateRowsParams](), reflect.TypeFor[C.sie_state_rows_params]()},
 	{reflect.TypeFor[attentionParams](), reflect.TypeFor[C.sie_attention_params]()},
 	{reflect.TypeFor[ropeParams](), reflect.TypeFor[C.sie_rope_params]()},
 	{reflect.TypeFor[gatherRowsParams](), reflect.TypeFor[C.sie_gather_rows_params]()},
@@ -346,6 +351,30 @@ func cArenaPlace(a unsafe.Pointer, at *gpuArena) error {
 func cArenaFree(a unsafe.Pointer)        { C.sie_arena_free((*C.sie_arena)(a)) }
 func cArenaBytes(a unsafe.Pointer) int64 { return int64(C.sie_arena_bytes((*C.sie_arena)(a))) }
 
+func cProgramStateBytes(p unsafe.Pointer) int64 {
+	return int64(C.sie_program_state_bytes((*C.sie_program)(p)))
+}
+
+func cStateCreate(d unsafe.Pointer, bytes int64) (unsafe.Pointer, error) {
+	var e C.sie_error
+	var s *C.sie_state
+	desc := C.sie_state_desc{struct_size: C.sizeof_sie_state_desc, bytes: C.int64_t(bytes)}
+	if st := C.sie_state_create((*C.sie_device)(d), &desc, &s, &e); st != C.SIE_OK {
+		return nil, fail("state", st, &e)
+	}
+	return unsafe.Pointer(s), nil
+}
+
+func cStatePlace(s unsafe.Pointer, memory devicePtr) error {
+	var e C.sie_error
+	if st := C.sie_state_place((*C.sie_state)(s), deviceMemory(memory), &e); st != C.SIE_OK {
+		return fail("state", st, &e)
+	}
+	return nil
+}
+
+func cStateFree(s unsafe.Pointer) { C.sie_state_free((*C.sie_state)(s)) }
+
 func cSlotCreate(d unsafe.Pointer, caps SlotCaps) (unsafe.Pointer, error) {
 	var e C.sie_error
 	var s *C.sie_slot
@@ -384,8 +413,8 @@ func cSlotLoad(s, p unsafe.Pointer, b *Batch, items *[MaxOutputs][]outItem) erro
 	st := C.sie_go_slot_load((*C.sie_slot)(s), (*C.sie_program)(p), C.int64_t(len(b.CuSeqlens)-1),
 		C.int64_t(max(len(b.CuQueries)-1, 0)), ids(b.IDs), ids(b.TypeIDs), ids(b.CuSeqlens),
 		(*C.uint8_t)(unsafe.SliceData(b.Keep)), ids(b.Adapter), (*C.float)(unsafe.SliceData(b.Queries)),
-		ids(b.CuQueries), ids(b.Partner), outItems(items[0]), outItems(items[1]), outItems(items[2]),
-		outItems(items[3]), &e)
+		ids(b.CuQueries), ids(b.Partner), ids(b.PrefixFirst), ids(b.PrefixRows), outItems(items[0]),
+		outItems(items[1]), outItems(items[2]), outItems(items[3]), &e)
 	if st != C.SIE_OK {
 		return fail("slot load", st, &e)
 	}
@@ -401,10 +430,10 @@ func outItems(s []outItem) *C.sie_out_item {
 	return (*C.sie_out_item)(unsafe.Pointer(unsafe.SliceData(s)))
 }
 
-func cProgramSubmit(p, a, s unsafe.Pointer) error {
+func cProgramSubmit(p, a, s, state unsafe.Pointer) error {
 	var e C.sie_error
-	if st := C.sie_program_submit((*C.sie_program)(p), (*C.sie_arena)(a), (*C.sie_slot)(s), nil,
-		&e); st != C.SIE_OK {
+	if st := C.sie_program_submit((*C.sie_program)(p), (*C.sie_arena)(a), (*C.sie_slot)(s),
+		(*C.sie_state)(state), &e); st != C.SIE_OK {
 		return fail("submit", st, &e)
 	}
 	return nil

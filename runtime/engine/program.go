@@ -22,6 +22,8 @@ type Program struct {
 	inputBytes int64
 	// queryColumns is the width of a batch's queries, 0 without MaxSim.
 	queryColumns int64
+	stateBytes   int64 // of the state that it writes or reads; 0: none
+	reads        bool  // it reads the state
 	weights      map[*Weight]struct{}
 	inFlight     atomic.Int32 // batches submitted and not waited for
 	mark         *mark
@@ -94,22 +96,27 @@ func (p *Program) ptrLocked() unsafe.Pointer {
 // Submit starts the batch loaded into s and returns at once. At most two batches may be in flight
 // on a device. Each Submit that succeeds must be followed by one s.Wait; p, a and s must stay open
 // until it returns.
-func (p *Program) Submit(a *Arena, s *Slot) error {
+func (p *Program) Submit(a *Arena, s *Slot) error { return p.SubmitWith(a, s, nil) }
+
+// SubmitWith is Submit for a program that writes or reads a state. A batch that reads comes after
+// the one that wrote: on a CPU after its Wait, on a GPU after its SubmitWith. state must stay open
+// until s.Wait returns; nil: none.
+func (p *Program) SubmitWith(a *Arena, s *Slot, state *State) error {
 	if !p.dev.onOwnThread() {
 		var err error
-		p.dev.do(func() { err = p.submitLocked(a, s) })
+		p.dev.do(func() { err = p.submitLocked(a, s, state) })
 		return err
 	}
 	p.dev.mu.Lock()
 	defer p.dev.mu.Unlock()
-	return p.submitLocked(a, s)
+	return p.submitLocked(a, s, state)
 }
 
-func (p *Program) submitLocked(a *Arena, s *Slot) (err error) {
+func (p *Program) submitLocked(a *Arena, s *Slot, state *State) (err error) {
 	if p.dev.gpu != nil {
-		err = p.dev.gpu.submit(p, a, s)
+		err = p.dev.gpu.submit(p, a, s, state)
 	} else {
-		err = cProgramSubmit(p.ptrLocked(), a.ptrLocked(), s.ptrLocked())
+		err = cProgramSubmit(p.ptrLocked(), a.ptrLocked(), s.ptrLocked(), state.ptrLocked())
 	}
 	if err == nil {
 		p.inFlight.Add(1)

@@ -12,6 +12,7 @@ type Caps struct {
 	MaxLen       int64 // of one sequence, in tokens
 	MinLen       int64 // of one sequence; 0: it may be empty
 	MaxQueryRows int64 // of a batch's queries together (MaxSim); 0 without
+	MaxStateRows int64 // of the state that the program writes or reads; 0 without
 }
 
 // Value names an intermediate of a program. It has a row for each of the batch's tokens, of the
@@ -30,8 +31,9 @@ type Recorder struct {
 	caps     Caps
 	entries  []entry
 	memory   []unsafe.Pointer // Go memory that entries point to, theirs included
-	declared [inputQueries + 1]bool
+	declared [endOfInputs]bool
 	kept     bool
+	state    bool
 	values   Value // the number of the last one
 	outputs  []string
 	next     string // the name of the next output; "": by its index
@@ -289,16 +291,23 @@ type Attention struct {
 	// Which is the row that GatherRows made q of, PoolCLS or PoolLast; 0 for a q of token rows. A
 	// mask, ALiBi and Bias need it. y has the bits of that row of attention for all rows.
 	Which Pooling
+	// Segment is the segment of the state that holds k and v of the sequences' prefixes
+	// (Batch.PrefixRows), which are then the first keys; 0: none.
+	Segment int32
 }
 
 // Attention records y = softmax(scale·q·kᵀ − slope·distance + bias)·v per sequence and head. q has
 // token rows, or the one row per sequence that GatherRows makes; k and v have token rows.
 func (r *Recorder) Attention(q, k, v Value, a Attention) Value {
+	if a.Segment != 0 {
+		r.readState()
+	}
 	return operation(r, kindAttention, func(p *attentionParams, y Value) {
 		*p = attentionParams{
 			mask: uint32(a.Mask), q: q, k: k, v: v, y: y, heads: a.Heads, kvHeads: a.KVHeads,
 			headDim: a.HeadDim, window: a.Window, scale: a.Scale, which: uint32(a.Which),
 			alibi: r.useLocked(a.ALiBi), bias: r.useLocked(a.Bias), firstKeys: flag(a.FirstKeys),
+			segment: a.Segment,
 		}
 	})
 }
@@ -312,6 +321,7 @@ type Rotation struct {
 	Cos, Sin                *Weight
 	QGamma, KGamma          *Weight
 	Eps, WeightOffset       float32
+	Behind                  bool // positions count the rows of the sequence's prefix, too
 }
 
 // Rope rotates q and k [T, heads·D] in place. Operations that are recorded later read each head
@@ -320,9 +330,12 @@ func (r *Recorder) Rope(q, k Value, t Rotation) {
 	if r.err != nil {
 		return
 	}
+	if t.Behind {
+		r.readState()
+	}
 	p := &ropeParams{
 		q: q, k: k, heads: t.Heads, kvHeads: t.KVHeads, headDim: t.HeadDim, rot: t.Rot,
-		positionOffset: t.PositionOffset, eps: t.Eps, weightOffset: t.WeightOffset,
+		positionOffset: t.PositionOffset, eps: t.Eps, weightOffset: t.WeightOffset, behind: flag(t.Behind),
 	}
 	r.dev.do(func() {
 		p.cos, p.sin = r.useLocked(t.Cos), r.useLocked(t.Sin)
@@ -444,6 +457,10 @@ func (r *Recorder) End() (*Program, error) {
 		if r.err == nil {
 			p.inputBytes = cProgramInputBytes(p.handle)
 			p.about, r.err = cProgramOutputs(p.handle, p.outputs)
+		}
+		if r.err == nil && r.state {
+			p.stateBytes = cProgramStateBytes(p.handle)
+			p.reads = r.declared[inputPrefixRows]
 		}
 		if r.err == nil && r.declared[inputQueries] {
 			p.queryColumns, r.err = cProgramColumns(p.handle, inputQueries)

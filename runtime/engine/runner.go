@@ -30,6 +30,7 @@ type RunnerStats struct {
 	Busy       time.Duration // sum of the batches' durations; two overlapping ones both count
 	ArenaBytes int64
 	SlotBytes  int64 // inputs and outputs of the slots
+	StateBytes int64 // keys and values of prefixes
 }
 
 // Runner replays programs on a device. At most two batches are in flight. One goroutine, locked to
@@ -53,11 +54,12 @@ type Runner struct {
 	waiters sync.WaitGroup
 	running sync.WaitGroup // batches in flight; the owner adds, and waits before it replaces a GPU's arena
 
-	arena *sharedArena // owner goroutine only
-	has   atomic.Pointer[holding]
+	arena  *sharedArena                // owner goroutine only
+	states [slotsInFlight]*sharedState // of each slot, on a GPU the first is of all; owner goroutine only
+	has    atomic.Pointer[holding]
 
-	batches, sequences, tokens, failed, busyNanos, arenaBytes, slotBytes atomic.Int64
-	lost                                                                 atomic.Pointer[Error]
+	batches, sequences, tokens, failed, busyNanos, arenaBytes, slotBytes, stateBytes atomic.Int64
+	lost                                                                             atomic.Pointer[Error]
 }
 
 type runSlot struct {
@@ -65,6 +67,9 @@ type runSlot struct {
 	slot  *Slot // nil until its first batch
 	batch *Batch
 	arena *sharedArena // of the batch in flight
+
+	prefix *Slot        // for the prefixes of its batch; nil until the first
+	state  *sharedState // of the batch in flight; nil: it has no prefixes
 }
 
 // sharedArena is an arena that closes when neither the runner nor a batch in flight uses it.
@@ -76,6 +81,18 @@ type sharedArena struct {
 func (a *sharedArena) release() {
 	if a.users.Add(-1) == 0 {
 		a.Close()
+	}
+}
+
+// sharedState is a state that closes when neither the runner nor a batch in flight uses it.
+type sharedState struct {
+	*State
+	users atomic.Int32
+}
+
+func (s *sharedState) release() {
+	if s.users.Add(-1) == 0 {
+		s.Close()
 	}
 }
 
@@ -137,6 +154,9 @@ func (r *Runner) check(b *Batch) error {
 	if b.Program == nil || b.Program.dev != r.dev {
 		return invalid("batch", "its program is missing or of another device")
 	}
+	if p := b.Prefix; p != nil && (p.Program == nil || p.Program.dev != r.dev || !p.Program.writes()) {
+		return invalid("batch", "the program of its prefixes is missing, of another device, or writes no state")
+	}
 	for i, n := range b.OutBytes {
 		if n < 0 || n > maxOutputBytes || (n > 0 && i >= b.Program.outputs) {
 			return invalid("batch",
@@ -157,6 +177,7 @@ func (r *Runner) Stats() RunnerStats {
 		Busy:       time.Duration(r.busyNanos.Load()),
 		ArenaBytes: r.arenaBytes.Load(),
 		SlotBytes:  r.slotBytes.Load(),
+		StateBytes: r.stateBytes.Load(),
 	}
 }
 
@@ -230,17 +251,14 @@ func (r *Runner) start(s *runSlot) error {
 		return lost
 	}
 	b := s.batch
-	if err := r.fitArena(b.Program.Workspace()); err != nil {
-		return err
-	}
-	if err := r.fitSlot(s, b); err != nil {
+	if err := r.fit(s, b); err != nil {
 		return err
 	}
 	if err := s.slot.Load(b.Program, b); err != nil {
 		return err
 	}
 	s.slot.wanted = &b.OutBytes
-	if err := b.Program.Submit(r.arena.Arena, s.slot); err != nil {
+	if err := r.submit(s, b); err != nil {
 		return err
 	}
 	s.arena = r.arena
@@ -248,6 +266,67 @@ func (r *Runner) start(s *runSlot) error {
 	r.arenaBytes.Store(r.arena.Bytes())
 	r.running.Add(1)
 	return nil
+}
+
+// fit makes everything large enough for a batch and its prefixes.
+func (r *Runner) fit(s *runSlot, b *Batch) error {
+	workspace := b.Program.Workspace()
+	if b.Prefix != nil {
+		workspace = workspace.With(b.Prefix.Program.Workspace())
+	}
+	if err := r.fitArena(workspace); err != nil {
+		return err
+	}
+	change := func(h *holding, c SlotCaps) { h.slots[s.index] = c }
+	if err := r.fitSlot(&s.slot, b, change); err != nil || b.Prefix == nil {
+		return err
+	}
+	change = func(h *holding, c SlotCaps) { h.prefixes[s.index] = c }
+	if err := r.fitSlot(&s.prefix, b.Prefix, change); err != nil {
+		return err
+	}
+	return r.fitState(s.index, b.Prefix.Program.StateBytes())
+}
+
+// submit starts a loaded batch. With prefixes it starts these, and on a GPU, which runs one batch
+// after another, the batch behind them; on a CPU complete does that.
+func (r *Runner) submit(s *runSlot, b *Batch) error {
+	if b.Prefix == nil {
+		return b.Program.Submit(r.arena.Arena, s.slot)
+	}
+	if err := s.prefix.Load(b.Prefix.Program, b.Prefix); err != nil {
+		return err
+	}
+	state := r.states[r.stateOf(s.index)]
+	if err := b.Prefix.Program.SubmitWith(r.arena.Arena, s.prefix, state.State); err != nil {
+		return err
+	}
+	if r.dev.gpu != nil {
+		if err := b.Program.SubmitWith(r.arena.Arena, s.slot, state.State); err != nil {
+			_ = s.prefix.Wait() // what it waits for has ended, and its own error is the same
+			return err
+		}
+	}
+	s.state = state
+	s.state.users.Add(1)
+	return nil
+}
+
+// complete waits for a submitted batch.
+func (r *Runner) complete(s *runSlot) error {
+	if s.state == nil {
+		return s.slot.Wait()
+	}
+	err := s.prefix.Wait()
+	if r.dev.gpu == nil {
+		if err == nil {
+			err = s.batch.Program.SubmitWith(s.arena.Arena, s.slot, s.state.State)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Join(err, s.slot.Wait())
 }
 
 // fitArena replaces the arena by one that fits. On a CPU batches in flight keep the old one, so
@@ -272,9 +351,9 @@ func (r *Runner) fitArena(workspace Workspace) error {
 	return nil
 }
 
-// Shrink gives up the arena if it is larger than batches of footprint f need; the next batch makes
-// a new one. It returns when batches in flight are all that still use it, on a GPU when there are
-// none. Slots stay as they are.
+// Shrink gives up the arena and the states that are larger than batches of footprint f need; the
+// next batch makes new ones. It returns when batches in flight are all that still use them, on a
+// GPU when there are none. Slots stay as they are.
 func (r *Runner) Shrink(f Footprint) {
 	lockorder.AssertNoneHeld("shrinking an arena")
 	s := shrinking{to: f, done: make(chan struct{})}
@@ -296,6 +375,11 @@ func (r *Runner) shrinkArena(s shrinking) {
 	if r.arena != nil && !s.to.workspace.Covers(r.arena.size) {
 		r.dropArena()
 	}
+	for i, have := range r.states {
+		if have != nil && have.Bytes() > s.to.state {
+			r.dropState(i)
+		}
+	}
 	close(s.done)
 }
 
@@ -312,14 +396,14 @@ func (r *Runner) dropArena() {
 
 // fitSlot replaces the slot by one that fits. Capacities only grow, outputs by powers of two, so
 // replacements end.
-func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
+func (r *Runner) fitSlot(s **Slot, b *Batch, change func(*holding, SlotCaps)) error {
 	want := SlotCaps{
 		MaxTokens: b.Program.caps.MaxTokens, MaxSeqs: b.Program.caps.MaxSeqs,
 		InputBytes: b.Program.inputBytes,
 	}
 	var have SlotCaps
-	if s.slot != nil {
-		have = s.slot.caps
+	if *s != nil {
+		have = (*s).caps
 	}
 	fits := want.MaxTokens <= have.MaxTokens && want.MaxSeqs <= have.MaxSeqs &&
 		want.InputBytes <= have.InputBytes && b.Program.outputs <= len(have.OutputBytes)
@@ -329,24 +413,62 @@ func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
 	if fits {
 		return nil
 	}
-	for i := range b.Program.outputs {
-		want.OutputBytes = append(want.OutputBytes, outputSize(b.OutBytes[i]))
-	}
+	want.OutputBytes = b.Program.outputCaps(b.OutBytes[:])
 	want = want.with(have)
-	if s.slot != nil {
-		s.slot.Close()
-		s.slot = nil
+	if *s != nil {
+		(*s).Close()
+		*s = nil
 		r.slotBytes.Add(-slotBytes(have, r.dev.gpu != nil))
-		r.hold(func(h *holding) { h.slots[s.index] = SlotCaps{} })
+		r.hold(func(h *holding) { change(h, SlotCaps{}) })
 	}
 	slot, err := r.dev.NewSlot(want)
 	if err != nil {
 		return err
 	}
-	s.slot = slot
+	*s = slot
 	r.slotBytes.Add(slotBytes(want, r.dev.gpu != nil))
-	r.hold(func(h *holding) { h.slots[s.index] = want })
+	r.hold(func(h *holding) { change(h, want) })
 	return nil
+}
+
+// stateOf returns the number of the state that a slot's batches use. A GPU runs one batch after
+// another, so there all use one; and a graph is valid for one.
+func (r *Runner) stateOf(slot int) int {
+	if r.dev.gpu != nil {
+		return 0
+	}
+	return slot
+}
+
+// fitState replaces the slot's state by one that fits.
+func (r *Runner) fitState(slot int, bytes int64) error {
+	i := r.stateOf(slot)
+	if have := r.states[i]; have != nil {
+		if have.Bytes() >= bytes {
+			return nil
+		}
+		r.dropState(i)
+	}
+	state, err := r.dev.NewState(bytes)
+	if err != nil {
+		return err
+	}
+	r.states[i] = &sharedState{State: state}
+	r.states[i].users.Add(1)
+	r.stateBytes.Add(bytes)
+	r.hold(func(h *holding) { h.states[i] = bytes })
+	return nil
+}
+
+// dropState leaves a state to the batch in flight; a GPU waits for it. Owner goroutine only.
+func (r *Runner) dropState(i int) {
+	if r.dev.gpu != nil {
+		r.running.Wait()
+	}
+	r.stateBytes.Add(-r.states[i].Bytes())
+	r.states[i].release()
+	r.states[i] = nil
+	r.hold(func(h *holding) { h.states[i] = 0 })
 }
 
 // The bounds of a slot's output. It begins at 64 KB, so that batches of short texts do not enlarge
@@ -365,7 +487,7 @@ func (r *Runner) waitLoop() {
 	defer r.waiters.Done()
 	for s := range r.flying {
 		b := s.batch
-		b.err = s.slot.Wait()
+		b.err = r.complete(s)
 		if b.err == nil {
 			for i, n := range b.OutBytes {
 				if n > 0 {
@@ -379,6 +501,10 @@ func (r *Runner) waitLoop() {
 		s.batch = nil
 		s.arena.release()
 		s.arena = nil
+		if s.state != nil {
+			s.state.release()
+			s.state = nil
+		}
 		r.finish(b)
 		r.running.Done()
 		r.free <- s
@@ -390,14 +516,23 @@ func (r *Runner) stop() {
 	defer close(r.stopped)
 	r.waiters.Wait()
 	for range slotsInFlight {
-		if s := <-r.free; s.slot != nil {
-			s.slot.Close()
+		s := <-r.free
+		for _, slot := range []*Slot{s.slot, s.prefix} {
+			if slot != nil {
+				slot.Close()
+			}
 		}
 	}
 	if r.arena != nil {
 		r.arena.release()
 	}
+	for _, state := range r.states {
+		if state != nil {
+			state.release()
+		}
+	}
 	r.arenaBytes.Store(0)
+	r.stateBytes.Store(0)
 	r.slotBytes.Store(0)
 }
 
@@ -408,6 +543,9 @@ func (r *Runner) finish(b *Batch) {
 	if b.err == nil {
 		r.sequences.Add(int64(len(b.CuSeqlens) - 1))
 		r.tokens.Add(int64(len(b.IDs)))
+		if b.Prefix != nil {
+			r.tokens.Add(int64(len(b.Prefix.IDs)))
+		}
 		r.busyNanos.Add(int64(b.Duration))
 	} else {
 		r.failed.Add(1)

@@ -33,7 +33,11 @@ func cArenaFree(unsafe.Pointer)                                               { 
 func cArenaBytes(unsafe.Pointer) int64                                        { panic(unreachable) }
 func cSlotCreate(unsafe.Pointer, SlotCaps) (unsafe.Pointer, error)            { panic(unreachable) }
 func cSlotFree(unsafe.Pointer)                                                { panic(unreachable) }
-func cProgramSubmit(_, _, _ unsafe.Pointer) error                             { panic(unreachable) }
+func cProgramSubmit(_, _, _, _ unsafe.Pointer) error                          { panic(unreachable) }
+func cProgramStateBytes(unsafe.Pointer) int64                                 { panic(unreachable) }
+func cStateCreate(unsafe.Pointer, int64) (unsafe.Pointer, error)              { panic(unreachable) }
+func cStatePlace(unsafe.Pointer, devicePtr) error                             { panic(unreachable) }
+func cStateFree(unsafe.Pointer)                                               { panic(unreachable) }
 func cSlotWait(unsafe.Pointer) error                                          { panic(unreachable) }
 func cSlotOutput(unsafe.Pointer, int) unsafe.Pointer                          { panic(unreachable) }
 func cSlotLoad(_, _ unsafe.Pointer, _ *Batch, _ *[MaxOutputs][]outItem) error { panic(unreachable) }
