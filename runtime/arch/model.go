@@ -99,6 +99,9 @@ type Options struct {
 	Answers   []int32        // of a judge: the tokens whose logits are read; nil = as the module chain says
 	Dense     string         // folder of the one Dense module of an embedder; "" = as the module chain says
 	NoPruning bool           // compute the whole last block even where only one row of it is read; for tests
+	// NoPrefixes computes what texts have in common once for each text, as if they had nothing in
+	// common; for tests and benchmarks
+	NoPrefixes bool
 }
 
 // Validate returns all errors in the options joined, or nil. Whether the device has the precision
@@ -165,12 +168,14 @@ type Model struct {
 	given   map[Output]given
 	adapts  []linear // of the head, that adapters can change
 	// other linears of the head that outputs depend on: why adapters cannot change them
-	fixed   map[string]string
-	packer  *packer
-	caps    engine.Caps // of short texts
-	long    engine.Caps // of longer ones
-	program *engine.Program
-	folds   folds
+	fixed  map[string]string
+	packer *packer
+	caps   engine.Caps // of short texts
+	long   engine.Caps // of longer ones
+	// Options.NoPrefixes
+	noPrefixes bool
+	program    *engine.Program
+	folds      folds
 }
 
 // parts holds what the model's files say about loading it.
@@ -246,14 +251,15 @@ func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) 
 			"precision %s is not available on this device; it has %v", o.Compute, info.Compute)}
 	}
 	m := &Model{
-		Task:      o.Task,
-		device:    dev,
-		Compute:   o.Compute,
-		Poolings:  chain.pooling.modes,
-		Normalize: chain.normalize,
-		LowerCase: limits.lowerCase,
-		Prompts:   prompts.Prompts,
-		Late:      prompts.Late,
+		Task:       o.Task,
+		device:     dev,
+		noPrefixes: o.NoPrefixes || info.Kind == engine.CUDA, // whose attention reads no state yet
+		Compute:    o.Compute,
+		Poolings:   chain.pooling.modes,
+		Normalize:  chain.normalize,
+		LowerCase:  limits.lowerCase,
+		Prompts:    prompts.Prompts,
+		Late:       prompts.Late,
 	}
 	if o.Pooling != 0 {
 		m.Poolings = []engine.Pooling{o.Pooling}

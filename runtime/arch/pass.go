@@ -11,6 +11,9 @@ type pass struct {
 	// attendKept makes every token attend only to the tokens that the batch keeps
 	// (Want.AttendKept).
 	attendKept bool
+	// behind makes the sequences stand behind the prefixes that the batch gives them, whose keys
+	// and values are in the state, block i's in segment i + 1.
+	behind bool
 	// adapters change linears for the sequences that name them.
 	adapters []*Adapter
 	// observe, if not nil, is called with the state after the embeddings (0) and after each block

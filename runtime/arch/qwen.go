@@ -118,30 +118,88 @@ func (m *qwen) add(
 func (m *qwen) block(
 	r *engine.Recorder, p pass, branch, sum engine.Value, i int,
 ) (_, newSum engine.Value) {
-	b, a := &m.blocks[i], m.attention()
+	a := m.attention()
+	y, sum := m.qkv(r, p, branch, sum, i)
+	r.Rope(y.q, y.k, m.rotation(i, p.behind))
+	if p.behind {
+		a.Segment = int32(i + 1)
+	}
+	if p.attendKept {
+		y.k, y.v = r.KeepRows(y.k), r.KeepRows(y.v)
+	}
+	if i == len(m.blocks)-1 && p.keep != engine.PoolMean {
+		y.q, sum = r.GatherRows(y.q, p.keep), r.GatherRows(sum, p.keep)
+		if a.Which = p.keep; p.keep == engine.PoolLast {
+			a.Mask = engine.FullMask // it sees all others in any case
+		}
+	}
+	return m.behindAttention(r, p, r.Attention(y.q, y.k, y.v, a), sum, i)
+}
+
+// projected holds views of the columns of a block's q, k and v.
+type projected struct {
+	q, k, v engine.Value
+	kv      engine.Value // k and v next to each other
+}
+
+// qkv records what stands before the attention of block i, and the new sum.
+func (m *qwen) qkv(
+	r *engine.Recorder, p pass, branch, sum engine.Value, i int,
+) (y projected, newSum engine.Value) {
+	b := &m.blocks[i]
 	h, sum := m.add(r, branch, b.attentionNorm, sum)
 	if i > 0 {
 		p.see(i, sum)
 	}
 	qkv := p.linear(r, h, b.qkv, b.qkvBias, engine.NoAct, engine.NoValue)
 	wide, narrow := m.config.Heads*m.config.HeadDim, m.config.KVHeads*m.config.HeadDim
-	q, k, v := r.Columns(qkv, 0, wide), r.Columns(qkv, wide, narrow), r.Columns(qkv, wide+narrow, narrow)
-	r.Rope(q, k, engine.Rotation{Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim,
-		Rot: m.rotary.columns, Cos: m.rotary.cos, Sin: m.rotary.sin, QGamma: b.qNorm, KGamma: b.kNorm,
-		Eps: float32(m.config.RMSNormEps)})
-	if p.attendKept {
-		k, v = r.KeepRows(k), r.KeepRows(v)
-	}
-	if i == len(m.blocks)-1 && p.keep != engine.PoolMean {
-		q, sum = r.GatherRows(q, p.keep), r.GatherRows(sum, p.keep)
-		if a.Which = p.keep; p.keep == engine.PoolLast {
-			a.Mask = engine.FullMask // it sees all others in any case
-		}
-	}
-	o := p.linear(r, r.Attention(q, k, v, a), b.out, b.outBias, engine.NoAct, engine.NoValue)
-	h, sum = m.add(r, o, b.mlpNorm, sum)
+	return projected{q: r.Columns(qkv, 0, wide), k: r.Columns(qkv, wide, narrow),
+		v: r.Columns(qkv, wide+narrow, narrow), kv: r.Columns(qkv, wide, 2*narrow)}, sum
+}
+
+// behindAttention records what follows the attention of block i.
+func (m *qwen) behindAttention(
+	r *engine.Recorder, p pass, attended, sum engine.Value, i int,
+) (_, newSum engine.Value) {
+	b := &m.blocks[i]
+	o := p.linear(r, attended, b.out, b.outBias, engine.NoAct, engine.NoValue)
+	h, sum := m.add(r, o, b.mlpNorm, sum)
 	h = p.gated(r, h, b.gateUp, nil, m.config.gate, engine.NoValue)
 	return p.linear(r, h, b.down, nil, engine.NoAct, engine.NoValue), sum
+}
+
+// recordPrefix implements prefixed. Of the last block it computes the keys and values only, and the
+// queries that are in one matrix with them.
+func (m *qwen) recordPrefix(r *engine.Recorder, p pass) {
+	branch := r.EmbedLayerNorm(engine.Embedding{Word: m.word, Norm: engine.NoNorm})
+	sum := engine.NoValue
+	for i := range m.blocks {
+		var y projected
+		y, sum = m.qkv(r, p, branch, sum, i)
+		turn := m.rotation(i, false)
+		if i == len(m.blocks)-1 {
+			turn.Heads, turn.QGamma = turn.KVHeads, turn.KGamma
+			turn.KVHeads, turn.KGamma = 0, nil
+			r.Rope(y.k, engine.NoValue, turn)
+			r.StateRows(y.kv, int32(i+1))
+			return
+		}
+		r.Rope(y.q, y.k, turn)
+		r.StateRows(y.kv, int32(i+1))
+		branch, sum = m.behindAttention(r, p, r.Attention(y.q, y.k, y.v, m.attention()), sum, i)
+	}
+}
+
+func (m *qwen) sharesPrefixes() bool {
+	return !m.config.bidirectional && len(m.blocks) <= engine.MaxSegments
+}
+
+// rotation returns the rotation of q and k of block i.
+func (m *qwen) rotation(i int, behind bool) engine.Rotation {
+	b, a := &m.blocks[i], m.attention()
+	return engine.Rotation{Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim,
+		Rot: m.rotary.columns, Cos: m.rotary.cos, Sin: m.rotary.sin, QGamma: b.qNorm, KGamma: b.kNorm,
+		Eps: float32(m.config.RMSNormEps), Behind: behind}
 }
 
 func (m *qwen) attention() engine.Attention {

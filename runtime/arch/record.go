@@ -77,13 +77,17 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 	if noPruning {
 		keep = engine.PoolMean
 	}
+	behind := m.SharesPrefixes(want)
+	if behind {
+		caps.MaxStateRows = m.stateRows()
+	}
 	if want.AttendKept && m.encoder.shape().biased {
 		return nil, refuse(configFile, "position_embedding_type",
 			"biases attention by distance, and kept keys have no places: attend_to_expansion_tokens cannot be false for %s",
 			m.Arch)
 	}
 	r := &recording{Recorder: m.device.Record(caps), model: m, want: want,
-		pass: pass{keep: keep, attendKept: want.AttendKept, adapters: adapters}}
+		pass: pass{keep: keep, attendKept: want.AttendKept, behind: behind, adapters: adapters}}
 	r.x = m.encoder.forward(r.Recorder, r.pass)
 	for _, o := range outputs {
 		r.NameOutput(string(o))

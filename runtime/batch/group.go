@@ -12,7 +12,11 @@ import (
 type Item struct {
 	// Inputs and the fields below are read until the item's group is done.
 	Inputs
+	// Prefix is what the item begins with, before IDs; nil: nothing. Such an item has no other
+	// inputs.
+	Prefix *Prefix
 	// Cost is the item's share of a batch's cost and of the device's time, in tokens; 0: len(IDs).
+	// A prefix is not in it.
 	Cost int
 	// Query is the query that the item is compared with; nil: none.
 	Query *Query

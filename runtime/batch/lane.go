@@ -140,12 +140,14 @@ func (l *lane) dueLocked(now time.Time, idle bool) (bool, time.Duration) {
 	return false, min(wait-oldest, pause-newest)
 }
 
-// takeLocked removes and returns the next batch, and drops items whose group is gone. more: the
-// batch is full, and other items stay in the lane.
-func (l *lane) takeLocked(now time.Time) (batch []*Item, took load, more bool) {
+// takeLocked removes and returns the next batch, and drops items whose group is gone. full: other
+// items stay in the lane because the batch is full. A prefix counts once in took, not with its
+// items.
+func (l *lane) takeLocked(now time.Time) (batch []*Item, took load, full bool) {
 	o := &l.q.opt
 	limit := l.workLimitLocked()
 	var queries querySet
+	var prefixes prefixSet
 	var sizes outputSizes
 	n := 0
 	for _, it := range l.items {
@@ -155,16 +157,20 @@ func (l *lane) takeLocked(now time.Time) (batch []*Item, took load, more bool) {
 			n++
 			continue
 		}
-		tokens := took.tokens + it.Cost
-		if more = len(batch) > 0 && (tokens > l.q.ctl.cost ||
+		more, fits := prefixes.with(it, o.MaxPrefixTokens)
+		tokens := took.tokens + it.Cost + more
+		if full = len(batch) > 0 && (!fits || tokens > l.q.ctl.cost ||
 			tokens > runTokens && took.work+it.work > limit || len(batch) == o.MaxSeqs ||
-			queries.with(it.Query) > o.MaxQueryRows || sizes.with(it) > o.MaxOutput); more {
+			queries.with(it.Query) > o.MaxQueryRows || sizes.with(it) > o.MaxOutput); full {
 			break
 		}
 		queries.add(it.Query)
 		sizes.add(it)
 		batch = append(batch, it)
 		took.add(it)
+		took.tokens += more
+		took.work += o.Work.of(more)
+		prefixes.add(it)
 		l.remove(it)
 		n++
 	}
@@ -174,7 +180,7 @@ func (l *lane) takeLocked(now time.Time) (batch []*Item, took load, more bool) {
 		l.items = nil
 	}
 	l.admitLocked(now)
-	return batch, took, more
+	return batch, took, full
 }
 
 // drainLocked empties the lane and returns its items. Waiting chunks end with err.

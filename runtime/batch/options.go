@@ -30,8 +30,10 @@ type Options struct {
 	// bytes of each output of a batch; an item that exceeds it runs alone [MaxOutput]
 	MaxOutput    int64
 	MaxQueryRows int // rows of all queries of a batch [0: no item has a query]
-	Adaptive     AdaptiveOptions
-	Work         Work // cost model of an item [its tokens]
+	// tokens of all prefixes of a batch, each counted once [0: no item has a prefix]
+	MaxPrefixTokens int
+	Adaptive        AdaptiveOptions
+	Work            Work // cost model of an item [its tokens]
 	// MaxBacklog bounds the predicted wait of a new item; Submit refuses an item that would wait
 	// longer [no bound].
 	MaxBacklog time.Duration
@@ -73,6 +75,14 @@ func (w Work) of(n int) float64 {
 	return each + w.PerNear*(float64(n)+float64(far)*float64(2*n-far-1))
 }
 
+// behind returns the work of n tokens behind a prefix of that many. The prefix's own is not in it.
+func (w Work) behind(prefix, n int) float64 {
+	if prefix == 0 {
+		return w.of(n)
+	}
+	return w.of(prefix+n) - w.of(prefix)
+}
+
 // Recovery counts what was done for a batch that the device had too little memory for.
 type Recovery struct {
 	Evictions int // times that MakeRoom freed something
@@ -93,6 +103,7 @@ func (o *Options) Validate() error {
 		{"CoalesceRatio", o.CoalesceRatio}, {"IdleCoalesce", float64(o.IdleCoalesce)},
 		{"MaxItems", float64(o.MaxItems)}, {"MaxBytes", float64(o.MaxBytes)}, {"MaxSeqs", float64(o.MaxSeqs)},
 		{"MaxOutput", float64(o.MaxOutput)}, {"MaxQueryRows", float64(o.MaxQueryRows)},
+		{"MaxPrefixTokens", float64(o.MaxPrefixTokens)},
 		{"MaxBacklog", float64(o.MaxBacklog)}, {"Adaptive.TargetP50", float64(o.Adaptive.TargetP50)},
 	} {
 		if !(x.value >= 0) { // also catches NaN

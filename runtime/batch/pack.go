@@ -15,6 +15,8 @@ type Packed struct {
 	// NonFinite has shape [B] and is set by the Runner. It is not 0 for an item whose results hold
 	// a NaN or an infinity, or were computed from one. nil: no item.
 	NonFinite []int32
+
+	Prefixes *PackedPrefixes // nil: none is shared
 }
 
 // PackedOutput describes where each item's result lies in one output.
@@ -31,8 +33,11 @@ const resultAlign = 16
 // first.
 func pack(items []*Item) *Packed {
 	var adapters, queries bool
+	prefixes, items := packPrefixes(items)
 	p := &Packed{
-		CuSeqlens: make([]int32, 1, len(items)+1), Outputs: make([]PackedOutput, len(items[0].Specs)),
+		Prefixes:  prefixes,
+		CuSeqlens: make([]int32, 1, len(items)+1),
+		Outputs:   make([]PackedOutput, len(items[0].Specs)),
 	}
 	for i, it := range items {
 		p.CuSeqlens = append(p.CuSeqlens, p.CuSeqlens[i]+int32(len(it.IDs)))

@@ -49,7 +49,7 @@ func (q *Queue) Submit(ctx context.Context, g *Group, items []Item, wait bool) e
 		if it.Cost == 0 {
 			it.Cost = len(it.IDs)
 		}
-		it.group, it.work = g, q.opt.Work.of(it.Cost)
+		it.group, it.work = g, q.opt.Work.behind(it.prefixed(), it.Cost)
 		it.kind = q.laneKindLocked(it.Cost, it.work)
 		add[it.kind].add(it)
 	}

@@ -17,6 +17,7 @@ type adaptedSet struct {
 	variant  *Variant
 	adapters []*loadedAdapter
 	programs []*engine.Program // one for each device
+	prefixes []*engine.Program // of the variant's prefixes, one for each device, or nil
 	holds    int               // number of batches that run it, plus one while it is the variant's set
 }
 
@@ -34,16 +35,21 @@ func (v *Variant) adapted(
 	if set, err = v.setFor(s, wanted); err != nil {
 		return nil, nil, nil, err
 	}
-	which = make([]int32, len(wanted))
-	for i, a := range wanted {
-		l, _ := a.(*loadedAdapter)
-		which[i] = int32(slices.Index(set.adapters, l)) // -1 for none
-	}
-	return set, which, func() {
+	return set, set.which(wanted), func() {
 		s.mu.Lock()
 		s.releaseLocked(set)
 		s.unlock()
 	}, nil
+}
+
+// which returns the index of each adapter in the set, -1 for none.
+func (set *adaptedSet) which(adapters []batch.Adapter) []int32 {
+	which := make([]int32, len(adapters))
+	for i, a := range adapters {
+		l, _ := a.(*loadedAdapter)
+		which[i] = int32(slices.Index(set.adapters, l))
+	}
+	return which
 }
 
 // setFor returns a set that contains the adapters, held for the caller.
@@ -78,7 +84,7 @@ func (v *Variant) setFor(s *adapterCache, wanted []batch.Adapter) (*adaptedSet, 
 		}
 		v.recording = make(chan struct{})
 		s.unlock()
-		set.programs, err = s.record(v, set.adapters)
+		err = s.record(v, set)
 		s.mu.Lock()
 		close(v.recording)
 		v.recording = nil
@@ -118,28 +124,44 @@ func (s *adapterCache) chooseLocked(v *Variant, need []*loadedAdapter) (*adapted
 	return set, nil
 }
 
-// record records the variant's programs with the adapters. The caller holds the adapters and no
-// lock.
-func (s *adapterCache) record(v *Variant, adapters []*loadedAdapter) (programs []*engine.Program, err error) {
+// record records the variant's programs with the adapters of the set. The caller holds the adapters
+// and no lock.
+func (s *adapterCache) record(v *Variant, set *adaptedSet) (err error) {
 	if f := s.model.host.records; f != nil {
 		f()
 	}
-	for i, c := range s.model.replicas {
-		packed := make([]*arch.Adapter, len(adapters))
-		for j, a := range adapters {
-			packed[j] = a.replicas[i]
-		}
-		p, err := c.RecordAdapted(v.Want, packed)
+	all := make([][]*arch.Adapter, len(s.model.replicas))
+	defer func() {
 		if err != nil {
-			for _, recorded := range programs {
-				recorded.Close()
-			}
-			return nil, err
+			set.close()
 		}
-		programs = append(programs, p)
+	}()
+	for i, c := range s.model.replicas {
+		for _, a := range set.adapters {
+			all[i] = append(all[i], a.replicas[i])
+		}
+		p, err := c.RecordAdapted(v.Want, all[i])
+		if err != nil {
+			return err
+		}
+		set.programs = append(set.programs, p)
 	}
-	s.model.needs(v, programs[0])
-	return programs, nil
+	if set.prefixes, err = s.model.recordPrefixes(v.Want, all); err != nil {
+		return err
+	}
+	s.model.needs(v, set.programs[0])
+	if set.prefixes != nil {
+		s.model.needs(v, set.prefixes[0])
+	}
+	return nil
+}
+
+// close closes the programs of the set.
+func (set *adaptedSet) close() {
+	for _, p := range slices.Concat(set.programs, set.prefixes) {
+		p.Close()
+	}
+	set.programs, set.prefixes = nil, nil
 }
 
 // dropLocked removes a set from its variant.

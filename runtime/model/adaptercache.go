@@ -258,9 +258,7 @@ func (s *adapterCache) unlock() {
 		s.dead = garbage{}
 		s.mu.Unlock()
 		for _, set := range dead.sets {
-			for _, p := range set.programs {
-				p.Close()
-			}
+			set.close()
 		}
 		for _, a := range dead.adapters {
 			n := a.Bytes()

@@ -142,19 +142,28 @@ type batchRunner struct {
 // alias them until they are sent.
 func (r batchRunner) RunPacked(ctx context.Context, device int, p *batch.Packed) (batch.Result, error) {
 	lockorder.AssertNoneHeld("running a batch")
-	programs, h := r.variant.programs, r.model.host
-	var which []int32
+	programs, prefixes, h := r.variant.programs, r.variant.prefixes, r.model.host
+	var which, ofPrefixes []int32
 	if p.Adapters != nil {
 		set, of, done, err := r.variant.adapted(r.model.adapters, p.Adapters)
 		if err != nil {
 			return batch.Result{}, err
 		}
 		defer done()
-		programs, which = set.programs, of
+		programs, prefixes, which = set.programs, set.prefixes, of
+		if p.Prefixes != nil && p.Prefixes.Adapters != nil {
+			ofPrefixes = set.which(p.Prefixes.Adapters)
+		}
 	}
 	b := engine.Batch{
 		Program: programs[device], Adapter: which, IDs: p.IDs, TypeIDs: p.TypeIDs, CuSeqlens: p.CuSeqlens,
 		Keep: p.Keep, Queries: p.Queries, CuQueries: p.CuQueries, Partner: p.Partner,
+	}
+	if shared := p.Prefixes; shared != nil {
+		b.Prefix = &engine.Batch{
+			Program: prefixes[device], Adapter: ofPrefixes, IDs: shared.IDs, CuSeqlens: shared.CuSeqlens,
+		}
+		b.PrefixFirst, b.PrefixRows = shared.First, shared.Tokens
 	}
 	for o := range p.Outputs {
 		out := &p.Outputs[o]

@@ -150,7 +150,7 @@ func New(opt Options) (*Host, error) {
 		for _, d := range h.devices {
 			if d.runner != nil {
 				has := d.runner.Stats()
-				report(d.name, has.ArenaBytes+has.SlotBytes)
+				report(d.name, has.ArenaBytes+has.SlotBytes+has.StateBytes)
 			}
 		}
 	})

@@ -213,6 +213,14 @@ func (h *Host) shortageOn(d *device, n need) (*shortage, error) {
 // recorded.
 func scratchOf(a *arch.Model) (engine.Footprint, error) {
 	s := footprint(a, a.Own(), a.Program())
+	if a.SharesPrefixes(a.Own()) {
+		p, err := a.RecordPrefixes(nil)
+		if err != nil {
+			return s, err
+		}
+		s = s.With(p.Footprint())
+		p.Close()
+	}
 	if all := a.All(); all != a.Own() {
 		p, err := a.Record(all)
 		if err != nil {

@@ -18,6 +18,7 @@ type Variant struct {
 	Outputs  []engine.Output   // what it gives, in order; read-only
 	Queue    *batch.Queue      // of its items
 	programs []*engine.Program // one for each device
+	prefixes []*engine.Program // one for each device; nil: items share no prefixes
 	// recorded for this variant; else the program was recorded when the weights were loaded
 	owned bool
 
@@ -51,6 +52,13 @@ func (v *Variant) Grow(n int) {
 		}
 	}
 }
+
+// Both packages have the number, because neither imports the other.
+var _ = [1]int{}[batch.MaxPrefixes-arch.MaxPrefixes]
+
+// MaxPrefixTokens returns the number of tokens that all shared prefixes of one batch may have
+// together; 0: items share none.
+func (v *Variant) MaxPrefixTokens() int { return int(v.programs[0].Caps().MaxStateRows) }
 
 // MaxQueryRows returns the number of rows that all queries of one batch may have together.
 func (v *Variant) MaxQueryRows() int { return int(v.programs[0].Caps().MaxQueryRows) }
@@ -135,17 +143,50 @@ func (l *Model) newVariant(want arch.Want) (*Variant, error) {
 		}
 		v.programs = append(v.programs, program)
 	}
+	var err error
+	if v.prefixes, err = l.recordPrefixes(want, nil); err != nil {
+		v.closePrograms()
+		return nil, err
+	}
 	v.Outputs = v.programs[0].Outputs()
 	v.Room.Store(firstRoom)
 	o := l.options
-	o.MaxQueryRows = v.MaxQueryRows()
+	o.MaxQueryRows, o.MaxPrefixTokens = v.MaxQueryRows(), v.MaxPrefixTokens()
 	if caps := v.programs[0].Caps(); want.Long {
 		o.MaxCost, o.MaxSeqs = int(caps.MaxTokens), int(caps.MaxSeqs)
 	} else {
 		l.needs(v, v.programs[0])
+		for _, p := range v.prefixes[:min(1, len(v.prefixes))] {
+			l.needs(v, p)
+		}
 	}
 	v.Queue = batch.NewQueue(l.host.slots, batchRunner{model: l, variant: v}, o)
 	return v, nil
+}
+
+// recordPrefixes records the programs of the prefixes that items of a variant share, one for each
+// device; nil where they share none. adapters has those of each device, or is nil.
+func (l *Model) recordPrefixes(
+	want arch.Want, adapters [][]*arch.Adapter,
+) (programs []*engine.Program, err error) {
+	for i, c := range l.replicas {
+		if !c.SharesPrefixes(want) {
+			return nil, nil
+		}
+		var with []*arch.Adapter
+		if adapters != nil {
+			with = adapters[i]
+		}
+		p, err := c.RecordPrefixes(with)
+		if err != nil {
+			for _, recorded := range programs {
+				recorded.Close()
+			}
+			return nil, err
+		}
+		programs = append(programs, p)
+	}
+	return programs, nil
 }
 
 // needs raises the memory of the model's largest batch to what batches of p take, a program of v.
@@ -164,6 +205,9 @@ func (l *Model) needs(v *Variant, p *engine.Program) {
 func (l *Model) recorded() []*Variant { return slices.Collect(maps.Values(*l.variants.Load())) }
 
 func (v *Variant) closePrograms() {
+	for _, p := range v.prefixes {
+		p.Close()
+	}
 	if v.owned {
 		for _, p := range v.programs {
 			p.Close()

@@ -133,7 +133,7 @@ func (j *job) submit(first, end int) error {
 
 // splitByLength returns the items of at most limit tokens and those of more.
 func splitByLength(items []batch.Item, limit int) (short, long []batch.Item) {
-	isLong := func(it batch.Item) bool { return len(it.IDs) > limit }
+	isLong := func(it batch.Item) bool { return it.Tokens() > limit }
 	if !slices.ContainsFunc(items, isLong) {
 		return items, nil
 	}

@@ -37,7 +37,11 @@ func scoreJudged(r *run) error {
 		activation = r.use.Weights().Activation
 	}
 	return r.job(v, len(r.req.Inputs), false, func(first, end int) ([]batch.Item, error) {
-		return r.judged(p, r.texts(first, end), first, &sizes)
+		items, err := r.judged(p, r.texts(first, end), first, &sizes)
+		if n := v.MaxPrefixTokens(); n > 0 {
+			r.share(items, n)
+		}
+		return items, err
 	}, func(i int, out *batch.Result) error {
 		r.result.Scores[i] = judgement(floats(out[0]), how.Probability, activation)
 		return nil

@@ -26,8 +26,9 @@ type run struct {
 
 	longer []func() // release what the run holds for long texts
 
-	special int   // Score: tokens that are not of any text
-	again   []int // the inputs that the items of a second job stand for; nil: all inputs
+	special int           // Score: tokens that are not of any text
+	shared  *batch.Prefix // Score: what the items of the request begin with; nil: not known yet
+	again   []int         // the inputs that the items of a second job stand for; nil: all inputs
 }
 
 // Run answers the request with a model of h. ctx bounds waiting and queueing: when it ends, queued
