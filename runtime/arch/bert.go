@@ -34,6 +34,14 @@ type bertConfig struct {
 	AddCrossAttention     bool    `json:"add_cross_attention"`
 }
 
+// bertNeutral lists keys of other configurations with the value that changes nothing. A file with
+// another value was made for code that computes something else.
+var bertNeutral = map[string]any{
+	"attn_logit_softcapping": nil, "layer_types": nil, "logn_attention_scale": false, "num_experts": nil,
+	"num_local_experts": nil, "parallel_block": false, "prenorm": false, "rope_scaling": nil,
+	"sliding_window": nil,
+}
+
 // readBertConfig reads and checks config.json. An absent key has the family's default in
 // transformers if published models leave it out. Sizes are required.
 func readBertConfig(dir fs.FS, family *bertFamily) (bertConfig, error) {
@@ -44,6 +52,9 @@ func readBertConfig(dir fs.FS, family *bertFamily) (bertConfig, error) {
 			return c, err
 		}
 	} else if err := needJSON(dir, configFile, &c); err != nil {
+		return c, err
+	}
+	if err := refuseUnknownMeaning(dir, bertNeutral); err != nil {
 		return c, err
 	}
 	if family.project == "" {
@@ -91,8 +102,14 @@ func (c *bertConfig) check(family *bertFamily) error {
 		return refuse(configFile, "position_embedding_type", "is %q; only %s positions are supported",
 			c.PositionEmbeddingType, want)
 	}
-	if c.IsDecoder || c.AddCrossAttention {
-		return refuse(configFile, "is_decoder", "decoders and cross-attention are not supported")
+	for _, key := range []struct {
+		name string
+		on   bool
+	}{{"is_decoder", c.IsDecoder}, {"add_cross_attention", c.AddCrossAttention}} {
+		if key.on {
+			return refuse(configFile, key.name,
+				"is true; decoders and cross-attention are not supported, false is possible")
+		}
 	}
 	return nil
 }

@@ -145,9 +145,28 @@ func readDistilbertConfig(dir fs.FS) (bertConfig, error) {
 		Activation string `json:"activation"`
 		Positions  int64  `json:"max_position_embeddings"`
 		VocabSize  int64  `json:"vocab_size"`
+		// the same under the names of others, which transformers takes as well
+		Hidden *int64 `json:"hidden_size"`
+		Split  *int64 `json:"num_attention_heads"`
+		Depth  *int64 `json:"num_hidden_layers"`
 	}{Activation: "gelu"}
 	if err := needJSON(dir, configFile, &c); err != nil {
 		return bertConfig{}, err
+	}
+	for _, same := range []struct {
+		key, own string
+		given    *int64
+		here     *int64
+	}{{"hidden_size", "dim", c.Hidden, &c.Dim}, {"num_attention_heads", "n_heads", c.Split, &c.Heads},
+		{"num_hidden_layers", "n_layers", c.Depth, &c.Layers}} {
+		if same.given == nil {
+			continue
+		}
+		if *same.here != 0 && *same.here != *same.given {
+			return bertConfig{}, refuse(configFile, same.key, "is %d, and %s is %d; they say the same",
+				*same.given, same.own, *same.here)
+		}
+		*same.here = *same.given
 	}
 	// The epsilon is a constant in the model's code. Sinusoidal positions are in the checkpoint
 	// like learned ones.

@@ -45,9 +45,9 @@ type gemmaConfig struct {
 // gemmaNeutral lists keys with the value that changes nothing, as qwenNeutral does. transformers
 // reads sliding_window_pattern and not the name with a line before it, which it writes.
 var gemmaNeutral = map[string]any{
-	"attn_logit_softcapping": nil, "final_logit_softcapping": nil, "quantization_config": nil,
+	"attn_logit_softcapping": nil, "final_logit_softcapping": nil,
 	"num_experts": nil, "enable_moe_block": false, "mlp_bias": false, "add_cross_attention": false,
-	"is_encoder_decoder": false, "vision_config": nil, "query_rescale_scalar": nil,
+	"vision_config": nil, "query_rescale_scalar": nil,
 }
 
 // readGemmaConfig reads and checks config.json. Absent keys have the defaults of transformers.

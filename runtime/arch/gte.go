@@ -33,11 +33,10 @@ type gteConfig struct {
 // gteRefused are keys that would change the computation. LogN scales queries by the length of the
 // text; clipping alone has no effect.
 type gteRefused struct {
-	LogN          bool           `json:"logn_attention_scale"`
-	HeadDim       *int64         `json:"head_dim"`
-	EmbeddingSize *int64         `json:"embedding_size"`
-	KVHeads       *int64         `json:"num_key_value_heads"`
-	PrunedHeads   map[string]any `json:"pruned_heads"`
+	LogN          bool   `json:"logn_attention_scale"`
+	HeadDim       *int64 `json:"head_dim"`
+	EmbeddingSize *int64 `json:"embedding_size"`
+	KVHeads       *int64 `json:"num_key_value_heads"`
 }
 
 var gteSizes = [7]string{"hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size",
@@ -46,7 +45,7 @@ var gteSizes = [7]string{"hidden_size", "num_attention_heads", "num_hidden_layer
 // gteNeutral lists keys of other configurations with the value that changes nothing.
 var gteNeutral = map[string]any{
 	"is_decoder": false, "add_cross_attention": false, "attn_logit_softcapping": nil, "num_experts": nil,
-	"quantization_config": nil, "sliding_window": nil, "layer_types": nil, "mlp_bias": false,
+	"sliding_window": nil, "layer_types": nil, "mlp_bias": false,
 }
 
 var (
@@ -148,9 +147,6 @@ func (c *gteConfig) checkRefused(dir fs.FS) error {
 	if c.LogN {
 		return refuse(configFile, "logn_attention_scale",
 			"is true; queries that are scaled by the logarithm of the length are not supported")
-	}
-	if len(c.PrunedHeads) > 0 {
-		return refuse(configFile, "pruned_heads", "pruned heads are not supported")
 	}
 	return nil
 }

@@ -55,13 +55,12 @@ type modernbertRopeKeys struct {
 // modernbertRefused are keys that would change the computation and that no published model sets to
 // anything but what is computed here.
 type modernbertRefused struct {
-	HeadDim       *int64                     `json:"head_dim"`
-	SlidingWindow *int64                     `json:"sliding_window"`
-	KVHeads       *int64                     `json:"num_key_value_heads"`
-	SoftCap       *float64                   `json:"attn_logit_softcapping"`
-	IsDecoder     bool                       `json:"is_decoder"`
-	Cross         bool                       `json:"add_cross_attention"`
-	PrunedHeads   map[string]json.RawMessage `json:"pruned_heads"`
+	HeadDim       *int64   `json:"head_dim"`
+	SlidingWindow *int64   `json:"sliding_window"`
+	KVHeads       *int64   `json:"num_key_value_heads"`
+	SoftCap       *float64 `json:"attn_logit_softcapping"`
+	IsDecoder     bool     `json:"is_decoder"`
+	Cross         bool     `json:"add_cross_attention"`
 }
 
 // gates maps the names of transformers to the functions of a gated linear.
@@ -80,6 +79,9 @@ func readModernbertConfig(dir fs.FS) (modernbertConfig, error) {
 		return c, err
 	}
 	if err := c.check(); err != nil {
+		return c, err
+	}
+	if err := refuseUnknownMeaning(dir, map[string]any{"num_experts": nil}); err != nil {
 		return c, err
 	}
 	return c, c.checkRefused()
@@ -169,9 +171,6 @@ func (c *modernbertConfig) checkRefused() error {
 	}
 	if c.IsDecoder || c.Cross {
 		return refuse(configFile, "is_decoder", "decoders and cross-attention are not supported")
-	}
-	if len(c.PrunedHeads) > 0 {
-		return refuse(configFile, "pruned_heads", "pruned heads are not supported")
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ var nomicNeutral = map[string]any{
 	"scale_attn_by_inverse_layer_idx": false, "learned_pos_embedding": false,
 	"sinusoidal_pos_embedding": false, "moe_normalize_expert_weights": false,
 	"is_decoder": false, "add_cross_attention": false, "attn_logit_softcapping": nil,
-	"quantization_config": nil, "sliding_window": nil, "layer_types": nil,
+	"sliding_window": nil, "layer_types": nil,
 }
 
 // nomicGates maps the published names to the functions of a gated linear.

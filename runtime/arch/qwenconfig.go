@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"io/fs"
-	"maps"
 	"slices"
 
 	"github.com/sie-engine/sie/runtime/engine"
@@ -56,8 +55,8 @@ type qwenConfig struct {
 // file with another value was made for code that computes something else.
 var qwenNeutral = map[string]any{
 	"mlp_bias": false, "use_mrope": false, "attn_logit_softcapping": nil, "final_logit_softcapping": nil,
-	"query_pre_attn_scalar": nil, "quantization_config": nil, "use_bidirectional_attention": false,
-	"num_experts": nil, "add_cross_attention": false, "is_encoder_decoder": false, "no_bias": true,
+	"query_pre_attn_scalar": nil, "use_bidirectional_attention": false,
+	"num_experts": nil, "add_cross_attention": false, "no_bias": true,
 	"embedding_multiplier": 1.0, "residual_multiplier": 1.0, "attention_multiplier": nil,
 	"logits_scaling": 1.0, "logit_scale": 1.0, "qk_layernorm": false, "use_qk_norm": true,
 }
@@ -94,24 +93,6 @@ func readQwenConfig(dir fs.FS, family *qwenFamily) (qwenConfig, error) {
 	var err error
 	c.rope, err = readRope(dir, 10000)
 	return c, err
-}
-
-// refuseUnknownMeaning refuses keys of config.json whose value is not the neutral one.
-func refuseUnknownMeaning(dir fs.FS, neutral map[string]any) error {
-	var all map[string]json.RawMessage
-	if err := needJSON(dir, configFile, &all); err != nil {
-		return err
-	}
-	for _, key := range slices.Sorted(maps.Keys(neutral)) {
-		var value any
-		if raw, ok := all[key]; !ok || json.Unmarshal(raw, &value) != nil || value == nil ||
-			value == neutral[key] {
-			continue
-		}
-		return refuse(configFile, key,
-			"is %.60s, which changes what the model computes and is not supported", all[key])
-	}
-	return nil
 }
 
 func (c *qwenConfig) check() error {

@@ -331,7 +331,7 @@ func readArchitecture(dir fs.FS, folder, auto string) (name string, load loadEnc
 	}
 	load, ok := architectures[name]
 	if ok {
-		return name, load, nil
+		return name, load, refuseCommon(dir, folder)
 	}
 	var config struct {
 		ModelType string `json:"model_type"`
