@@ -84,7 +84,7 @@ var families = []familyInfo{
 		"pytorch_embedding", "sglang", "sglang.embedding",
 	}, adHoc: "sentence_transformer:SentenceTransformerDenseAdapter",
 		means:   func(d, s, m, score bool) bool { return d && !s && !m },
-		options: with(ofVectors, "normalize", "pooling", "dimensions", "task")},
+		options: with(ofVectors, "normalize", "pooling", "dimensions", "task", "prompt_name")},
 	{name: FamilySparse, outputs: []string{outSparse},
 		adapters: []string{"splade_flash", gteSparse},
 		adHoc:    "splade_flash:Adapter",

@@ -93,7 +93,8 @@ func init() {
 	}
 	checked := map[string]func(any) error{
 		"profile": isText, "lora": isText, "output_similarity": isSimilarity, "hypothesis_template": isText,
-		"task": isText, "classification_type": isText, "classification_task": isText, "cuda_graphs": isText,
+		"task": isText, "prompt_name": isText, "classification_type": isText, "classification_task": isText,
+		"cuda_graphs":    isText,
 		"group_encoding": isText, "flat_ner": isBool, "multi_label": isBool,
 		"merge_adjacent_entities": isBool, "precompute_labels": isBool, "ocr": isBool, "threshold": isNumber,
 		"box_threshold": isNumber, "text_threshold": isNumber, "score_threshold": isNumber,

@@ -43,6 +43,7 @@ var optionUses = func() map[string]optionUse {
 		"score_weights":       {home: OpScore},
 		"lora":                {home: opEvery},
 		"task":                {home: OpExtract, also: OpEncode},
+		"prompt_name":         {home: OpEncode},
 	}
 	for _, key := range []string{"profile", "is_query", "overflow_policy", "max_seq_length", "lora_id"} {
 		uses[key] = optionUse{home: opEvery, every: true}

@@ -17,9 +17,8 @@ import (
 // for the task answers. Statuses, bodies and headers follow TEI's router
 // (github.com/huggingface/text-embeddings-inference, router/src/http, 0d124dc).
 
-// teiOptions returns the native options for those of a TEI request. It refuses an option that
-// cannot be honoured, by name.
-func teiOptions(o *api.TEIOptions) (api.Options, error) {
+// teiOptions returns the native options for those of a TEI request.
+func teiOptions(o *api.TEIOptions) api.Options {
 	options := api.Options{}
 	if o.Truncate != nil && !*o.Truncate {
 		options["overflow_policy"] = "error"
@@ -30,12 +29,10 @@ func teiOptions(o *api.TEIOptions) (api.Options, error) {
 		options["is_query"] = true
 	case "document", "passage":
 		options["is_query"] = false
-	default:
-		return nil, errs.UnsupportedField("prompt_name",
-			"`prompt_name` must be query, document or passage, got "+
-				errs.Quote(o.PromptName[:min(len(o.PromptName), 100)]))
+	default: // the name of a task, for the models that have tasks
+		options["prompt_name"] = o.PromptName
 	}
-	return options, nil
+	return options
 }
 
 // teiEmbed answers POST /embed.

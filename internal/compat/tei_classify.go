@@ -18,9 +18,11 @@ func (c *call) teiRerank() error {
 	if err != nil {
 		return err
 	}
-	options, err := teiOptions(&req.TEIOptions)
-	if err != nil {
-		return err
+	options := teiOptions(&req.TEIOptions)
+	if _, named := options["prompt_name"]; named {
+		return errs.UnsupportedField("prompt_name",
+			"`prompt_name` must be query, document or passage, got "+
+				errs.Quote(req.PromptName[:min(len(req.PromptName), 100)]))
 	}
 	if !c.model.has("score") {
 		return noReranker(c.model.ID)
@@ -116,11 +118,8 @@ func (c *call) teiPredict() error {
 	if err != nil {
 		return err
 	}
-	options, err := teiOptions(&req.TEIOptions)
-	if err != nil {
-		return err
-	}
-	if _, given := options["is_query"]; given {
+	options := teiOptions(&req.TEIOptions)
+	if req.PromptName != "" {
 		return errs.UnsupportedField("prompt_name", "`prompt_name` is not supported by /predict")
 	}
 	out := make([][]api.TEIPrediction, len(req.Inputs))

@@ -44,10 +44,7 @@ func (c *call) teiOutput(output string, write func(*api.EncodeResponse) api.Answ
 func (c *call) teiEncode(
 	output string, q *api.EncodeRequest, o *api.TEIOptions, write func(*api.EncodeResponse) api.Answer,
 ) error {
-	options, err := teiOptions(o)
-	if err != nil {
-		return err
-	}
+	options := teiOptions(o)
 	maps.Copy(options, q.Options)
 	q.Options, q.OutputTypes, q.OutputDType, q.Field, q.TruncateLeft = options, []string{
 		output,

@@ -97,8 +97,8 @@ var configKeys = map[string]struct {
 		heads: []string{"tie_word_embeddings"},
 		// sparse_prediction leaves rows out of a loss
 		neutral: []string{"attention_dropout", "classifier_dropout", "cls_token_id",
-			"deterministic_flash_attn", "embedding_dropout", "initializer_cutoff_factor", "mlp_dropout", "pad_token_id",
-			"sep_token_id",
+			"deterministic_flash_attn", "embedding_dropout", "initializer_cutoff_factor", "mlp_dropout",
+			"pad_token_id", "sep_token_id",
 			"sparse_pred_ignore_index", "sparse_prediction"}}},
 	"gte": {"gte-saved", bertKeys.with(meaning{read: []string{"rope_parameters"},
 		neutral: []string{"pad_token_id"}})},

@@ -93,20 +93,21 @@ func tasksOf(l *Model) map[string]*loadedAdapter {
 // TaskKey returns the key of a task's adapter, which is in the model's own checkpoint.
 func TaskKey(task string) LoRAKey { return LoRAKey{task: task} }
 
-// taskLocked returns the adapter of a task.
-func (s *adapterCache) taskLocked(task string, m *catalog.Resolved) (*loadedAdapter, error) {
+// taskLocked returns the adapter of a task, which the option by names.
+func (s *adapterCache) taskLocked(task, by string, m *catalog.Resolved) (*loadedAdapter, error) {
 	if a := s.tasks[task]; a != nil {
 		return a, nil
 	}
 	if len(s.tasks) == 0 {
-		return nil, errs.Invalidf("options.task",
-			"Field 'options.task': model '%s' has no use for it; remove it", m.ID)
+		return nil, errs.Invalidf("options."+by,
+			"Field 'options.%s': model '%s' has no use for it; remove it", by, m.ID)
 	}
-	return nil, errs.Invalidf("options.task", "Field 'options.task' must be one of %s; got %.80q",
-		strings.Join(slices.Sorted(maps.Keys(s.tasks)), ", "), task)
+	return nil, errs.Invalidf("options."+by, "Field 'options.%s' must be one of %s; got %.80q",
+		by, strings.Join(slices.Sorted(maps.Keys(s.tasks)), ", "), task)
 }
 
-// acquire pins the adapter of key, which the request calls name. If the adapter is not loaded, it
+// acquire pins the adapter of key. name is what the request calls it, of a task's adapter the
+// option that names the task. If the adapter is not loaded, it
 // starts the load unless one runs, and returns an error that says so. After a failed load it
 // returns that failure while it is remembered.
 func (s *adapterCache) acquire(key LoRAKey, name string, m *catalog.Resolved) (*loadedAdapter, error) {
@@ -115,7 +116,7 @@ func (s *adapterCache) acquire(key LoRAKey, name string, m *catalog.Resolved) (*
 	a := s.all[key]
 	if key.task != "" {
 		var err error
-		if a, err = s.taskLocked(key.task, m); err != nil {
+		if a, err = s.taskLocked(key.task, name, m); err != nil {
 			return nil, err
 		}
 	}

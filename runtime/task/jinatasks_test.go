@@ -1,6 +1,7 @@
 package task_test
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -8,8 +9,9 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// The option task chooses an adapter inside the checkpoint and its instruction, for requests that
-// run together. A task that a model does not have is refused by name.
+// The option task or the name of its prompt chooses an adapter inside the checkpoint and its
+// instruction, for requests that run together. A task that a model does not have is refused by
+// name.
 func TestTaskOfARequest(t *testing.T) {
 	c := golden.Open(t, "tasks-jxlmr")
 	r := start(t, nil, nil, adHoc(t, "test/v3", c.Dir), adHoc(t, "test/plain", golden.Open(t, "st-mean").Dir))
@@ -31,12 +33,21 @@ func TestTaskOfARequest(t *testing.T) {
 		"retrieval.query", "retrieval.passage", "separation", "classification", "text-matching",
 	} {
 		all.Go(func() {
+			byPrompt, err := r.Encode(t.Context(), &Request{Model: "test/v3", Texts: texts,
+				Options: map[string]any{"prompt_name": task}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
 			res, err := encode("test/v3", task)
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			for j, row := range res.Rows {
+				if !slices.Equal(row, byPrompt.Rows[j]) {
+					t.Errorf("%s, %q: its prompt's name gives another vector", task, texts[j])
+				}
 				at := (2*i + j) * shape[1]
 				if d := golden.Compare(floats(row), want[at:at+shape[1]]); d.MaxAbs > 1e-5 {
 					t.Errorf("%s, %q: %v", task, texts[j], d)
@@ -63,5 +74,22 @@ func TestTaskOfARequest(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+	for says, options := range map[string]map[string]any{
+		"Field 'options.prompt_name' must be one of classification, retrieval.passage": {"prompt_name": "query"},
+		"Field 'options.prompt_name' is \"separation\", and 'options.task' is \"classification\"": {
+			"prompt_name": "separation", "task": "classification"},
+		"Field 'options.prompt_name' chooses an adapter": {"prompt_name": "separation", "lora_id": "acme/a"},
+		"Field 'options.prompt_name'":                    {"prompt_name": 3},
+	} {
+		_, err := r.Encode(t.Context(), &Request{Model: "test/v3", Texts: texts, Options: options})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: %v", options, err)
+		}
+	}
+	_, err = r.Encode(t.Context(),
+		&Request{Model: "test/plain", Texts: texts, Options: map[string]any{"prompt_name": "separation"}})
+	if err == nil || !strings.Contains(err.Error(), "'options.prompt_name': model 'test/plain' has no use") {
+		t.Errorf("a model without tasks: %v", err)
 	}
 }

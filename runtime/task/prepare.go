@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -35,6 +36,7 @@ type plan struct {
 	fold        *folding       // nil: nothing is folded
 	lora        *model.LoRAKey // nil: the base weights
 	task        string         // whose adapter lora is; "": none
+	taskBy      string         // the option that names the task
 	left        bool           // texts that are too long lose their start
 	ignored     []string       // options that belong to other operations
 }
@@ -150,21 +152,33 @@ func prepareAny(r *Request, op catalog.Operation) (*Prepared, error) {
 	return p, p.chooseTask()
 }
 
-// chooseTask makes the adapter of options.task, which is in the model's own checkpoint, that of the
-// request.
+// chooseTask makes the adapter of a task, which is in the model's own checkpoint, that of the
+// request. options.task names it, or options.prompt_name, for a task's prompt has its name.
 func (p *Prepared) chooseTask() error {
-	task, _ := p.option("task").(string)
-	if task == "" || p.req.Op != Encode {
+	by := "task"
+	task, _ := p.option(by).(string)
+	prompt, _ := p.option("prompt_name").(string)
+	switch {
+	case p.req.Op != Encode || task == "" && prompt == "":
 		return nil
+	case task == "":
+		task, by = prompt, "prompt_name"
+	case prompt != "" && prompt != task:
+		return errs.Invalidf("options.prompt_name",
+			"Field 'options.prompt_name' is %.80q, and 'options.task' is %.80q: give one of them", prompt, task)
 	}
 	if p.lora != nil {
-		return errs.Invalid("options.task",
-			"Field 'options.task' chooses an adapter, and so does 'options.lora_id': give one of them")
+		return errs.Invalidf("options."+by,
+			"Field 'options.%s' chooses an adapter, and so does 'options.lora_id': give one of them", by)
 	}
 	key := model.TaskKey(task)
-	p.lora, p.task = &key, task
+	p.lora, p.task, p.taskBy = &key, task, by
 	return nil
 }
+
+// adapterName returns what the request calls its adapter: its id, or the option that names its
+// task.
+func (p *Prepared) adapterName() string { return cmp.Or(p.taskBy, p.options.LoRAID) }
 
 // optionError is the 400 for an option that the catalog refused.
 func optionError(err error) error {

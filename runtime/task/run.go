@@ -42,7 +42,7 @@ func (p *Prepared) Run(ctx context.Context, h *model.Host, hold Hold) (*Result, 
 			return nil, err
 		}
 	}
-	use, err := h.Acquire(ctx, p.model, p.lora, p.options.LoRAID)
+	use, err := h.Acquire(ctx, p.model, p.lora, p.adapterName())
 	if err != nil {
 		return nil, err
 	}
