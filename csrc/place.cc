@@ -91,7 +91,8 @@ sie_status place(sie_program *p, const Sizing &sizing, int64_t *end, sie_error *
     for (int64_t j = 0; j < i; j++) {
       Buffer &other = p->buffers[order[j]];
       int64_t other_offset = sizing.offset(&other), other_end = other_offset + sizing.size(other);
-      if (!meet(p, buffer, other, sizing.group) || other_end <= offset || offset + size <= other_offset) continue;
+      if (!meet(p, buffer, other, sizing.group) || other_end <= offset || offset + size <= other_offset)
+        continue;
       offset = other_end;
       j = -1;  // start again: an earlier buffer may overlap now
     }
