@@ -2,8 +2,8 @@ package catalog
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -54,7 +54,7 @@ func Merge(c *Catalog, docs ...Document) (*Catalog, error) {
 
 // merged returns the model of a document, joined with what the catalog has of it.
 func (c *Catalog) merged(d Document) (*Model, error) {
-	added, err := readDocument(d)
+	added, err := d.Content()
 	if err != nil {
 		return nil, err
 	}
@@ -65,15 +65,16 @@ func (c *Catalog) merged(d Document) (*Model, error) {
 		return m, err
 	}
 	whole := c.models[at].Document()
-	if err := join(whole, added); err != nil {
+	if err := Join(whole, added); err != nil {
 		return nil, err
 	}
-	m, _, err := ParseModel(d.Name, text(whole))
+	m, _, err := ParseModel(d.Name, Text(whole))
 	return m, err
 }
 
-// readDocument returns the content of a document without checking it as a model.
-func readDocument(d Document) (map[string]any, error) {
+// Content returns what a document says, without checking it as a model: nil, bool, int64, float64,
+// string, []any and map[string]any. The error is a *Problems.
+func (d Document) Content() (map[string]any, error) {
 	l := &problemList{file: d.Name}
 	root := parseDocument(d.Source, l)
 	if err := l.err(); err != nil {
@@ -86,8 +87,33 @@ func readDocument(d Document) (map[string]any, error) {
 	return content, nil
 }
 
-// join adds to whole what added has beyond it.
-func join(whole, added map[string]any) error {
+// Join adds to the content whole what the content added has beyond it: top-level keys and profiles.
+// What both have must be equal; the error is a *ConflictError, and whole is then as before.
+func Join(whole, added map[string]any) error {
+	conflict := conflicts(whole, added)
+	if len(conflict.Fields)+len(conflict.Profiles) > 0 {
+		return conflict
+	}
+	Overlay(whole, added)
+	return nil
+}
+
+// Overlay puts the top-level keys and the profiles of added into whole, in place of those that
+// whole has.
+func Overlay(whole, added map[string]any) {
+	for key, v := range added {
+		have, ok := whole[key].(map[string]any)
+		if key != "profiles" || !ok {
+			whole[key] = v
+			continue
+		}
+		more, _ := v.(map[string]any) // nil adds none
+		maps.Copy(have, more)
+	}
+}
+
+// conflicts says where two contents contradict each other.
+func conflicts(whole, added map[string]any) *ConflictError {
 	conflict := &ConflictError{ID: fmt.Sprint(whole["sie_id"])}
 	have, _ := whole["profiles"].(map[string]any)
 	more, ok := added["profiles"].(map[string]any)
@@ -95,43 +121,23 @@ func join(whole, added map[string]any) error {
 		conflict.Fields = append(conflict.Fields, "profiles")
 	}
 	for name, p := range more {
-		switch old, known := have[name]; {
-		case !known:
-			have[name] = p
-		case !equal(old, p):
+		if old, known := have[name]; known && !Equal(old, p) {
 			conflict.Profiles = append(conflict.Profiles, name)
 		}
 	}
 	for key, v := range added {
-		switch old, known := whole[key]; {
-		case key == "profiles":
-		case !known:
-			whole[key] = v
-		case !equal(old, v):
+		if old, known := whole[key]; key != "profiles" && known && !Equal(old, v) {
 			conflict.Fields = append(conflict.Fields, key)
 		}
-	}
-	if len(conflict.Fields)+len(conflict.Profiles) == 0 {
-		return nil
 	}
 	slices.Sort(conflict.Fields)
 	slices.Sort(conflict.Profiles)
 	return conflict
 }
 
-func equal(a, b any) bool {
+// Equal reports whether two contents say the same.
+func Equal(a, b any) bool {
 	return bytes.Equal(confighash.Canonical(a, confighash.UTF8), confighash.Canonical(b, confighash.UTF8))
-}
-
-// text returns content as a document that reads back as the same content. It is JSON with a value a
-// line, because a file's lines are bounded; whole floats keep their point.
-func text(content map[string]any) []byte {
-	var b bytes.Buffer
-	if err := json.Indent(&b, confighash.Canonical(content, confighash.UTF8), "", " "); err != nil {
-		panic("catalog: canonical JSON is not JSON: " + err.Error())
-	}
-	b.WriteByte('\n')
-	return b.Bytes()
 }
 
 // Source returns the model's file as it was read, or a document that says the same for a model that
@@ -141,7 +147,7 @@ func (m *Model) Source() []byte { return m.source }
 // Document returns the content of the model's file: nil, bool, int64, float64, string, []any and
 // map[string]any. The caller may change it.
 func (m *Model) Document() map[string]any {
-	content, err := readDocument(Document{Name: m.File, Source: m.source})
+	content, err := Document{Name: m.File, Source: m.source}.Content()
 	if err != nil {
 		panic("catalog: a model that was read does not read again: " + err.Error())
 	}
@@ -152,7 +158,7 @@ func (m *Model) Document() map[string]any {
 func (m *Model) WithWeights(dir string) *Model {
 	out, content := *m, m.Document()
 	out.WeightsPath, content["weights_path"] = dir, dir
-	out.source = text(content)
+	out.source = Text(content)
 	return &out
 }
 
@@ -195,7 +201,7 @@ func (m *Model) describe() {
 	if m.MaxSequenceLength > 0 {
 		content["max_sequence_length"] = int64(m.MaxSequenceLength)
 	}
-	m.source = text(content)
+	m.source = Text(content)
 }
 
 func (p *Profile) document() map[string]any {

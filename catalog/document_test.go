@@ -31,7 +31,7 @@ func TestSourcesReadBack(t *testing.T) {
 		models = append(models, m, m.WithWeights("/other"))
 	}
 	for _, m := range models {
-		for _, src := range [][]byte{m.Source(), text(m.Document())} {
+		for _, src := range [][]byte{m.Source(), Text(m.Document())} {
 			got, _, err := ParseModel(m.File, src)
 			if err != nil {
 				t.Errorf("%s: %v\n%s", m.ID, err, src)

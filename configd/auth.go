@@ -18,10 +18,10 @@ type Tokens struct {
 
 func (t *Tokens) none() bool { return t.Read == "" && t.Inference == "" && t.Admin == "" }
 
-// refusal is the reference's answer to a caller without the right token.
+// refusal is the answer to a request that is refused. detail is a text or an object.
 type refusal struct {
 	status int
-	detail string
+	detail any
 }
 
 // reads returns why a caller with this Authorization header may not read, or nil.

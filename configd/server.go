@@ -1,14 +1,18 @@
 package configd
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/configd/ledger"
 	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
@@ -20,13 +24,21 @@ import (
 type Options struct {
 	httpd.Options // its Keys are not used: Tokens say who may read
 	Tokens        Tokens
+	Ledger        *ledger.Ledger // nil: what is added is lost at the end of the process
+	Notifier      Notifier       // nil: nobody is told of changes
 }
 
-// Server serves a Content. Its methods are safe for concurrent use.
+// Server serves a Content and takes changes to it. Its methods are safe for concurrent use.
 type Server struct {
 	*httpd.Server
-	tokens  Tokens
-	content atomic.Pointer[Content]
+	tokens   Tokens
+	log      *slog.Logger
+	notifier Notifier
+	content  atomic.Pointer[Content]
+
+	mu     sync.Mutex     // held by the one that changes content
+	ledger *ledger.Ledger // by mu
+	lost   chan error     // why writing has ended
 }
 
 // maxBody bounds the body of a request.
@@ -34,14 +46,26 @@ const maxBody = 1 << 20
 
 // New returns a server without content, which is not ready.
 func New(o Options) (*Server, error) {
-	s := &Server{tokens: o.Tokens}
+	s := &Server{tokens: o.Tokens, log: o.Log, notifier: o.Notifier, ledger: o.Ledger,
+		lost: make(chan error, 1)}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	if s.ledger == nil {
+		l, err := ledger.Open(context.Background(), ledger.Memory(), ledger.NewWriter("memory"), s.log)
+		if err != nil {
+			return nil, err
+		}
+		s.ledger = l
+	}
 	o.Options.Keys, o.MaxBodyBytes = nil, maxBody
 	read := func(path string, serve func(*httpd.Request, *Content, string)) httpd.Route {
 		return httpd.Route{Method: "GET", Path: path, Open: true, Span: "config.read",
 			Serve: s.reading(serve)}
 	}
-	write := func(method, path string) httpd.Route {
-		return httpd.Route{Method: method, Path: path, Open: true, Serve: s.writing}
+	write := func(method, path string, make maker) httpd.Route {
+		return httpd.Route{Method: method, Path: path, Open: true, Span: "config.write",
+			Serve: s.writing(make)}
 	}
 	h, err := httpd.New(o.Options, []httpd.Route{
 		{Method: "GET", Path: "/healthz", Open: true,
@@ -58,9 +82,17 @@ func New(o Options) (*Server, error) {
 		}),
 		{Method: "POST", Path: "/v1/configs/resolve", Open: true, Span: "config.resolve",
 			Serve: s.reading(resolve)},
-		write("POST", "/v1/configs/models"),
-		write("PUT", "/v1/configs/models/"),
-		write("DELETE", "/v1/configs/models/"),
+		write("POST", "/v1/configs/models",
+			func(c *Content, body []byte, _ string) (*change, *refusal) { return c.post(body) }),
+		write("PUT", "/v1/configs/models/", (*Content).put),
+		write("DELETE", "/v1/configs/models/",
+			func(c *Content, _ []byte, id string) (*change, *refusal) {
+				if no := checkID(id); no == nil && !s.ledger.Durable() {
+					return nil, &refusal{409, object{"error": "config_store_required", "message": "Model " +
+						"deletion requires a durable ConfigStore; filesystem model files are immutable."}}
+				}
+				return c.remove(id)
+			}),
 	})
 	if err != nil {
 		return nil, err
@@ -69,8 +101,28 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Set replaces all that the server answers with.
-func (s *Server) Set(c *Content) { s.content.Store(c) }
+// Set replaces what is built in. What was added is added to it.
+func (s *Server) Set(base *catalog.Catalog, bundles catalog.Bundles) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := (&Content{base: base, bundles: bundles}).With(s.ledger.State())
+	if err != nil {
+		return err
+	}
+	s.install(c)
+	return nil
+}
+
+// install makes a content the one that is served. The caller holds mu.
+func (s *Server) install(c *Content) {
+	for _, p := range c.Problems() {
+		s.log.Warn("an added model is not as it was added", "problem", p)
+	}
+	s.content.Store(c)
+}
+
+// Content returns what is served, nil before the first Set.
+func (s *Server) Content() *Content { return s.content.Load() }
 
 func (s *Server) readyz(r *httpd.Request, _ string) {
 	switch {
@@ -101,19 +153,13 @@ func (s *Server) reading(serve func(*httpd.Request, *Content, string)) func(*htt
 	}
 }
 
-// writing refuses every change.
-func (s *Server) writing(r *httpd.Request, _ string) {
-	if no := s.tokens.writes(r.Header("Authorization")); no != nil {
+// model answers with the document of an id.
+func model(r *httpd.Request, c *Content, id string) {
+	if id == "status" || strings.HasSuffix(id, "/status") {
+		no := checkID(id)
 		fail(r, no.status, no.detail)
 		return
 	}
-	fail(r, 501, map[string]string{"error": "not_implemented",
-		"message": "This sie-config is read-only: put the model's file into its models directory " +
-			"(--models-dir) and send SIGHUP."})
-}
-
-// model answers with the document of an id.
-func model(r *httpd.Request, c *Content, id string) {
 	if src := c.modelFiles[id]; src != nil {
 		answer(r, 200, yamlType, src)
 		return
@@ -156,7 +202,6 @@ func (c *Content) resolve(body []byte) (int, any) {
 		Model  string  `json:"model"`
 		Bundle *string `json:"bundle"`
 	}
-	type object = map[string]any
 	if len(body) > 0 {
 		if err := json.Unmarshal(body, &q); err != nil {
 			return 400, object{"error": "parse_error", "message": "Invalid JSON: " + err.Error()}

@@ -21,6 +21,7 @@ import (
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/configd"
 	"github.com/sie-engine/sie/internal/build"
+	"github.com/sie-engine/sie/internal/bus"
 	sie "github.com/sie-engine/sie/internal/cli"
 	"github.com/sie-engine/sie/internal/httpd"
 )
@@ -34,6 +35,10 @@ type serveCmd struct {
 	ModelsDir  string   `help:"Directory of model files. It replaces the built-in models. Read again at SIGHUP." env:"SIE_MODELS_DIR" type:"path"`
 	BundlesDir string   `help:"Directory of bundle files. It replaces the built-in bundles. Read again at SIGHUP." env:"SIE_BUNDLES_DIR" type:"path"`
 	Models     []string `name:"models" short:"m" help:"What the cluster serves, without it all: an id of the catalog, or a model file (*.yaml), which is added. sie-server models --documents writes one for a directory or a repository. Repeat for several." sep:"," env:"SIE_MODELS"`
+
+	Store   string `name:"store" help:"Where added models and the epoch are kept: a directory, s3://bucket/prefix or gs://bucket/prefix. Without one they are lost at the end." env:"SIE_CONFIG_STORE_DIR"`
+	NATSURL string `name:"nats-url" help:"NATS servers, separated by commas, where changes are told. Without one gateways find them by asking." env:"SIE_NATS_URL"`
+	bus.Access
 
 	TLSCert      string        `name:"tls-cert" help:"Certificate in PEM, with the chain: serve HTTPS." env:"SIE_TLS_CERT" type:"path"`
 	TLSKey       string        `name:"tls-key" help:"Its private key in PEM." env:"SIE_TLS_KEY" type:"path"`
@@ -103,13 +108,27 @@ func (c *serveCmd) serve(
 	if err != nil {
 		return err
 	}
-	content, err := c.content(log)
+	base, bundles, err := c.builtin(log)
 	if err != nil {
 		return err
 	}
 	o := configd.Options{Tokens: who, Options: httpd.Options{
-		Product: "sie-config/" + build.Version, Log: log, AccessLog: c.Access, MaxConns: c.MaxConns,
+		Product: "sie-config/" + build.Version, Log: log, AccessLog: c.Log.Access, MaxConns: c.MaxConns,
 	}}
+	store, err := c.openStore(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer store.close()
+	o.Ledger = store.ledger
+	if c.NATSURL != "" {
+		conn, err := c.connect(log)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		o.Notifier = configd.NATS(conn, producer())
+	}
 	telemetry, err := c.Telemetry(ctx, "sie-config", build.Version, prometheus.NewRegistry(), log)
 	if err != nil {
 		return err
@@ -128,7 +147,9 @@ func (c *serveCmd) serve(
 	if err != nil {
 		return err
 	}
-	s.Set(content)
+	if err := s.Set(base, bundles); err != nil {
+		return errors.Join(err, s.Shutdown(ctx))
+	}
 	l, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
 	if err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
@@ -140,17 +161,27 @@ func (c *serveCmd) serve(
 	if secure != nil {
 		l = tls.NewListener(l, secure)
 	}
-	files, routable := content.Models()
+	files, routable := s.Content().Models()
 	log.Info("sie-config", "version", build.Version, "commit", build.Commit, "address", address.String(),
 		"models", files, "ids", routable, "tokens", who != (configd.Tokens{Production: who.Production}),
-		"tls", secure != nil)
+		"tls", secure != nil, "store", store.name, "epoch", store.ledger.State().Epoch)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	ready(address)
+	late := time.NewTicker(lateEvery)
+	defer late.Stop()
 	for {
 		select {
 		case err := <-served:
 			return errors.Join(err, s.Shutdown(ctx))
+		case err := <-s.Lost():
+			return errors.Join(err, s.Shutdown(ctx), <-served)
+		case err := <-store.held:
+			return errors.Join(err, s.Shutdown(ctx), <-served)
+		case <-late.C:
+			if err := s.Refresh(ctx); err != nil {
+				return errors.Join(err, s.Shutdown(ctx), <-served)
+			}
 		case <-hup:
 			c.again(s, log)
 		case <-ctx.Done():
@@ -163,43 +194,48 @@ func (c *serveCmd) serve(
 
 // again reads all files again. If something is wrong with them, what was served before stays.
 func (c *serveCmd) again(s *configd.Server, log *slog.Logger) {
-	content, err := c.content(log)
+	base, bundles, err := c.builtin(log)
+	if err == nil {
+		err = s.Set(base, bundles)
+	}
 	if err != nil {
 		log.Error("the models were not read again; those of before stay", "error", err)
 		return
 	}
-	s.Set(content)
-	files, routable := content.Models()
+	files, routable := s.Content().Models()
 	log.Info("models read again", "models", files, "ids", routable)
 }
 
-// content reads the models and bundles that the flags name.
-func (c *serveCmd) content(log *slog.Logger) (*configd.Content, error) {
+// builtin reads the models and bundles that the flags name.
+func (c *serveCmd) builtin(log *slog.Logger) (*catalog.Catalog, catalog.Bundles, error) {
 	all, err := catalog.Builtin()
 	if c.ModelsDir != "" {
 		all, err = catalog.LoadDir(c.ModelsDir)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	bundles, err := catalog.BuiltinBundles()
 	if c.BundlesDir != "" {
 		bundles, err = catalog.LoadBundlesDir(c.BundlesDir)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if all, err = narrow(all, c.Models); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, w := range all.Warnings() {
 		log.Warn("catalog", "problem", w.Error())
 	}
-	return configd.Build(all, bundles)
+	return all, bundles, nil
 }
 
 // telemetryTime bounds sending what waits for the collector.
 const telemetryTime = 5 * time.Second
+
+// lateEvery is how often sie-config looks for a change of which its store said nothing.
+const lateEvery = 5 * time.Second
 
 // maxDocument bounds a model file; the catalog has a stricter bound.
 const maxDocument = 1 << 20

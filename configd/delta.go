@@ -1,0 +1,56 @@
+package configd
+
+// Notifier tells gateways and workers of changes. Nobody relies on it: who missed a delta finds the
+// change in the epoch.
+type Notifier interface {
+	// Producer is the name under which the deltas are sent.
+	Producer() string
+	// Connected reports whether deltas can be sent now.
+	Connected() bool
+	// Notify sends deltas and waits until they have left. It returns what went wrong, for the
+	// answer of the request.
+	Notify(deltas []Delta) (warnings []string)
+}
+
+// Delta tells of one change of one model in one bundle. It is sent as JSON to the subject of the
+// bundle and to that of all.
+type Delta struct {
+	Router      string                       `json:"router_id"` // of the producer
+	Bundle      string                       `json:"bundle_id"`
+	Epoch       uint64                       `json:"epoch"`
+	Hash        string                       `json:"bundle_config_hash"`
+	Model       string                       `json:"model_id"`
+	Profiles    []string                     `json:"profiles_added"`
+	Config      string                       `json:"model_config"` // the whole document, "" for none
+	Affected    []string                     `json:"affected_bundles"`
+	Pool        string                       `json:"pool"`
+	PoolHashes  map[string]map[string]string `json:"bundle_pool_config_hashes"`
+	Adapters    map[string][]string          `json:"bundle_adapters"`
+	ModelHashes map[string]string            `json:"model_config_hashes"` // by bundle; not of the reference
+	Deleted     bool                         `json:"deleted,omitempty"`   // not of the reference
+}
+
+// deltas returns those of a change, one for each bundle.
+func deltas(ch *change) (all []Delta) {
+	c := ch.content
+	poolHashes, adapters := map[string]map[string]string{}, map[string][]string{}
+	for _, b := range c.bundles {
+		poolHashes[b.Name], adapters[b.Name] = c.poolHashes(b), b.Adapters
+	}
+	d := Delta{Epoch: c.added.Epoch, Model: ch.id, Profiles: listed(ch.added), Affected: ch.affected,
+		Pool: defaultPool, PoolHashes: poolHashes, Adapters: adapters, ModelHashes: map[string]string{},
+		Deleted: ch.model == nil}
+	if ch.model != nil {
+		x := c.exported[ch.model]
+		d.Config, d.Pool, d.ModelHashes = x.YAML, x.Pool, x.Hashes
+	}
+	for _, b := range c.bundles {
+		for _, name := range ch.affected {
+			if name == b.Name {
+				d.Bundle, d.Hash = b.Name, c.bundleHash(b)
+				all = append(all, d)
+			}
+		}
+	}
+	return all
+}

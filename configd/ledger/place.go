@@ -1,0 +1,109 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"sync"
+
+	"github.com/sie-engine/sie/weights/bucket"
+	"github.com/sie-engine/sie/weights/bucket/gcs"
+	"github.com/sie-engine/sie/weights/bucket/s3"
+)
+
+// Place is where a ledger keeps its objects. Its methods are safe for concurrent use; ctx bounds
+// each call. Errors are those of package bucket.
+type Place interface {
+	// String returns the place, for messages, with a slash at its end.
+	String() string
+	// Durable reports whether what is put outlives the process.
+	Durable() bool
+	// Get returns an object of at most limit bytes and its version.
+	Get(ctx context.Context, key string, limit int64) (data []byte, version string, err error)
+	// Put stores an object, whole or not at all, if the condition holds.
+	Put(ctx context.Context, key string, data []byte, when bucket.Condition) (version string, err error)
+	// Delete removes an object. A missing one is no error.
+	Delete(ctx context.Context, key string) error
+	// Close gives the place to others.
+	Close() error
+}
+
+// OpenPlace returns the place that a setting names for a writer: a directory, which is made if it
+// is missing, or an s3:// or gs:// URL. The error is a *TakenError while another process writes to
+// the directory; a bucket is claimed by Claim.
+func OpenPlace(setting string, me Writer) (Place, error) {
+	if !bucket.IsURL(setting) {
+		return openDirectory(setting, me)
+	}
+	u, err := bucket.Parse(setting)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme == "gs" {
+		return objects{gcs.New(u)}, nil
+	}
+	return objects{s3.New(u)}, nil
+}
+
+// objects is a bucket.
+type objects struct{ bucket.Bucket }
+
+func (objects) Durable() bool { return true }
+func (objects) Close() error  { return nil }
+
+func (o objects) Get(ctx context.Context, key string, limit int64) ([]byte, string, error) {
+	data, object, err := bucket.Read(ctx, o.Bucket, key, limit)
+	return data, object.Version, err
+}
+
+func (o objects) Put(ctx context.Context, key string, data []byte, when bucket.Condition) (string, error) {
+	return o.Bucket.Put(ctx, key, bytes.NewReader(data), int64(len(data)), when)
+}
+
+// Memory returns a place that ends with the process.
+func Memory() Place { return &memory{objects: map[string]held{}} }
+
+type memory struct {
+	mu      sync.Mutex
+	objects map[string]held
+	puts    int
+}
+
+type held struct {
+	data    []byte
+	version string
+}
+
+func (*memory) String() string { return "memory/" }
+func (*memory) Durable() bool  { return false }
+func (*memory) Close() error   { return nil }
+
+func (m *memory) Get(_ context.Context, key string, _ int64) ([]byte, string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o, ok := m.objects[key]
+	if !ok {
+		return nil, "", bucket.ErrNotFound
+	}
+	return o.data, o.version, nil
+}
+
+func (m *memory) Put(_ context.Context, key string, data []byte, when bucket.Condition) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o, ok := m.objects[key]
+	if when.Absent && ok || when.Version != "" && o.version != when.Version {
+		return "", bucket.ErrChanged
+	}
+	m.puts++
+	o = held{data, strconv.Itoa(m.puts)}
+	m.objects[key] = o
+	return o.version, nil
+}
+
+func (m *memory) Delete(_ context.Context, key string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.objects, key)
+	return nil
+}

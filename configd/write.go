@@ -1,0 +1,216 @@
+package configd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/sie-engine/sie/configd/ledger"
+	"github.com/sie-engine/sie/internal/admit"
+	"github.com/sie-engine/sie/internal/dialect"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/httpd"
+)
+
+// maker makes the change of a request out of a content. It changes nothing itself.
+type maker func(c *Content, body []byte, id string) (*change, *refusal)
+
+// commitTime bounds the writing of a change; that the caller leaves does not end it.
+const commitTime = 30 * time.Second
+
+// maxCommits bounds how often a change is made anew because an earlier one has arrived.
+const maxCommits = 3
+
+// writing returns the handler of a route that changes the configuration.
+func (s *Server) writing(make maker) func(*httpd.Request, string) {
+	return func(r *httpd.Request, id string) {
+		if no := s.tokens.writes(r.Header("Authorization")); no != nil {
+			fail(r, no.status, no.detail)
+			return
+		}
+		err := r.Do("", func(_ *admit.Work, body []byte) {
+			w := write{make: make, body: body, id: id, key: r.Header("Idempotency-Key"),
+				dry: string(r.QueryArgs().Peek("dry_run")) == "true"}
+			w.request = ledger.Digest(string(r.Method()), string(r.Path()), string(body))
+			status, out := s.apply(&w)
+			if status >= 300 {
+				fail(r, status, out)
+				return
+			}
+			text, err := encode(out)
+			if err != nil {
+				r.Fail(dialect.RouteNative, errs.Internal(err))
+				return
+			}
+			s.log.Info("audit", "event", "config."+string(r.Method()), "path", string(r.Path()),
+				"status", status, "model", w.model, "epoch", w.epoch, "dry_run", w.dry,
+				"caller", ledger.Digest(bearer(r.Header("Authorization")))[:12], "body_bytes", len(body))
+			answer(r, status, "application/json", text)
+		})
+		if e := errs.As(err); err != nil && e.Status == 413 {
+			fail(r, 413, object{"error": "payload_too_large",
+				"message": fmt.Sprintf("Config body exceeds %d bytes limit.", maxBody)})
+		} else if err != nil {
+			r.Fail(dialect.RouteNative, e)
+		}
+	}
+}
+
+// write is one request that writes.
+type write struct {
+	make    maker
+	body    []byte
+	id      string // of the path
+	key     string // Idempotency-Key, "" for none
+	request string // Digest of what is asked
+	dry     bool
+
+	model string // whose change it is
+	epoch uint64 // after it
+}
+
+// apply makes a change and commits it, and returns the status and the body of the answer, or the
+// detail of an error. Changes happen one after the other: a second request with the same
+// Idempotency-Key finds the first one's answer, or is the first itself if that failed.
+func (s *Server) apply(w *write) (int, any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.content.Load() == nil {
+		return 503, object{"error": "registry_unavailable", "message": "The models are not read yet."}
+	}
+	if s.notifier != nil && !s.notifier.Connected() {
+		return 503, object{"error": "nats_unavailable",
+			"message": "NATS is away: nobody could be told of the change. Nothing was changed."}
+	}
+	for range maxCommits {
+		status, out, err := s.try(w)
+		if !errors.Is(err, ledger.ErrAgain) {
+			return status, out
+		}
+		if err := s.catchUp(); err != nil {
+			return 503, object{"error": "registry_unavailable", "message": err.Error()}
+		}
+	}
+	return 503, object{"error": "config_store_unavailable", "message": ledger.ErrAgain.Error()}
+}
+
+// catchUp makes the content that of the ledger. The caller holds mu.
+func (s *Server) catchUp() error {
+	c, err := s.content.Load().With(s.ledger.State())
+	if err == nil {
+		s.install(c)
+	}
+	return err
+}
+
+// try makes a change on top of what there is. The error is ledger.ErrAgain, or of no matter.
+func (s *Server) try(w *write) (int, any, error) {
+	content, state := s.content.Load(), s.ledger.State()
+	key := ledger.Digest(w.key)
+	if w.key != "" {
+		if known := state.Find(key); known != nil {
+			if known.Request != w.request {
+				return 422, object{"error": "idempotency_mismatch",
+					"message": "Idempotency-Key reused with different payload."}, nil
+			}
+			return known.Status, known.Body, nil
+		}
+	}
+	ch, no := w.make(content, w.body, w.id)
+	if no != nil {
+		return no.status, no.detail, nil
+	}
+	next := ch.state
+	if next == nil {
+		next = state
+	}
+	w.model, w.epoch = ch.id, next.Epoch
+	out := s.answerOf(ch, next)
+	if w.dry {
+		out["dry_run"], out["epoch"] = true, state.Epoch
+		out["affected_bundles"], out["changed"] = listed(ch.affected), ch.state != nil
+		return 200, out, nil
+	}
+	if w.key != "" {
+		text, err := json.Marshal(out)
+		if err != nil {
+			return 500, object{"error": "internal", "message": err.Error()}, nil
+		}
+		next = next.Answered(ledger.Answer{Key: key, Request: w.request, Status: ch.status, Body: text})
+	}
+	if next == state {
+		return ch.status, out, nil
+	}
+	if status, detail, err := s.commit(next); err != nil {
+		return status, detail, err
+	}
+	if ch.state == nil {
+		return ch.status, out, nil
+	}
+	ch.content.added = s.ledger.State()
+	s.install(ch.content)
+	if s.notifier != nil {
+		if warnings := s.notifier.Notify(deltas(ch)); len(warnings) > 0 {
+			out["warnings"] = warnings
+		}
+	}
+	return ch.status, out, nil
+}
+
+// answerOf returns the answer of a change that leads to a state.
+func (s *Server) answerOf(ch *change, next *ledger.State) object {
+	out := maps.Clone(ch.answer)
+	out["epoch"] = next.Epoch
+	if _, removal := out["deleted"]; !removal {
+		out["warnings"], out["router_id"] = []string{}, s.producer()
+	}
+	return out
+}
+
+// producer names this process to those that hear of its changes.
+func (s *Server) producer() string {
+	if s.notifier == nil {
+		return "standalone"
+	}
+	return s.notifier.Producer()
+}
+
+// commit stores a state. With an error it returns the status and the detail of the answer.
+func (s *Server) commit(next *ledger.State) (int, any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), commitTime)
+	defer cancel()
+	err := s.ledger.Commit(ctx, next)
+	var taken *ledger.TakenError
+	switch {
+	case err == nil || errors.Is(err, ledger.ErrAgain):
+		return 0, nil, err
+	case errors.Is(err, ledger.ErrFull):
+		return 413, object{"error": "payload_too_large", "message": err.Error()}, err
+	case errors.As(err, &taken):
+		select {
+		case s.lost <- err:
+		default:
+		}
+		return 503, object{"error": "config_store_taken", "message": err.Error()}, err
+	}
+	s.log.Error("a change was not stored", "error", err)
+	return 503, object{"error": "config_store_unavailable", "message": err.Error()}, err
+}
+
+// Lost returns a channel with the error that ends this process's writing: another writes to its
+// store.
+func (s *Server) Lost() <-chan error { return s.lost }
+
+// Refresh looks whether a change whose outcome was unknown has arrived, and serves it then.
+func (s *Server) Refresh(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed, err := s.ledger.Refresh(ctx)
+	if err != nil || !changed || s.content.Load() == nil {
+		return err
+	}
+	return s.catchUp()
+}
