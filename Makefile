@@ -119,6 +119,9 @@ test-random: deps ## random programs on the CPU, texts alone and in company (SEE
 test-emulated: test-c tokenizers minilm ## the GPU path with emulated kernels and a stand-in driver
 	@tools/test/emulated.sh
 
+test-amx: test-c tokenizers ## models on the AMX kernels, with emulated tiles
+	@tools/test/amx.sh
+
 test-asan: deps ## kernel conformance and C tests under AddressSanitizer and UBSan, every case of them
 	@tools/test/asan.sh
 

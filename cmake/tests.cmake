@@ -14,27 +14,7 @@ target_compile_definitions(kernel_tests PRIVATE
   SIE_TESTDATA="${CMAKE_SOURCE_DIR}/kernels/tests/testdata"
   SIE_SUPPORT_FILE="${CMAKE_SOURCE_DIR}/kernels/tests/support.txt")
 if(TARGET kernels_cpu_amx)
-  # The AMX kernels and their table again, on tiles that are emulated (kernels/tests/emulated_tiles.h), under other names.
-  set(emulated_amx ${CMAKE_SOURCE_DIR}/kernels/cpu)
-  add_library(kernels_amx_emulated OBJECT ${emulated_amx}/linear_bf16_amx.cc ${emulated_amx}/linear_int8_amx.cc
-              ${emulated_amx}/attention_amx.cc)
-  target_link_libraries(kernels_amx_emulated PRIVATE sie_flags)
-  target_compile_options(kernels_amx_emulated PRIVATE ${isa_vnni} -mavx512bf16 -DSIE_ISA_NS=amx -fno-math-errno
-                         -fno-trapping-math ${header_noise})
-  add_library(table_amx_emulated OBJECT ${emulated_amx}/table.cc)
-  target_link_libraries(table_amx_emulated PRIVATE sie_flags)
-  target_compile_definitions(table_amx_emulated PRIVATE sie_cpu_ops=sie_emulated_amx_ops
-                             sie_cpu_detect=sie_emulated_amx_detect)
-  foreach(target kernels_amx_emulated table_amx_emulated)
-    target_compile_definitions(${target} PRIVATE SIE_EMULATED_TILES)
-    foreach(name linear_bf16_amx linear_bf16_amx_scratch linear_int8_amx attention_bf16_amx attention_bf16_amx_scratch
-                 amx_bf16_pack amx_bf16_packed_bytes)
-      target_compile_definitions(${target} PRIVATE ${name}=${name}_on_emulated_tiles)
-    endforeach()
-  endforeach()
-  target_sources(kernel_tests PRIVATE $<TARGET_OBJECTS:kernels_amx_emulated> $<TARGET_OBJECTS:table_amx_emulated>)
-  set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/tests/emulated_amx.cc PROPERTIES
-                              COMPILE_DEFINITIONS SIE_EMULATED_TILES)
+  include(cmake/amx.cmake)
 endif()
 # sie_add_halves(NAME OF COST COMMAND…): a long list in two processes, for two cores, the longest of all tests first; each has
 # every OF-th case. Sanitizers make it slow: where OF is more than 2, `ctest -C whole` runs all cases too (make test-asan).

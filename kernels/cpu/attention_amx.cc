@@ -1,315 +1,481 @@
-// attention — y = softmax(scale·q·kᵀ)·v per sequence and head, bf16, on AMX tiles.
-//   s_j = q·k_j,  p_j = bf16(2^((s_j − max s)·scale·log2 e)),  y = Σ p_j·v_j / Σ p_j
-//   over the visible keys
-// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; D = 32 or
-//          64. Query i of Lq stands at position i + Lkv − Lq, or at i with queries_first. Without
-//          visible keys y is zero.
-// Types    q, k, v, y bf16.
+// attention — y = softmax(scale·q·kᵀ − slope·distance + bias)·v per sequence and head, bf16, on AMX
+// tiles.
+//   t_j = scale·log₂e·(q·k_j) − slope·log₂e·|position − j| + log₂e·bias[j − position]
+//   p_j = bf16(2^(t_j − max t)),  y = Σ p_j·v_j / Σ p_j   over the visible keys
+// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], prefix_k, prefix_v [Rp, Hkv·D], row strides ≥
+//          columns; cu_q, cu_kv [B+1]; prefix_first, prefix_keys [B] or absent; D = 32, 64, 128 or
+//          256. The Lkv keys of a sequence are its prefix's, then its own. Query i of Lq stands at
+//          position i + Lkv − Lq, or at i with queries_first. Without visible keys y is zero.
+// Types    q, k, v, prefix_k, prefix_v, y bf16.
+// Mask     full, causal, window. A key behind the mask is never multiplied, not even by 0, where
+//          its v is a NaN or an infinity.
 // Alias    none.
 // Align    any; 64 B rows of a head load fastest.
-// Cost     4·Lq·Lkv·D flop on tiles, Lq·Lkv exponentials on the vector unit. The exponentials
-//          dominate (about 10 instructions for 16), so a head of 128 × 128 takes some 4 µs.
-// Plan     per key head: k is transposed into tiles of key columns, v into tiles of key pairs, both
-//          with zero rows to a multiple of 32. Per 32 queries: all scores (f32) to scratch, softmax
-//          in place to bf16, then p·v. Scratch grows with the longest sequence only:
-//          4·D + 128 bytes a key.
-// Numeric  keys are never split; the chain over keys runs in steps of 32 from key 0. So the form
-//          depends on the item's own length alone. Only this sequence's rows of k and v are read.
+// Share    (sequence, key head) pairs in turn; where there are fewer than parts, the queries of
+//          each pair are split as well.
+// Scratch  kᵀ and v of kBlockKeys keys at most, one tile of scores, 32 queries; for longer items
+//          also the sums of kChunkRows rows. At D = 128 and any length that is 0.94 MB.
+// Cost     4·D flop on tiles and an exponential on the vector unit for each pair of a query and a
+//          key, in steps of 32 keys that some query of 32 sees. Up to D = 64 the exponentials
+//          dominate (about 10 instructions for 16): a head of 128 × 128 takes some 4 µs.
+// Plan     an item of at most kBlockKeys keys is one block. A longer one is cut into blocks from
+//          key 0 on, and its queries into chunks: kChunkRows rows of the query heads that share a
+//          key head, each with its largest t, its sum of weights and its weighted values so far
+//          (online softmax). Of a block what the chunk sees is packed, once for all its query
+//          heads: k into tiles of key columns, v into tiles of key pairs. Per 32 queries of a head:
+//          the scores of the steps that some of them see (f32) to scratch, softmax in place to
+//          bf16, then p·v.
+// Order    scores: one chain over D. In a block: p·v is one chain over steps of 32 keys; a step
+//          that a row does not see adds +0. Blocks begin at multiples of kBlockKeys from key 0,
+//          which is the prefix's first, and are joined in ascending order by one FMA. So a row's
+//          bits depend on its query, its position and the item's keys alone, not on where they lie.
 // Error    p has bf16's relative error 2⁻⁹. Dividing by the sum of the rounded p cancels the part
 //          that all keys share. Exponential ≤ 4e-6. Then y is rounded to bf16.
-// Source   Dao 2022, arXiv:2205.14135. Its blocks of keys are not needed here: a row of scores fits
-//          the cache.
-#include "amx_tile.h"
+// Source   Dao 2022, arXiv:2205.14135; the blocks: Milakov and Gimelshein 2018, arXiv:1805.02867;
+//          the bias: Raffel 2020 §2.1, arXiv:1910.10683
+#include <float.h>
+
+#include "amx_attention.h"
 #include "epilogue_avx512.h"
 #include "kernels_amx.h"
 
 namespace sie_cpu {
 namespace {
 
-enum { kKeyStep = 32, kTileBytes = 1024, kQueryBlock = 32 };
+// kᵀ and v of a block, a chunk's sums and a tile's scores stay in an L2 of 2 MB up to D = 256.
+constexpr int64_t kBlockKeys = 512;
+// Packing a block costs some 3 % of what it takes to multiply it with so many rows.
+constexpr int64_t kChunkRows = 1152;
+constexpr float kLog2e = 1.44269504f;
 
-int64_t padded_keys(int64_t keys) { return (keys + kKeyStep - 1) / kKeyStep * kKeyStep; }
-
-/* Other head dimensions are the generic kernel's. */
-bool has_tiles(int64_t head_dim) { return head_dim == 32 || head_dim == 64; }
-
-/* Elements between score rows. The extra line keeps rows of a power-of-two length from sharing one
- * cache set. */
-int64_t score_ld(int64_t padded) { return padded + 16; }
-
-/* 16 rows of 16 four-byte elements, transposed. Rows from `rows` on count as zero and are not read.
- * */
-void transpose_tile(const char *src, int64_t ld, int64_t rows, char *dst) {
-  __m512i r[16], t[16];
-  for (int i = 0; i < 16; i++) r[i] = i < rows ? _mm512_loadu_si512(src + i * ld) : _mm512_setzero_si512();
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  /* r[4g + c] holds, in 128-bit lane l, column 4l + c of rows 4g … 4g + 3. */
-  for (int c = 0; c < 4; c++) {
-    const __m512i a = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88),
-                  b = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xdd);
-    const __m512i d = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x88);
-    const __m512i e = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0xdd);
-    _mm512_store_si512(dst + 64 * c, _mm512_shuffle_i32x4(a, d, 0x88));
-    _mm512_store_si512(dst + 64 * (8 + c), _mm512_shuffle_i32x4(a, d, 0xdd));
-    _mm512_store_si512(dst + 64 * (4 + c), _mm512_shuffle_i32x4(b, e, 0x88));
-    _mm512_store_si512(dst + 64 * (12 + c), _mm512_shuffle_i32x4(b, e, 0xdd));
-  }
+// Other head dimensions are the generic kernel's.
+bool has_tiles(int64_t head_dim) {
+  return head_dim == 32 || head_dim == 64 || head_dim == 128 || head_dim == 256;
 }
 
-/* Tile (keys 16·b …, dimensions 32·s …) of k at index b·(D/32) + s. */
-template <int D>
-void pack_keys(const char *k, int64_t ld, int64_t keys, char *dst) {
-  for (int64_t j = 0; j < padded_keys(keys); j += 16)
-    for (int s = 0; s < D / 32; s++, dst += kTileBytes) {
-      if (j < keys)
-        transpose_tile(k + j * ld + 64 * s, ld, keys - j, dst);
-      else
-        memset(dst, 0, kTileBytes);
-    }
+int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Where the intermediates of one key head lie in the scratch, in bytes. Packed keys come first.
+struct Layout {
+  int64_t scores_ld;  // elements
+  int64_t v, q, scores, values, top, total, end;
+};
+
+Layout layout_of(int64_t keys, int64_t head_dim) {
+  const int64_t block = whole_steps(lesser(keys, kBlockKeys)), rows = keys > kBlockKeys ? kChunkRows : 0;
+  Layout at;
+  // The extra line keeps rows of a power-of-two length from sharing one cache set.
+  at.scores_ld = block + 16;
+  at.v = block * head_dim * 2;
+  at.q = 2 * at.v;
+  at.scores = at.q + kQueryBlock * head_dim * 2;
+  at.values = at.scores + kQueryBlock * at.scores_ld * 4;
+  at.top = at.values + rows * head_dim * 4;
+  at.total = at.top + rows * 4;
+  at.end = at.total + rows * 4;
+  return at;
 }
 
-/* Tile (keys 32·b …, dimensions 16·t …) of v at index b·(D/16) + t: row i holds keys 2i, 2i + 1
- * interleaved. */
-template <int D>
-void pack_values(const char *v, int64_t ld, int64_t keys, char *dst) {
-  alignas(64) static const uint16_t kLow[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
-                                                8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-  const __m512i low = _mm512_load_si512(kLow), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-  const __m512i zero = _mm512_setzero_si512();
-  for (int64_t j = 0; j < padded_keys(keys); j += 2) {
-    char *const tile = dst + j / kKeyStep * (D / 16) * kTileBytes + j % kKeyStep / 2 * 64;
-    for (int s = 0; s < D / 32; s++) {
-      const __m512i even = j < keys ? _mm512_loadu_si512(v + j * ld + 64 * s) : zero;
-      const __m512i odd = j + 1 < keys ? _mm512_loadu_si512(v + (j + 1) * ld + 64 * s) : zero;
-      _mm512_store_si512(tile + (2 * s) * kTileBytes, _mm512_permutex2var_epi16(even, low, odd));
-      _mm512_store_si512(tile + (2 * s + 1) * kTileBytes, _mm512_permutex2var_epi16(even, high, odd));
-    }
+// One (sequence, key head) pair.
+struct Item {
+  const sie_attention_args *args;
+  const char *q;  // query 0 of the group's first head
+  char *y;
+  int64_t q_ld, y_ld;  // bytes
+  KeyRows k, v;
+  int64_t group, queries, keys;
+  int64_t position;            // of query 0
+  const float *slopes, *bias;  // of the group's first head, or null
+};
+
+KeyRows rows_of_head(const sie_attention_args *a, const sie_tensor &own, const sie_tensor &prefix, int64_t b,
+                     int64_t head) {
+  const int64_t column = head * a->head_dim;
+  KeyRows rows = {nullptr, (const char *)own.p + 2 * (a->cu_kv[b] * own.ld + column), 0, 2 * own.ld, 0};
+  if (a->prefix_keys && a->prefix_keys[b] > 0) {
+    rows.prefix = (const char *)prefix.p + 2 * (a->prefix_first[b] * prefix.ld + column);
+    rows.prefix_ld = 2 * prefix.ld;
+    rows.split = a->prefix_keys[b];
   }
+  return rows;
 }
 
-/* The scores of 16·RowTiles queries with all padded keys. */
-template <int D, int RowTiles>
-void query_scores(const char *q, int64_t q_ld, const char *packed_k, int64_t padded, float *scores) {
-  const int64_t ld = 4 * score_ld(padded);
-  amx_load<4>(q, q_ld);
-  if (RowTiles == 2) amx_load<5>(q + 16 * q_ld, q_ld);
-  for (int64_t j = 0; j < padded; j += 32) {
-    const char *const k = packed_k + j / 16 * (D / 32) * kTileBytes;
-    amx_zero<0>();
-    amx_zero<1>();
-    if (RowTiles == 2) {
-      amx_zero<2>();
-      amx_zero<3>();
-    }
-    for (int s = 0; s < D / 32; s++) {
-      if (D > 32) {
-        amx_load<4>(q + 64 * s, q_ld);
-        if (RowTiles == 2) amx_load<5>(q + 16 * q_ld + 64 * s, q_ld);
+Item item_at(const sie_attention_args *a, int64_t unit) {
+  const int64_t b = unit / a->kv_heads, head = unit % a->kv_heads, group = a->heads / a->kv_heads;
+  const int64_t q0 = a->cu_q[b], column = head * group * a->head_dim;
+  Item item;
+  item.args = a;
+  item.q = (const char *)a->q.p + 2 * (q0 * a->q.ld + column);
+  item.y = (char *)a->y.p + 2 * (q0 * a->y.ld + column);
+  item.q_ld = 2 * a->q.ld;
+  item.y_ld = 2 * a->y.ld;
+  item.k = rows_of_head(a, a->k, a->prefix_k, b, head);
+  item.v = rows_of_head(a, a->v, a->prefix_v, b, head);
+  item.group = group;
+  item.queries = a->cu_q[b + 1] - q0;
+  item.keys = item.k.split + a->cu_kv[b + 1] - a->cu_kv[b];
+  item.position = a->queries_first ? 0 : item.keys - item.queries;
+  item.slopes = a->alibi_slopes ? a->alibi_slopes + head * group : nullptr;
+  item.bias = a->bias ? a->bias + head * group * (2 * (int64_t)a->bias_reach + 1) : nullptr;
+  return item;
+}
+
+// The keys that query `i` sees. Both ends ascend with i.
+Range visible(const Item &item, int64_t i) {
+  const sie_attention_args *a = item.args;
+  const int64_t position = item.position + i;
+  Range keys = {0, item.keys};
+  if (a->mask == SIE_MASK_WINDOW && position > a->window) keys.first = position - a->window;
+  if (a->mask != SIE_MASK_FULL) {
+    const int64_t last = position + (a->mask == SIE_MASK_WINDOW ? a->window : 0) + 1;
+    keys.last = last < 0 ? 0 : lesser(last, item.keys);
+  }
+  if (keys.first > keys.last) keys.first = keys.last;
+  return keys;
+}
+
+// The part of `keys` in the `count` keys from `first` on, counted from there.
+Range within(Range keys, int64_t first, int64_t count) {
+  Range part = {keys.first > first ? lesser(keys.first - first, count) : 0, lesser(keys.last - first, count)};
+  if (part.last < part.first) part.last = part.first;
+  return part;
+}
+
+// The steps that hold these keys.
+Range steps_of(Range keys) { return {keys.first / kKeyStep * kKeyStep, whole_steps(keys.last)}; }
+
+bool holds_step(Range keys, int64_t step) { return step >= keys.first && step + kKeyStep <= keys.last; }
+
+// Lanes [0, 32) of the step from key `step` on that hold keys of `keys`.
+uint32_t lanes_of(Range keys, int64_t step) {
+  return column_mask(step, keys.last).all & (step >= keys.first ? ~0u : ~0u << (keys.first - step));
+}
+
+// What distance adds to the scores of one query of one head.
+struct Terms {
+  float slope;        // ALiBi, times log₂e
+  const float *bias;  // of distances −reach … reach, or null
+  int64_t reach;
+  int64_t position;  // counted from the block's first key
+
+  bool any() const { return slope != 0.0f || bias; }
+};
+
+// t_j of the scores s_j of `keys`, in place; others of their steps get any value. A key's t is the
+// same in any lane.
+void add_terms(float *row, Range keys, float scale_log2, const Terms &terms) {
+  const __m512i count = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  const __m512i reach = _mm512_set1_epi32((int32_t)terms.reach),
+                minus_reach = _mm512_set1_epi32(-(int32_t)terms.reach);
+  const __m512 scale = _mm512_set1_ps(scale_log2), slope = _mm512_set1_ps(terms.slope),
+               log2e = _mm512_set1_ps(kLog2e);
+  for (int64_t j = keys.first / 16 * 16; j < keys.last; j += 16) {
+    const int64_t first = j - terms.position;  // the distance in lane 0
+    const __m512i distance = _mm512_add_epi32(_mm512_set1_epi32((int32_t)first), count);
+    __m512 t = _mm512_mul_ps(_mm512_load_ps(row + j), scale);
+    if (terms.slope != 0.0f) t = _mm512_fnmadd_ps(slope, _mm512_cvtepi32_ps(_mm512_abs_epi32(distance)), t);
+    if (terms.bias) {
+      __m512 bias;
+      if (first >= -terms.reach && first + 15 <= terms.reach) {
+        bias = _mm512_loadu_ps(terms.bias + terms.reach + first);
+      } else {
+        const __m512i near = _mm512_max_epi32(_mm512_min_epi32(distance, reach), minus_reach);
+        bias = _mm512_i32gather_ps(_mm512_add_epi32(near, reach), terms.bias, 4);
       }
-      amx_load<6>(k + s * kTileBytes, 64);
-      amx_dp_bf16<0, 4, 6>();
-      amx_load<7>(k + (D / 32 + s) * kTileBytes, 64);
-      amx_dp_bf16<1, 4, 7>();
-      if (RowTiles == 2) {
-        amx_dp_bf16<2, 5, 6>();
-        amx_dp_bf16<3, 5, 7>();
-      }
+      t = _mm512_fmadd_ps(bias, log2e, t);
     }
-    amx_store<0>(scores + j, ld);
-    amx_store<1>(scores + j + 16, ld);
-    if (RowTiles == 2) {
-      amx_store<2>(scores + 4 * ld + j, ld);
-      amx_store<3>(scores + 4 * ld + j + 16, ld);
-    }
+    _mm512_store_ps(row + j, t);
   }
 }
 
-/* One row: scores [padded] become p, bf16, in the same place, zero outside [first, last). Returns
- * 1/Σp. */
-float softmax_row(float *row, int64_t first, int64_t last, int64_t padded, float scale_log2) {
-  if (first >= last) {
-    memset(row, 0, (size_t)(2 * padded));
+// One row of a block: s_j of `keys` becomes p_j, bf16, in the same place, and 0 in what else there
+// is of `steps`. *top has the largest scale·s_j before and takes the largest so far. Returns Σ p_j.
+float softmax_row(float *row, Range keys, Range steps, float scale_log2, float *top) {
+  if (keys.first >= keys.last) {
+    memset((char *)row + 2 * steps.first, 0, (size_t)(2 * (steps.last - steps.first)));
     return 0.0f;
   }
-  const __m512 low = _mm512_set1_ps(-__builtin_inff());
-  __m512 m0 = low, m1 = low;
-  int64_t j = first / 32 * 32;
-  for (int64_t c = j; c < last; c += 32) {
-    if (c >= first && c + 32 <= last) {
-      m0 = _mm512_max_ps(m0, _mm512_load_ps(row + c));
-      m1 = _mm512_max_ps(m1, _mm512_load_ps(row + c + 16));
+  const Range own = steps_of(keys);
+  __m512 m0 = _mm512_set1_ps(-__builtin_inff()), m1 = m0;
+  for (int64_t j = own.first; j < own.last; j += kKeyStep) {
+    if (holds_step(keys, j)) {
+      m0 = _mm512_max_ps(m0, _mm512_load_ps(row + j));
+      m1 = _mm512_max_ps(m1, _mm512_load_ps(row + j + 16));
     } else {
-      const uint32_t above = c >= first ? ~0u : ~0u << (first - c);
-      const ColumnMask mask = column_mask(c, last);
-      m0 = _mm512_mask_max_ps(m0, mask.lo & (__mmask16)above, m0, _mm512_load_ps(row + c));
-      m1 = _mm512_mask_max_ps(m1, mask.hi & (__mmask16)(above >> 16), m1, _mm512_load_ps(row + c + 16));
+      const uint32_t lanes = lanes_of(keys, j);
+      m0 = _mm512_mask_max_ps(m0, (__mmask16)lanes, m0, _mm512_load_ps(row + j));
+      m1 = _mm512_mask_max_ps(m1, (__mmask16)(lanes >> 16), m1, _mm512_load_ps(row + j + 16));
     }
   }
-  const __m512 scale = _mm512_set1_ps(scale_log2);
-  const __m512 top = _mm512_mul_ps(_mm512_set1_ps(_mm512_reduce_max_ps(_mm512_max_ps(m0, m1))), scale);
+  const float here = _mm512_reduce_max_ps(_mm512_max_ps(m0, m1)) * scale_log2;
+  if (here > *top) *top = here;
+  const __m512 scale = _mm512_set1_ps(scale_log2), most = _mm512_set1_ps(*top);
   const __m512bh ones = (__m512bh)_mm512_set1_epi16(0x3f80);
   __m512 sum = _mm512_setzero_ps();
-  if (j > 0)
-    memset(row, 0, (size_t)(2 * j)); /* p of [0, j) covers scores of [0, j/2): already used or unseen */
-  for (; j < last; j += 32) {
-    __m512 p0 = fast_exp2(_mm512_fmsub_ps(_mm512_load_ps(row + j), scale, top));
-    __m512 p1 = fast_exp2(_mm512_fmsub_ps(_mm512_load_ps(row + j + 16), scale, top));
-    if (j < first || j + 32 > last) {
-      const uint32_t above = j >= first ? ~0u : ~0u << (first - j);
-      const ColumnMask mask = column_mask(j, last);
-      p0 = _mm512_maskz_mov_ps(mask.lo & (__mmask16)above, p0);
-      p1 = _mm512_maskz_mov_ps(mask.hi & (__mmask16)(above >> 16), p1);
+  // Weights take half of the scores' bytes, so those before the first key cover scores that are not
+  // read any more, or that nobody sees.
+  memset((char *)row + 2 * steps.first, 0, (size_t)(2 * (own.first - steps.first)));
+  for (int64_t j = own.first; j < own.last; j += kKeyStep) {
+    __m512 p0 = fast_exp2(_mm512_fmsub_ps(_mm512_load_ps(row + j), scale, most));
+    __m512 p1 = fast_exp2(_mm512_fmsub_ps(_mm512_load_ps(row + j + 16), scale, most));
+    if (!holds_step(keys, j)) {
+      const uint32_t lanes = lanes_of(keys, j);
+      p0 = _mm512_maskz_mov_ps((__mmask16)lanes, p0);
+      p1 = _mm512_maskz_mov_ps((__mmask16)(lanes >> 16), p1);
     }
     const __m512bh p = _mm512_cvtne2ps_pbh(p1, p0);
     sum = _mm512_dpbf16_ps(sum, p, ones);
     _mm512_store_si512((char *)row + 2 * j, (__m512i)p);
   }
-  if (j < padded) memset((char *)row + 2 * j, 0, (size_t)(2 * (padded - j)));
-  return 1.0f / _mm512_reduce_add_ps(sum);
+  memset((char *)row + 2 * own.last, 0, (size_t)(2 * (steps.last - own.last)));
+  return _mm512_reduce_add_ps(sum);
 }
 
-/* Dimensions [32·t, 32·t + 32) of 16·RowTiles outputs, unnormalised. */
-template <int D, int RowTiles>
-void weighted_values(const float *p, const char *packed_v, int64_t padded, int t, float *sums) {
-  const int64_t ld = 4 * score_ld(padded);
-  amx_zero<0>();
-  amx_zero<1>();
-  if (RowTiles == 2) {
-    amx_zero<2>();
-    amx_zero<3>();
-  }
-  const char *v = packed_v + 2 * t * kTileBytes, *row = (const char *)p;
-  for (int64_t j = 0; j < padded; j += kKeyStep) {
-    amx_load<4>(row, ld);
-    amx_load<6>(v, 64);
-    amx_dp_bf16<0, 4, 6>();
-    amx_load<7>(v + kTileBytes, 64);
-    amx_dp_bf16<1, 4, 7>();
-    if (RowTiles == 2) {
-      amx_load<5>(row + 16 * ld, ld);
-      amx_dp_bf16<2, 5, 6>();
-      amx_dp_bf16<3, 5, 7>();
-    }
-    row += 2 * kKeyStep;
-    v += D / 16 * kTileBytes;
-  }
-  amx_store<0>(sums, 128);
-  amx_store<1>(sums + 16, 128);
-  if (RowTiles == 2) {
-    amx_store<2>(sums + 16 * 32, 128);
-    amx_store<3>(sums + 16 * 32 + 16, 128);
-  }
-}
-
-struct Scratch {
-  char *k, *v, *q; /* packed keys, packed values, a padded block of queries */
-  float *scores;
+// `keys` keys of an item from key `first` on, packed in the scratch.
+struct Block {
+  int64_t first, keys;
+  bool finite;  // every packed value
 };
-
-/* Values that the queries of one head share. */
-struct Head {
-  const char *q; /* query 0, this head's columns */
-  char *y;
-  int64_t q_ld, y_ld; /* bytes */
-  int64_t queries, keys;
-};
-
-template <int D, int RowTiles>
-void query_block(const sie_attention_args *a, const Head &h, int64_t first, int64_t rows, const Scratch &s) {
-  const int64_t padded = padded_keys(h.keys);
-  const char *q = h.q + first * h.q_ld;
-  int64_t q_ld = h.q_ld;
-  if (rows < 16 * RowTiles) { /* a full tile load would run past the last row */
-    memset(s.q, 0, (size_t)(2 * D * 16 * RowTiles));
-    for (int64_t i = 0; i < rows; i++) memcpy(s.q + i * 2 * D, q + i * q_ld, 2 * D);
-    q = s.q;
-    q_ld = 2 * D;
-  }
-  query_scores<D, RowTiles>(q, q_ld, s.k, padded, s.scores);
-  float inverse[kQueryBlock];
-  const float scale_log2 = a->scale * 1.44269504f;
-  for (int64_t i = 0; i < rows; i++) {
-    const int64_t position = first + i + (a->queries_first ? 0 : h.keys - h.queries);
-    int64_t begin = 0, end = h.keys;
-    if (a->mask == SIE_MASK_CAUSAL && position + 1 < end) end = position + 1;
-    if (a->mask == SIE_MASK_WINDOW) {
-      begin = position - a->window > 0 ? position - a->window : 0;
-      end = position + a->window + 1 < h.keys ? position + a->window + 1 : h.keys;
-    }
-    inverse[i] = softmax_row(s.scores + i * score_ld(padded), begin, end, padded, scale_log2);
-  }
-  alignas(64) float sums[kQueryBlock * 32];
-  for (int t = 0; t < D / 32; t++) {
-    weighted_values<D, RowTiles>(s.scores, s.v, padded, t, sums);
-    for (int64_t i = 0; i < rows; i++) {
-      const __m512 inv = _mm512_set1_ps(inverse[i]);
-      const __m512 y0 = _mm512_mul_ps(_mm512_load_ps(sums + 32 * i), inv);
-      const __m512 y1 = _mm512_mul_ps(_mm512_load_ps(sums + 32 * i + 16), inv);
-      _mm512_storeu_si512(h.y + (first + i) * h.y_ld + 64 * t, (__m512i)_mm512_cvtne2ps_pbh(y1, y0));
-    }
-  }
-}
 
 template <int D>
-void key_head(const sie_attention_args *a, int64_t seq, int64_t kv_head, const Scratch &s) {
-  const int64_t q0 = a->cu_q[seq], k0 = a->cu_kv[seq], group = a->heads / a->kv_heads;
-  Head h = {nullptr, nullptr, 2 * a->q.ld, 2 * a->y.ld, a->cu_q[seq + 1] - q0, a->cu_kv[seq + 1] - k0};
-  if (h.queries == 0) return;
-  const Range range = queries_of(a, h.queries);
-  if (!a->resumed) {
-    pack_keys<D>((const char *)a->k.p + 2 * (k0 * a->k.ld + kv_head * D), 2 * a->k.ld, h.keys, s.k);
-    pack_values<D>((const char *)a->v.p + 2 * (k0 * a->v.ld + kv_head * D), 2 * a->v.ld, h.keys, s.v);
+Block pack_block(const Item &item, const Layout &at, char *scratch, int64_t first, int64_t keys, Range seen) {
+  const Range steps = steps_of(seen);
+  pack_keys<D>(item.k, first, keys, steps, scratch);
+  return {first, keys, pack_values<D>(item.v, first, keys, steps, scratch + at.v)};
+}
+
+// Up to 32 neighbouring queries of one head of the group.
+struct Tile {
+  int64_t head, query, rows;
+};
+
+// What a chunk knows of its rows: the largest t, the sum of the weights, and the weighted values
+// [D].
+struct Sums {
+  float *top, *total, *values;
+};
+
+// 32 dimensions of a row of y: x/total. Under a mask a sum that has come to −0 would depend on the
+// zeros that the tile added to it: there it is made +0.
+void store_row(const Item &item, const float *x, float factor, char *y) {
+  const __m512 by = _mm512_set1_ps(factor),
+               zero = _mm512_set1_ps(item.args->mask == SIE_MASK_FULL ? -0.0f : 0.0f);
+  const __m512 y0 = _mm512_fmadd_ps(_mm512_load_ps(x), by, zero);
+  const __m512 y1 = _mm512_fmadd_ps(_mm512_load_ps(x + 16), by, zero);
+  _mm512_storeu_si512(y, (__m512i)_mm512_cvtne2ps_pbh(y1, y0));
+}
+
+// x = x·shrink + sum, 32 dimensions.
+void join_row(float *x, float shrink, const float *sum) {
+  const __m512 by = _mm512_set1_ps(shrink);
+  for (int i = 0; i < 32; i += 16)
+    _mm512_store_ps(x + i, _mm512_fmadd_ps(_mm512_load_ps(x + i), by, _mm512_load_ps(sum + i)));
+}
+
+float shrink_of(float before, float now) {
+  return before == now ? 1.0f : _mm512_cvtss_f32(fast_exp2(_mm512_set1_ps(before - now)));
+}
+
+char *y_of(const Item &item, int64_t head, int64_t query) {
+  return item.y + query * item.y_ld + 2 * head * item.args->head_dim;
+}
+
+// Attention of one tile to one block; own[m] are the keys of the block that row m sees. With sums
+// the block is joined to them; without, it is the whole item, and y is written.
+template <int D, int RowTiles>
+void attend_tile(const Item &item, const Layout &at, char *scratch, const Block &block, const Tile &tile,
+                 const Range *own, const Sums *sums) {
+  const Range steps = steps_of({own[0].first, own[tile.rows - 1].last});
+  float *const scores = (float *)(scratch + at.scores);
+  const int64_t ld = at.scores_ld;
+  const char *q = item.q + tile.query * item.q_ld + 2 * tile.head * D;
+  int64_t q_ld = item.q_ld;
+  if (tile.rows < 16 * RowTiles) {  // a full tile load would run past the last row
+    char *const copy = scratch + at.q;
+    memset(copy, 0, (size_t)(2 * D * 16 * RowTiles));
+    for (int64_t m = 0; m < tile.rows; m++) memcpy(copy + m * 2 * D, q + m * q_ld, 2 * D);
+    q = copy;
+    q_ld = 2 * D;
   }
-  for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
-    h.q = (const char *)a->q.p + 2 * (q0 * a->q.ld + head * D);
-    h.y = (char *)a->y.p + 2 * (q0 * a->y.ld + head * D);
-    for (int64_t i = range.first; i < range.last; i += kQueryBlock) {
-      const int64_t rows = range.last - i < kQueryBlock ? range.last - i : (int64_t)kQueryBlock;
-      if (rows > 16)
-        query_block<D, 2>(a, h, i, rows, s);
-      else
-        query_block<D, 1>(a, h, i, rows, s);
+  query_scores<D, RowTiles>(q, q_ld, scratch, steps, scores, ld);
+
+  const float scale_log2 = item.args->scale * kLog2e, slope = item.slopes ? item.slopes[tile.head] : 0.0f;
+  const int64_t reach = item.args->bias_reach;
+  const float *const bias = item.bias ? item.bias + tile.head * (2 * reach + 1) : nullptr;
+  float factor[kQueryBlock];  // of the row: 1/Σp in a whole item, else what the values so far shrink by
+  for (int64_t m = 0; m < tile.rows; m++) {
+    float *const row = scores + m * ld;
+    const Terms terms = {slope * kLog2e, bias, reach, item.position + tile.query + m - block.first};
+    const bool lifted = terms.any() && own[m].first < own[m].last;
+    if (lifted) add_terms(row, own[m], scale_log2, terms);
+    float alone = -__builtin_inff(), *const top = sums ? &sums->top[m] : &alone;
+    const float before = *top;
+    const float sum = softmax_row(row, own[m], steps, lifted ? 1.0f : scale_log2, top);
+    if (sums) {
+      factor[m] = shrink_of(before, *top);
+      sums->total[m] = sums->total[m] * factor[m] + sum;
+    } else {
+      factor[m] = own[m].first < own[m].last ? 1.0f / sum : 0.0f;
     }
   }
+
+  // 0·NaN is NaN: where a value is not finite, each row is multiplied with its own keys alone,
+  // which gives the same bits.
+  const bool together = block.finite || item.args->mask == SIE_MASK_FULL;
+  const char *const v = scratch + at.v;
+  alignas(64) float weighted[kQueryBlock * 32];
+  for (int t = 0; t < D / 32; t++) {
+    if (together) weighted_values<D, RowTiles>(scores, ld, v, steps, t, weighted);
+    for (int64_t m = 0; m < tile.rows; m++) {
+      if (!together) weighted_values_alone<D>(scores, ld, v, own[m], t, m, weighted);
+      float *const x = weighted + 32 * m;
+      if (!sums)
+        store_row(item, x, factor[m], y_of(item, tile.head, tile.query + m) + 64 * t);
+      else if (own[m].first < own[m].last)
+        join_row(sums->values + m * D + 32 * t, factor[m], x);
+    }
+  }
+}
+
+// Neighbouring queries of some heads of a group. Its rows go head by head.
+struct Chunk {
+  Range heads, queries;
+
+  int64_t count() const { return queries.last - queries.first; }
+};
+
+// Prefetches keys [first, last) and their values into L2. A head's rows lie far apart, so the
+// hardware does not prefetch them.
+void fetch_keys(const Item &item, int64_t first, int64_t last) {
+  for (int64_t j = first; j < last; j++) {
+    for (int64_t byte = 0; byte < 2 * item.args->head_dim; byte += 64) {
+      _mm_prefetch(item.k.at(j) + byte, _MM_HINT_T1);
+      _mm_prefetch(item.v.at(j) + byte, _MM_HINT_T1);
+    }
+  }
+}
+
+// Attention of a chunk to one block, with sums or without as in attend_tile. Meanwhile the keys
+// `next` are fetched.
+template <int D>
+void attend_block(const Item &item, const Layout &at, char *scratch, const Block &block, const Chunk &chunk,
+                  const Sums *sums, Range next) {
+  const int64_t tiles = (chunk.count() + kQueryBlock - 1) / kQueryBlock,
+                all = tiles * (chunk.heads.last - chunk.heads.first), ahead = next.last - next.first;
+  for (int64_t i = 0; i < all; i++) {
+    fetch_keys(item, next.first + ahead * i / all, next.first + ahead * (i + 1) / all);
+    const int64_t row = i / tiles * chunk.count() + i % tiles * kQueryBlock;  // of the chunk
+    Tile tile = {chunk.heads.first + i / tiles, chunk.queries.first + i % tiles * kQueryBlock, 0};
+    tile.rows = lesser(chunk.queries.last - tile.query, kQueryBlock);
+    Range own[kQueryBlock];
+    bool any = false;
+    for (int64_t m = 0; m < tile.rows; m++) {
+      own[m] = within(visible(item, tile.query + m), block.first, block.keys);
+      any = any || own[m].first < own[m].last;
+    }
+    if (sums && !any) continue;
+    const Sums here = sums ? Sums{sums->top + row, sums->total + row, sums->values + row * D} : Sums{};
+    (tile.rows > 16 ? attend_tile<D, 2> : attend_tile<D, 1>)(item, at, scratch, block, tile, own,
+                                                             sums ? &here : nullptr);
+  }
+}
+
+// A chunk of an item of several blocks.
+template <int D>
+void attend_chunk(const Item &item, const Layout &at, char *scratch, const Chunk &chunk, Range sight) {
+  const Sums sums = {(float *)(scratch + at.top), (float *)(scratch + at.total),
+                     (float *)(scratch + at.values)};
+  const int64_t count = chunk.count(), rows = (chunk.heads.last - chunk.heads.first) * count;
+  memset(sums.values, 0, (size_t)(rows * D * 4));
+  memset(sums.total, 0, (size_t)(rows * 4));
+  // The lowest of the finite numbers: a block of scores of −∞ must not give −∞ − −∞.
+  for (int64_t r = 0; r < rows; r++) sums.top[r] = -FLT_MAX;
+  for (int64_t key = sight.first / kBlockKeys * kBlockKeys; key < sight.last; key += kBlockKeys) {
+    const int64_t keys = lesser(item.keys - key, kBlockKeys), next = lesser(key + kBlockKeys, sight.last);
+    const Block block = pack_block<D>(item, at, scratch, key, keys, within(sight, key, keys));
+    attend_block<D>(item, at, scratch, block, chunk, &sums, {next, lesser(next + kBlockKeys, sight.last)});
+  }
+  for (int64_t r = 0; r < rows; r++) {
+    const int64_t query = chunk.queries.first + r % count, head = chunk.heads.first + r / count;
+    const Range keys = visible(item, query);
+    const float factor = keys.first < keys.last ? 1.0f / sums.total[r] : 0.0f;
+    for (int64_t c = 0; c < D; c += 32)
+      store_row(item, sums.values + r * D + c, factor, y_of(item, head, query) + 2 * c);
+  }
+}
+
+// Queries [queries.first, queries.last) of an item.
+template <int D>
+void attend_queries(const Item &item, Range queries, char *scratch) {
+  const Layout at = layout_of(item.keys, D);
+  const bool whole = item.keys <= kBlockKeys;
+  // Many heads over one key head fill a chunk with few queries.
+  const int64_t heads = whole ? item.group : lesser(item.group, kChunkRows / kQueryBlock);
+  const int64_t step = whole ? queries.last : kChunkRows / heads / kQueryBlock * kQueryBlock;
+  for (int64_t i = queries.first; i < queries.last; i += step) {
+    Chunk chunk = {{0, heads}, {i, lesser(i + step, queries.last)}};
+    const Range sight = {visible(item, i).first, visible(item, chunk.queries.last - 1).last};
+    if (whole) {
+      const Block block = pack_block<D>(item, at, scratch, 0, item.keys, sight);
+      attend_block<D>(item, at, scratch, block, chunk, nullptr, {0, 0});
+      continue;
+    }
+    for (; chunk.heads.first < item.group; chunk.heads.first += heads) {
+      chunk.heads.last = lesser(chunk.heads.first + heads, item.group);
+      attend_chunk<D>(item, at, scratch, chunk, sight);
+    }
+  }
+}
+
+// Split i of n of an item's queries, in whole tiles.
+template <int D>
+void attend_item(const sie_attention_args *a, int64_t unit, int64_t i, int64_t n, char *scratch) {
+  const Item item = item_at(a, unit);
+  const Range range = queries_of(a, item.queries);
+  const int64_t tiles = (range.last - range.first + kQueryBlock - 1) / kQueryBlock;
+  const Range queries = {range.first + tiles * i / n * kQueryBlock,
+                         lesser(range.first + tiles * (i + 1) / n * kQueryBlock, range.last)};
+  if (queries.first < queries.last) attend_queries<D>(item, queries, scratch);
 }
 
 }  // namespace
 
 int64_t attention_bf16_amx_scratch(const sie_op_bounds *bounds) {
-  if (!has_tiles(bounds->head_dim)) return 0;
-  const int64_t padded = padded_keys(bounds->max_len), d = bounds->head_dim;
-  return 2 * padded * d * 2 + kQueryBlock * d * 2 + kQueryBlock * score_ld(padded) * 4;
+  return has_tiles(bounds->head_dim) ? layout_of(bounds->max_len, bounds->head_dim).end : 0;
 }
 
 sie_status attention_bf16_amx(const sie_attention_args *a, const sie_share *share) {
   if (a->q.dtype != SIE_BF16 || a->k.dtype != SIE_BF16 || a->v.dtype != SIE_BF16 || a->y.dtype != SIE_BF16)
     return SIE_UNSUPPORTED;
   if (!has_tiles(a->head_dim) || !(a->scale > 0)) return SIE_UNSUPPORTED;
-  const int64_t d = a->head_dim, padded = padded_keys(a->max_kv);
-  Scratch s;
-  s.k = (char *)share->scratch;
-  s.v = s.k + padded * d * 2;
-  s.q = s.v + padded * d * 2;
-  s.scores = (float *)(s.q + kQueryBlock * d * 2);
+  if (a->mask < SIE_MASK_FULL || a->mask > SIE_MASK_WINDOW) return SIE_UNSUPPORTED;
+  if (a->kv_heads < 1 || a->heads % a->kv_heads != 0) return SIE_UNSUPPORTED;
+  if (a->prefix_keys && (a->prefix_k.dtype != SIE_BF16 || a->prefix_v.dtype != SIE_BF16))
+    return SIE_UNSUPPORTED;
+  if (a->bias_reach < 0 || a->bias_reach > SIE_MAX_BIAS_REACH) return SIE_UNSUPPORTED;
+  const int64_t units = (int64_t)*a->seqs.n * a->kv_heads;
+  if (units <= 0) return SIE_OK;
 
   AmxTileConfig config;
   amx_config(&config, 16, 16);
   amx_load_config(&config);
-  const int64_t units = (int64_t)*a->seqs.n * a->kv_heads;
-  for (int64_t u = share->part; u < units; u += share->parts) {
-    if (d == 32)
-      key_head<32>(a, u / a->kv_heads, u % a->kv_heads, s);
-    else
-      key_head<64>(a, u / a->kv_heads, u % a->kv_heads, s);
+  const int64_t splits = units < share->parts ? (share->parts + units - 1) / units : 1;
+  for (int64_t i = share->part; i < units * splits; i += share->parts) {
+    char *const scratch = (char *)share->scratch;
+    const int64_t unit = i / splits, split = i % splits;
+    switch (a->head_dim) {
+      case 32:
+        attend_item<32>(a, unit, split, splits, scratch);
+        break;
+      case 64:
+        attend_item<64>(a, unit, split, splits, scratch);
+        break;
+      case 128:
+        attend_item<128>(a, unit, split, splits, scratch);
+        break;
+      default:
+        attend_item<256>(a, unit, split, splits, scratch);
+    }
   }
   amx_release();
   return SIE_OK;

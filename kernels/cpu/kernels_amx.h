@@ -24,8 +24,9 @@ void amx_bf16_pack(int64_t n, int64_t k, int64_t n0, int64_t rows, const float *
 sie_status linear_bf16_amx(const sie_linear_args *a, const sie_share *share);
 int64_t linear_bf16_amx_scratch(const sie_op_bounds *bounds);
 
-/* Attention over bf16 q, k, v with head_dim 32 or 64; SIE_UNSUPPORTED for any other (call the
- * generic kernel). A share takes (sequence, key head) pairs in turn. */
+/* Attention over bf16 q, k, v with head_dim 32, 64, 128 or 256; SIE_UNSUPPORTED for any other, and
+ * for what the generic kernel refuses (call that one). A share takes (sequence, key head) pairs in
+ * turn, or parts of their queries where there are fewer pairs than shares. */
 sie_status attention_bf16_amx(const sie_attention_args *a, const sie_share *share);
 int64_t attention_bf16_amx_scratch(const sie_op_bounds *bounds);
 

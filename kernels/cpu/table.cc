@@ -68,15 +68,10 @@ int64_t splade_scratch(const sie_op_bounds *bounds) {
   return f32 ? logits : logits + splade_slab_rows * 64;
 }
 
-// Head dimensions that the tiles lack, ALiBi distances, relative biases and prefixes fall to the
-// generic kernel; the arguments alone decide.
+// Head dimensions that the tiles lack fall to the generic kernel; the arguments alone decide.
 sie_status attention_amx(const sie_attention_args *a, const sie_share *share) {
-  const bool plain = a->alibi_slopes == nullptr && a->bias == nullptr && a->prefix_keys == nullptr;
-  if (a->q.dtype == SIE_BF16 && plain) {
-    const sie_status status = attention_bf16_amx(a, share);
-    if (status != SIE_UNSUPPORTED) return status;
-  }
-  return avx512::attention(a, share);
+  const sie_status status = attention_bf16_amx(a, share);
+  return status == SIE_UNSUPPORTED ? avx512::attention(a, share) : status;
 }
 
 // Packed layouts depend on the class and the vector length, so a table reads only weights that it

@@ -6,14 +6,7 @@
 #include "cpu/amx_tile.h"
 #include "cpu/detect.h"
 
-namespace sie_cpu {
-
-EmulatedTiles *emulated_tiles() {
-  thread_local EmulatedTiles tiles = {};
-  return &tiles;
-}
-
-}  // namespace sie_cpu
+int64_t emulated_products() { return sie_cpu::emulated_tiles()->products; }
 
 // kernels/cpu/table.cc, compiled again for the emulated kernels, asks this in place of
 // sie_cpu_detect.
@@ -34,5 +27,6 @@ const sie_ops *emulated_amx() {
 #else
 
 const sie_ops *emulated_amx() { return nullptr; }
+int64_t emulated_products() { return 0; }
 
 #endif

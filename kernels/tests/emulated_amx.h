@@ -11,4 +11,7 @@ extern "C" const sie_ops *sie_emulated_amx_ops(uint32_t isa);
 // kernels also use.
 const sie_ops *emulated_amx();
 
+// The number of tiles that this thread has multiplied.
+int64_t emulated_products();
+
 #endif  // SIE_KERNELS_TESTS_EMULATED_AMX_H

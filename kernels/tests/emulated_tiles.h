@@ -22,10 +22,14 @@ struct EmulatedTile {
 
 struct EmulatedTiles {
   EmulatedTile tile[8];
+  int64_t products; /* tiles multiplied by this thread */
 };
 
-/* This thread's tiles (emulated_tiles.cc): one state for all sources. */
-EmulatedTiles *emulated_tiles();
+/* This thread's tiles: one state for all sources. */
+inline EmulatedTiles *emulated_tiles() {
+  thread_local EmulatedTiles tiles = {};
+  return &tiles;
+}
 
 [[noreturn]] static inline void tile_fault(const char *what) {
   fprintf(stderr, "emulated tiles: %s\n", what);
@@ -56,7 +60,7 @@ static inline void amx_load_config(const AmxTileConfig *cfg) {
     tile->row_bytes = bytes;
   }
 }
-static inline void amx_release() { memset(emulated_tiles(), 0, sizeof(EmulatedTiles)); }
+static inline void amx_release() { memset(emulated_tiles()->tile, 0, sizeof(EmulatedTiles::tile)); }
 
 template <int T>
 static inline void amx_zero() {
@@ -77,17 +81,6 @@ static inline void amx_store(void *p, int64_t stride_bytes) {
     memcpy((char *)p + r * stride_bytes, tile->row[r], (size_t)tile->row_bytes);
 }
 
-/* Denormals are zeros, of operands and of results. */
-static inline float tile_flushed(float x) {
-  return __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0.0f, x) : x;
-}
-static inline float tile_bf16(uint16_t h) {
-  const uint32_t u = (h & 0x7f80) == 0 ? (uint32_t)(h & 0x8000) << 16 : (uint32_t)h << 16;
-  float x;
-  memcpy(&x, &u, 4);
-  return x;
-}
-
 static inline void need_product(const EmulatedTile *c, const EmulatedTile *a, const EmulatedTile *b) {
   tile_need(a != b && b != c && a != c, "#UD: a tile twice");
   tile_need(c->rows == a->rows && c->row_bytes == b->row_bytes && a->row_bytes == 4 * b->rows &&
@@ -96,38 +89,47 @@ static inline void need_product(const EmulatedTile *c, const EmulatedTile *a, co
 }
 
 /* For each element two chains from zero, of the even and of the odd k; their sum is added to the
- * old value. */
+ * old value. A call of its own, so that no operation leaves the time in which denormals are
+ * zeros. */
+[[gnu::noinline]] static void sum_products(EmulatedTile *c, const EmulatedTile *a, const EmulatedTile *b) {
+  float right[2][16][16]; /* [half][pair][column] */
+  for (int k = 0; k < b->rows; k++) {
+    uint32_t pairs[16];
+    memcpy(pairs, b->row[k], 64);
+    for (int n = 0; n < 16; n++) {
+      const uint32_t halves[2] = {pairs[n] << 16, pairs[n] & 0xffff0000u};
+      memcpy(&right[0][k][n], &halves[0], 4);
+      memcpy(&right[1][k][n], &halves[1], 4);
+    }
+  }
+  for (int m = 0; m < c->rows; m++) {
+    float even[16] = {}, odd[16] = {}, was[16];
+    for (int k = 0; k < b->rows; k++) {
+      uint32_t pair;
+      memcpy(&pair, a->row[m] + 4 * k, 4);
+      const uint32_t halves[2] = {pair << 16, pair & 0xffff0000u};
+      float x[2];
+      memcpy(x, halves, 8);
+      for (int n = 0; n < 16; n++) even[n] = __builtin_fmaf(x[0], right[0][k][n], even[n]);
+      for (int n = 0; n < 16; n++) odd[n] = __builtin_fmaf(x[1], right[1][k][n], odd[n]);
+    }
+    memcpy(was, c->row[m], 64);
+    for (int n = 0; n < 16; n++) was[n] += even[n] + odd[n];
+    memcpy(c->row[m], was, (size_t)c->row_bytes);
+  }
+}
+
+/* Denormals of operands and of results are zeros. */
 template <int C, int A, int B>
 static inline void amx_dp_bf16() {
   EmulatedTile *const c = configured_tile(C);
   const EmulatedTile *const a = configured_tile(A), *const b = configured_tile(B);
   need_product(c, a, b);
-  float left[2][16][16], right[2][16][16]; /* [half][row][pair], [half][pair][column] */
-  for (int i = 0; i < 16; i++) {
-    for (int j = 0; j < 16; j++) {
-      uint16_t l[2], r[2];
-      memcpy(l, a->row[i] + 4 * j, 4);
-      memcpy(r, b->row[i] + 4 * j, 4);
-      for (int h = 0; h < 2; h++) {
-        left[h][i][j] = tile_bf16(l[h]);
-        right[h][i][j] = tile_bf16(r[h]);
-      }
-    }
-  }
-  for (int m = 0; m < c->rows; m++) {
-    float sum[2][16] = {};
-    for (int k = 0; k < b->rows; k++) {
-      for (int h = 0; h < 2; h++) {
-        const float x = left[h][m][k];
-        for (int n = 0; n < 16; n++) sum[h][n] = tile_flushed(__builtin_fmaf(x, right[h][k][n], sum[h][n]));
-      }
-    }
-    float was[16];
-    memcpy(was, c->row[m], 64);
-    for (int n = 0; n < 16; n++)
-      was[n] = tile_flushed(tile_flushed(was[n]) + tile_flushed(sum[0][n] + sum[1][n]));
-    memcpy(c->row[m], was, (size_t)c->row_bytes);
-  }
+  emulated_tiles()->products++;
+  const uint32_t denormals_are_zeros = 0x0040, flush_to_zero = 0x8000, control = __builtin_ia32_stmxcsr();
+  __builtin_ia32_ldmxcsr(control | denormals_are_zeros | flush_to_zero);
+  sum_products(c, a, b);
+  __builtin_ia32_ldmxcsr(control);
 }
 
 /* Exact in 32 bits, modulo 2^32. */
@@ -136,6 +138,7 @@ static inline void amx_dp_u8s8() {
   EmulatedTile *const c = configured_tile(C);
   const EmulatedTile *const a = configured_tile(A), *const b = configured_tile(B);
   need_product(c, a, b);
+  emulated_tiles()->products++;
   for (int m = 0; m < c->rows; m++) {
     int32_t sum[16];
     memcpy(sum, c->row[m], 64);

@@ -109,6 +109,7 @@ go_side() {
     -race -short -timeout 30m $race_packages
   until [ -e "$work/c-is-built" ]; do sleep 1; done
   step "The GPU path, emulated" env SIE_REQUIRE_MINILM=1 tools/test/emulated.sh
+  step "Models on emulated AMX" tools/test/amx.sh
   step "Many models, briefly" python3 -B bench/models.py --models 30 --room 5 --requests 300
   step "Chaos, briefly" "${MAKE:-make}" --no-print-directory --old-file=libsie chaos-short
   step "Fuzz targets, briefly" env FUZZTIME=2s tools/test/fuzz.sh
