@@ -39,12 +39,11 @@ type serveCmd struct {
 	sie.Security `embed:""`
 	sie.Log      `embed:""`
 	sie.Limits   `embed:""`
+	sie.Metrics  `embed:""`
 
 	Host string `help:"Address to listen on." default:"0.0.0.0" env:"SIE_GATEWAY_HOST"`
 	Port int    `help:"Port to listen on." short:"p" default:"8080" range:"0..65535" env:"SIE_GATEWAY_PORT"`
 	URL  string `help:"Address of this gateway, told in its heartbeats." env:"SIE_GATEWAY_URL"`
-
-	AuthMode string `help:"none, static or token: whether requests need a key. Default: they do if there is one." env:"SIE_AUTH_MODE"`
 
 	OpenStatus bool `help:"Serve /health and the status sockets also without a key." env:"SIE_AUTH_EXEMPT_OPERATIONAL"`
 
@@ -71,7 +70,7 @@ type serveCmd struct {
 
 // Check returns what is wrong with the flags beyond their ranges.
 func (c *serveCmd) Check() error {
-	_, secure := c.secure(slog.New(slog.DiscardHandler))
+	_, secure := c.Secure(slog.New(slog.DiscardHandler))
 	_, lanes := c.lanes()
 	_, access := c.Access.ClientOptions()
 	all := []error{secure, lanes, access}
@@ -80,37 +79,6 @@ func (c *serveCmd) Check() error {
 			"give neither --models-dir nor --bundles-dir"))
 	}
 	return errors.Join(append(all, c.Streams.Validate())...)
-}
-
-// secure reads keys and certificates. The variables of the reference name keys too. It fails
-// closed: an unknown mode, or a mode that contradicts the keys, is an error.
-func (c *serveCmd) secure(log *slog.Logger) (sie.Secured, error) {
-	f := c.Security
-	f.APIKey = append([]string(nil), f.APIKey...)
-	for _, name := range []string{"SIE_AUTH_TOKENS", "SIE_AUTH_TOKEN"} {
-		for token := range strings.SplitSeq(os.Getenv(name), ",") {
-			if token = strings.TrimSpace(token); token != "" {
-				f.APIKey = append(f.APIKey, token)
-			}
-		}
-	}
-	s, err := f.Secure(log)
-	switch c.AuthMode {
-	case "":
-	case "none":
-		if s.Keys != nil {
-			err = errors.Join(err,
-				errors.New("SIE_AUTH_MODE is none, but there are keys: remove one of them"))
-		}
-	case "static", "token":
-		if s.Keys == nil && err == nil {
-			err = fmt.Errorf("SIE_AUTH_MODE is %s, but there is no key: set SIE_AUTH_TOKENS or SIE_API_KEYS",
-				c.AuthMode)
-		}
-	default:
-		err = errors.Join(err, fmt.Errorf("SIE_AUTH_MODE is %q; use none, static or token", c.AuthMode))
-	}
-	return s, err
 }
 
 // lanes returns the configured lanes.
@@ -196,7 +164,7 @@ func (g *running) close() {
 
 // open opens everything that the flags ask for. The broker may be away. The caller closes it.
 func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
-	secure, err := c.secure(log)
+	secure, err := c.Secure(log)
 	if err != nil {
 		return nil, err
 	}
@@ -217,6 +185,9 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 		Models:  func(id string) bool { _, err := registry.Find(id); return err == nil },
 		Metrics: series, Log: log})
 	registry = models.New(models.Options{Lanes: lanes, Fleet: workers, Pools: keeper.Lanes})
+	if secure.Access != nil {
+		series.MustRegister(secure.Access)
+	}
 	background, stop := context.WithCancel(context.Background())
 	opened.closes(stop)
 	if err := c.fill(background, registry, log); err != nil {
@@ -224,7 +195,7 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 	}
 	answer, queued := c.times()
 	qo := queue.Options{Router: uuid.NewString(), URL: c.URL, Streams: c.Streams, Metrics: series, Log: log,
-		Timeout: queued, MaxWait: c.MaxQueueWait}
+		Timeout: queued, MaxWait: c.MaxQueueWait, Fair: secure.Access.Several()}
 	if c.MaxQueueWait == 0 {
 		qo.MaxWait = -1
 	}
@@ -262,9 +233,15 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 	if opened.listener, err = c.listen(secure); err != nil {
 		return nil, errors.Join(err, opened.server.Shutdown(background))
 	}
+	metrics, closeMetrics, err := c.Metrics.Serve(c.Host, series, log)
+	if err != nil {
+		return nil, errors.Join(err, opened.listener.Close(), opened.server.Shutdown(background))
+	}
+	opened.closes(closeMetrics)
 	log.Info("sie-gateway", "version", build.Version, "commit", build.Commit,
 		"address", opened.listener.Addr().String(), "router", qo.Router, "lanes", len(lanes),
-		"api_keys", secure.Keys != nil, "tls", secure.TLS != nil, "payload_store", c.Payloads != "")
+		"api_keys", secure.Access != nil, "tls", secure.TLS != nil, "payload_store", c.Payloads != "",
+		"metrics", metrics)
 	return opened, nil
 }
 

@@ -33,6 +33,7 @@ type serveCmd struct {
 	sie.Security `embed:""`
 	sie.Log      `embed:""`
 	sie.Limits   `embed:""`
+	sie.Metrics  `embed:""`
 
 	Host    string   `help:"Address to listen on." default:"0.0.0.0"`
 	Port    int      `help:"Port to listen on." short:"p" default:"8080" range:"0..65535"`
@@ -88,7 +89,7 @@ func (c *serveCmd) Run() error {
 	}
 	log.Info("sie-server", "version", build.Version, "commit", build.Commit, "address", l.Addr().String(),
 		"device", s.models.DeviceName(), "precision", s.models.Precision(),
-		"models", s.models.Catalog().Len(), "api_keys", secure.Keys != nil, "tls", secure.TLS != nil)
+		"models", s.models.Catalog().Len(), "api_keys", secure.Access != nil, "tls", secure.TLS != nil)
 	for _, d := range s.models.Devices() {
 		log.Info("device", aboutDevice(d)...)
 	}
@@ -140,8 +141,16 @@ func (c *serveCmd) open(log *slog.Logger, secure sie.Secured) (s *serving[*servi
 	if err != nil {
 		return nil, err
 	}
+	if secure.Access != nil {
+		series.Registry.MustRegister(secure.Access)
+	}
 	s.models = w
 	s.closes("models", func(end time.Time) { closeBy(end, "models", log, w.Close) })
+	_, closeMetrics, err := c.Metrics.Serve(c.Host, series.Registry, log)
+	if err != nil {
+		return nil, err
+	}
+	s.closes("metrics", func(time.Time) { closeMetrics() })
 
 	opt := server.Options{
 		Options:        c.Server(secure, &c.Log, log),

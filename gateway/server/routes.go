@@ -10,20 +10,22 @@ import (
 	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/internal/inference"
 	"github.com/sie-engine/sie/internal/pages"
+	"github.com/sie-engine/sie/internal/tenant"
 )
 
 // routes returns the table of routes: the gateway's own, those of its pages, and those of
-// inference. Probes and metrics need no API key, because the machines that read them have none.
-// What names workers does, unless Options.OpenStatus says otherwise.
+// inference. Probes need no API key, because the machines that read them have none. What names
+// workers does, unless Options.OpenStatus says otherwise; metrics need the role for them, or their
+// own port.
 func (s *Server) routes(a *inference.API) []httpd.Route {
 	return slices.Concat([]httpd.Route{
 		{Method: "GET", Path: "/healthz", Serve: s.healthz, Open: true},
 		{Method: "GET", Path: "/livez", Serve: s.healthz, Open: true},
 		{Method: "GET", Path: "/readyz", Serve: s.readyz, Open: true},
-		{Method: "GET", Path: "/metrics", Serve: s.series, Open: true},
-		{Method: "GET", Path: "/health", Serve: s.health, Open: s.opt.OpenStatus},
-		{Method: "GET", Path: "/ws/cluster-status", Serve: s.socket, Open: s.opt.OpenStatus},
-		{Method: "GET", Path: "/ws/status", Serve: s.socket, Open: s.opt.OpenStatus},
+		{Method: "GET", Path: "/metrics", Serve: s.series, Roles: tenant.Metrics},
+		{Method: "GET", Path: "/health", Serve: s.health, Open: s.opt.OpenStatus, Roles: watches},
+		{Method: "GET", Path: "/ws/cluster-status", Serve: s.socket, Open: s.opt.OpenStatus, Roles: watches},
+		{Method: "GET", Path: "/ws/status", Serve: s.socket, Open: s.opt.OpenStatus, Roles: watches},
 		{Method: "GET", Path: "/v1/configs/models", Serve: s.listConfigs},
 		{Method: "GET", Path: "/v1/configs/models/", Serve: s.getConfig},
 		{Method: "GET", Path: "/v1/configs/bundles", Serve: s.listBundles},
@@ -36,6 +38,9 @@ func (s *Server) routes(a *inference.API) []httpd.Route {
 		{Method: "POST", Path: "/v1/pools/", Serve: s.renewPool},
 	}, pages.Routes(pages.GatewayDocument()), a.Routes())
 }
+
+// watches are the roles of routes that callers and machines that watch both use.
+const watches = tenant.Inference | tenant.Metrics
 
 // healthz says that the process answers. It stays ok while the gateway drains.
 func (s *Server) healthz(r *httpd.Request, _ string) { r.Plain(200, "ok") }

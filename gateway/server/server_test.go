@@ -14,8 +14,8 @@ import (
 
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/errs"
-	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/internal/inference"
+	"github.com/sie-engine/sie/internal/tenant"
 	"github.com/sie-engine/sie/internal/testrig"
 )
 
@@ -303,9 +303,9 @@ func TestARefusedHead(t *testing.T) {
 	}
 }
 
-// Keys guard everything that names workers or models; probes and metrics need none.
+// Keys guard everything that names workers or models; probes need none.
 func TestKeys(t *testing.T) {
-	keys, err := httpd.NewKeys([]string{"secret"}, "")
+	keys, err := tenant.Open(tenant.Options{Keys: []string{"secret"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,8 +320,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s %s without a key: %d", route.Method, path, a.status)
 		}
 		page := slices.Contains([]string{"/", "/docs", "/openapi.json", "/static/x"}, path)
-		if open := strings.HasSuffix(path, "z") || path == "/metrics" ||
-			page && route.Method == "GET"; open != route.Open {
+		if open := strings.HasSuffix(path, "z") || page && route.Method == "GET"; open != route.Open {
 			t.Errorf("%s: open %v", path, route.Open)
 		}
 	}

@@ -123,6 +123,8 @@ type Outcome struct {
 	// A gateway sets the fields below.
 
 	Worker     string        // id of the worker that answered; of several, the one that took longest
+	Pool       string        // of the worker
+	Profile    string        // of the worker's machine
 	BundleHash string        // of the configuration that the worker ran; "": not known
 	Publish    time.Duration // until all work was in the queue
 	QueueWait  time.Duration // in the queue, of the slice that waited longest

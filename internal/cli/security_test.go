@@ -39,7 +39,9 @@ func TestKeysFailClosed(t *testing.T) {
 		{[]string{strings.Repeat("k", 513)}, "", "-", false, "longer than 512"},
 	} {
 		f := Security{APIKey: c.flags, APIKeysFile: c.file}
-		k, err := f.keys(func(string) (string, bool) { return c.env, c.env != "-" })
+		k, err := f.access(func(name string) (string, bool) {
+			return c.env, c.env != "-" && name == "SIE_API_KEYS"
+		}, slog.Default())
 		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%+v: %v", c, err)
 		}

@@ -20,6 +20,7 @@ type Log struct {
 	JSONLogs bool   `help:"Log JSON; the same as --log-format json." env:"SIE_LOG_JSON"`
 	Format   string `name:"log-format" help:"text or json." env:"SIE_LOG_FORMAT" default:"text" enum:"text,json"`
 	Access   bool   `name:"access-log" help:"Log every request: id, path, status, model, counts and times; never texts or keys." env:"SIE_ACCESS_LOG"`
+	Audit    bool   `name:"audit-log" help:"Log who asked for what: token, path, status, model, pool, worker and time of every request but those of probes." env:"SIE_AUDIT_LOG"`
 	Tracing  bool   `help:"Send traces and metrics to an OTLP collector; the OTEL_ variables say where." env:"SIE_TRACING_ENABLED"`
 }
 
@@ -78,8 +79,9 @@ func (f *Limits) Admission() admit.Options {
 // Server returns the options of the server that follow from the flags.
 func (f *Limits) Server(s Secured, l *Log, log *slog.Logger) httpd.Options {
 	return httpd.Options{
-		Log: log, AccessLog: l.Access, Keys: s.Keys, CORSOrigins: s.Origins, MaxBodyBytes: int64(f.MaxBody),
-		MaxConns: f.MaxConns, MaxHeadBytes: f.MaxHeadBytes, HeadTimeout: f.HeadTimeout,
+		Log: log, AccessLog: l.Access, AuditLog: l.Audit, Keys: s.Access, CORSOrigins: s.Origins,
+		MaxBodyBytes: int64(f.MaxBody),
+		MaxConns:     f.MaxConns, MaxHeadBytes: f.MaxHeadBytes, HeadTimeout: f.HeadTimeout,
 		BodyTimeout: f.BodyTimeout, BodyStall: f.BodyStall, WriteTimeout: f.WriteTimeout,
 		KeepAlive: f.KeepAlive,
 	}

@@ -39,7 +39,7 @@ func teiError(err *errs.Error) (status int, body []byte) {
 	switch {
 	case err.OpenAICode == errs.CodeEmpty:
 		kind = teiEmpty
-	case err.Code == errs.QueueFull:
+	case err.Code == errs.QueueFull || err.Code == errs.RateLimited:
 		status, kind = 429, teiOverloaded
 	case status == 400: // malformed, unsupported, too long
 		status = 422

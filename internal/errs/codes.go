@@ -22,6 +22,8 @@ const (
 	InvalidInput      Code = "INVALID_INPUT"
 	InputTooLong      Code = "INPUT_TOO_LONG"
 	Unauthorized      Code = "UNAUTHORIZED"
+	Forbidden         Code = "FORBIDDEN"
+	RateLimited       Code = "RATE_LIMITED"
 	NotFound          Code = "NOT_FOUND"
 	InvalidRequest    Code = "INVALID_REQUEST"
 	PoolNotFound      Code = "POOL_NOT_FOUND"
@@ -70,6 +72,11 @@ var table = [...]Info{
 		Meaning: "an input is longer than the model or the server accepts (413 for a whole body)"},
 	{Code: Unauthorized, Status: 401, OpenAIType: typeInvalidRequest, OpenAICode: "invalid_api_key",
 		Meaning: "the request has no API key, or one that the server does not accept"},
+	{Code: Forbidden, Status: 403, OpenAIType: typeInvalidRequest, OpenAICode: "permission_denied",
+		Meaning: "the API key may not do this: another role, pool or model"},
+	{Code: RateLimited, Status: 429, Transient: true, RetryAfter: time.Second,
+		OpenAIType: "rate_limit_error", OpenAICode: "rate_limit_exceeded",
+		Meaning: "the API key has used up its quota"},
 	{Code: NotFound, Status: 404, OpenAIType: typeInvalidRequest, OpenAICode: "not_found",
 		Meaning: "no such route"},
 	{Code: InvalidRequest, Status: 400, OpenAIType: typeInvalidRequest, OpenAICode: "invalid_request",

@@ -22,8 +22,8 @@ func TestTable(t *testing.T) {
 		if in.Transient != (in.RetryAfter >= time.Second) {
 			t.Errorf("%s: transient %v with Retry-After %v", in.Code, in.Transient, in.RetryAfter)
 		}
-		if in.Transient && in.Status != 503 && in.Status != 504 {
-			t.Errorf("%s: clients retry only 503 and 504, not %d", in.Code, in.Status)
+		if in.Transient && in.Status != 429 && in.Status != 503 && in.Status != 504 {
+			t.Errorf("%s: clients retry only 429, 503 and 504, not %d", in.Code, in.Status)
 		}
 		if !in.Transient && in.Status == 503 {
 			t.Errorf("%s: a permanent 503 stalls clients for minutes", in.Code)
@@ -63,6 +63,14 @@ func TestConstructors(t *testing.T) {
 		{NoKey(), "UNAUTHORIZED", 401, 0,
 			"This server needs an API key: send it as 'Authorization: Bearer <key>' or 'X-API-Key: <key>'"},
 		{WrongKey(), "UNAUTHORIZED", 401, 0, "The API key is not one that this server accepts"},
+		{NotAllowed("search", "use model 'org/a'"), "FORBIDDEN", 403, 0,
+			"The token 'search' may not use model 'org/a'"},
+		{OverRate("search", 2.5, 1100*time.Millisecond), "RATE_LIMITED", 429, 2 * time.Second,
+			"The token 'search' has used up its 2.5 items per second"},
+		{OverInFlight("search", 9, 2, 10), "RATE_LIMITED", 429, time.Second,
+			"The token 'search' has 9 items in flight and cannot add 2 more (limit: 10)"},
+		{MoreThanInFlight("search", 11, 10), "INVALID_INPUT", 400, 0,
+			"The request has 11 items, and the token 'search' may have 10 in flight; send at most 10 in a request"},
 		{TooLong("items", "x"), "INPUT_TOO_LONG", 400, 0, "x"},
 		{MachineProfile("H100", &l4), "INVALID_INPUT", 400, 0,
 			"Request targets machine profile 'H100' but this worker is 'l4'. This may indicate a routing error. Check your gateway configuration."},

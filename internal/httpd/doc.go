@@ -3,7 +3,7 @@
 // draining.
 //
 // Entry points: New with a table of Routes, Server.Serve and Shutdown; Request.Do for work with a
-// body; NewKeys and NewTLS for access control and encryption. A handler copies the parts of a
+// body; NewTLS for encryption; package tenant for keys. A handler copies the parts of a
 // request that it keeps before it returns, because fasthttp reuses its buffers. One bound limits
 // each body. The Gate of Options, which other entrances may share, admits work and bounds all
 // bodies and results that are in memory together. A client that leaves ends its request's context.

@@ -14,11 +14,12 @@ import (
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/httpd"
+	"github.com/sie-engine/sie/internal/tenant"
 )
 
 // A server that counts the words of a request. A client needs a key and may send at most one KiB.
 func Example() {
-	keys, err := httpd.NewKeys([]string{"let-me-in"}, "")
+	keys, err := tenant.Open(tenant.Options{Keys: []string{"let-me-in"}})
 	if err != nil {
 		panic(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/tenant"
 )
 
 // Route describes one entry of a server's table of routes.
@@ -23,6 +24,7 @@ type Route struct {
 	Kind  dialect.RouteKind // selects the format of errors before the handler runs
 	Span  string            // name of its trace span; "": none
 	Open  bool              // it needs no API key
+	Roles tenant.Role       // one of them is needed [tenant.Inference]
 }
 
 func (r *Route) match(path string) (rest string, ok bool) {
@@ -81,7 +83,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 			r.discard()
 		}
 		r.begin(route.Span)
-		if !route.Open && !r.admit(route.Kind) {
+		if !route.Open && !r.admit(route.Kind, route.Roles) {
 			return
 		}
 		route.Serve(r, rest)
@@ -93,7 +95,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 // unrouted answers a request whose path no route serves with this method. allowed is another method
 // that a route serves there, "" if there is none.
 func (s *Server) unrouted(r *Request, path, allowed string) {
-	if !r.admit(dialect.RouteNative) {
+	if !r.admit(dialect.RouteNative, tenant.Inference|tenant.Metrics) {
 		return
 	}
 	r.discard()
@@ -109,27 +111,6 @@ func (s *Server) unrouted(r *Request, path, allowed string) {
 		return
 	}
 	r.Fail(dialect.RouteNative, errs.NoRoute())
-}
-
-// admit reports whether a request may go on; if not, it has answered it. A client without a key
-// learns nothing about the route.
-func (r *Request) admit(kind dialect.RouteKind) bool {
-	n, err := r.server.authenticate(&r.Request.Header)
-	if err == nil {
-		r.key = n
-		return true
-	}
-	r.discard()
-	r.Fail(kind, err)
-	return false
-}
-
-// authenticate returns the number of a request's key, 0 if the server asks for none, or the 401.
-func (s *Server) authenticate(h *fasthttp.RequestHeader) (int, *errs.Error) {
-	if s.opt.Keys == nil {
-		return 0, nil
-	}
-	return s.opt.Keys.admit(h)
 }
 
 // expect answers a client that asks whether to send its body ("Expect: 100-continue"). It refuses a

@@ -1,117 +1,24 @@
 package httpd
 
 import (
-	"bufio"
-	"bytes"
-	"crypto/sha256"
-	"crypto/subtle"
+	"cmp"
 	"encoding/base64"
-	"errors"
-	"fmt"
-	"os"
 	"strings"
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/tenant"
 )
-
-// Keys holds the API keys that a server accepts, as hashes. All compared values thus have the same
-// length, and Keys retains no key in plain text. Immutable; a nil *Keys accepts every request.
-type Keys struct {
-	hashes [][sha256.Size]byte
-}
-
-// maxKeyBytes bounds a key, maxKeys how many are compared with each request's.
-const (
-	maxKeyBytes = 512
-	maxKeys     = 10_000
-)
-
-// NewKeys returns the given keys and those in file, unless it is "". The file has one key a line; #
-// begins a comment. NewKeys fails closed: an unreadable file, a file without a key, and a key that
-// no client could send are errors, and never lead to an open server. Without any key it returns
-// nil.
-func NewKeys(given []string, file string) (*Keys, error) {
-	k := &Keys{}
-	for i, key := range given {
-		if err := k.add(key); err != nil {
-			return nil, fmt.Errorf("API key %d: %w", i+1, err)
-		}
-	}
-	if file != "" {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("API keys: %w", err)
-		}
-		before := len(k.hashes)
-		lines := bufio.NewScanner(bytes.NewReader(b))
-		for n := 1; lines.Scan(); n++ {
-			key, _, _ := strings.Cut(lines.Text(), "#")
-			if key = strings.TrimSpace(key); key == "" {
-				continue
-			}
-			if err := k.add(key); err != nil {
-				return nil, fmt.Errorf("API keys in %s, line %d: %w", file, n, err)
-			}
-		}
-		if err := lines.Err(); err != nil {
-			return nil, fmt.Errorf("API keys in %s: %w", file, err)
-		}
-		if len(k.hashes) == before {
-			return nil, fmt.Errorf(
-				"API keys: %s holds no key; write one a line, or start without it to serve everybody", file)
-		}
-	}
-	if len(k.hashes) == 0 {
-		return nil, nil
-	}
-	return k, nil
-}
-
-func (k *Keys) add(key string) error {
-	switch {
-	case key == "":
-		return errors.New("it is empty")
-	case len(key) > maxKeyBytes:
-		return fmt.Errorf("it is longer than %d bytes", maxKeyBytes)
-	case !visible(key):
-		return errors.New("it holds spaces or characters that are not visible ASCII")
-	case len(k.hashes) == maxKeys:
-		return fmt.Errorf("more than %d keys", maxKeys)
-	}
-	k.hashes = append(k.hashes, sha256.Sum256([]byte(key)))
-	return nil
-}
-
-// visible reports whether s is visible ASCII.
-func visible(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
-}
-
-// find returns the number of key, from 1, or 0. The time it takes depends neither on which key
-// matches nor on how much of a key is right.
-func (k *Keys) find(key string) int {
-	h := sha256.Sum256([]byte(key))
-	found := 0
-	for i := range k.hashes {
-		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(h[:], k.hashes[i][:]), i+1, found)
-	}
-	return found
-}
 
 // keyProtocol begins the subprotocol in which a browser sends its key to a WebSocket, in base64url
 // without padding. A browser cannot set headers there, and a key in the URL would be written to
 // logs.
 const keyProtocol = "sie.key."
 
-// admit returns the number of the key that a request carries, or the 401.
-func (k *Keys) admit(h *fasthttp.RequestHeader) (int, *errs.Error) {
+// keyOf returns the key that a request carries, or "".
+func keyOf(h *fasthttp.RequestHeader) string {
 	key := string(h.Peek("X-API-Key"))
 	if scheme, rest, ok := strings.Cut(string(h.Peek("Authorization")), " "); ok &&
 		strings.EqualFold(scheme, "Bearer") {
@@ -125,14 +32,39 @@ func (k *Keys) admit(h *fasthttp.RequestHeader) (int, *errs.Error) {
 			}
 		}
 	}
-	switch {
-	case key == "":
-		return 0, errs.NoKey()
-	case len(key) > maxKeyBytes:
-		return 0, errs.WrongKey()
-	}
-	if n := k.find(key); n > 0 {
-		return n, nil
-	}
-	return 0, errs.WrongKey()
+	return key
 }
+
+// authenticate returns the tenant of a request, nil if the server asks for no key, or the 401.
+func (s *Server) authenticate(h *fasthttp.RequestHeader) (*tenant.Tenant, *errs.Error) {
+	if s.opt.Keys == nil {
+		return nil, nil
+	}
+	key := keyOf(h)
+	if key == "" {
+		return nil, errs.NoKey()
+	}
+	if t := s.opt.Keys.Find(key); t != nil {
+		return t, nil
+	}
+	return nil, errs.WrongKey()
+}
+
+// admit reports whether a request may use a route of some roles; if not, it has answered it. A
+// client without a key learns nothing about the route.
+func (r *Request) admit(kind dialect.RouteKind, any tenant.Role) bool {
+	t, err := r.server.authenticate(&r.Request.Header)
+	r.tenant = t
+	if err == nil && !t.Has(cmp.Or(any, tenant.Inference)) {
+		err = t.Forbid("use this route: its role is another")
+	}
+	if err == nil {
+		return true
+	}
+	r.discard()
+	r.Fail(kind, err)
+	return false
+}
+
+// Tenant returns whose request it is, nil on a server without keys and on routes that need none.
+func (r *Request) Tenant() *tenant.Tenant { return r.tenant }

@@ -15,6 +15,7 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/tenant"
 )
 
 // Request is one request and its answer: fasthttp's context and the server's data about it. It
@@ -29,7 +30,7 @@ type Request struct {
 
 	server   *Server
 	start    time.Time
-	key      int         // number of its API key, from 1; 0: none
+	tenant   *tenant.Tenant
 	span     trace.Span  // nil: no tracing, or not a route with a span
 	bodyRead bool        // the request's body was read, or reading it was tried
 	work     *admit.Work // set by Do, once the request is admitted
@@ -43,6 +44,18 @@ type Note struct {
 	Tokens  int
 	Outputs []string
 	Timings api.Timings
+
+	Pool, Profile, Worker string // that answered, at a gateway
+}
+
+// visible reports whether s is visible ASCII.
+func visible(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // maxRequestID bounds the length of the ids that clients choose, in bytes.
@@ -117,6 +130,9 @@ func (r *Request) finish() {
 		r.describe(r.Response.StatusCode(), failure)
 		r.span.End()
 	}
+	if s.opt.AuditLog {
+		r.audit()
+	}
 	if !s.opt.AccessLog {
 		return
 	}
@@ -125,7 +141,7 @@ func (r *Request) finish() {
 		r.Response.StatusCode(), "error", failure, "model", r.Note.Model, "items", r.Note.Items, "tokens",
 		r.Note.Tokens, "ms", api.Milliseconds(time.Since(r.start)), "bytes_in",
 		max(r.Request.Header.ContentLength(), 0), "client", r.RemoteIP().String(), "sdk",
-		r.Caller().Version(), "key", r.key, "bytes_out",
+		r.Caller().Version(), "key", r.tenant.Key(), "bytes_out",
 	}
 	if r.writing != nil { // the line is written when the answer is sent
 		r.writing.done = func(bytes int64) { s.opt.Log.Info("request", append(line, bytes)...) }

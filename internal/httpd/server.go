@@ -19,6 +19,7 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/tenant"
 )
 
 // Options configures a Server. Zero fields take the defaults in brackets.
@@ -26,9 +27,10 @@ type Options struct {
 	Product string       // name and version for the header Server [sie]
 	Log     *slog.Logger // [slog.Default()]
 
-	Keys        *Keys    // nil: requests need no key
-	CORSOrigins []string // origins whose scripts may read answers; "*": all
-	AccessLog   bool     // a line for every request
+	Keys        *tenant.Access // nil: requests need no key
+	CORSOrigins []string       // origins whose scripts may read answers; "*": all
+	AccessLog   bool           // a line for every request
+	AuditLog    bool           // a line for every request but those of probes, with who sent it
 
 	Tracer         trace.Tracer         // nil: no spans
 	SpanAttributes []attribute.KeyValue // of every span

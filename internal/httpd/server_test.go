@@ -23,6 +23,7 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/tenant"
 	"github.com/sie-engine/sie/internal/testrig"
 )
 
@@ -60,6 +61,10 @@ func start(t *testing.T, opt Options) *rig {
 		{Method: "GET", Path: "/open", Open: true,
 			Serve: func(r *Request, _ string) { r.Plain(200, "open") }},
 		{Method: "GET", Path: "/", Serve: func(r *Request, _ string) { r.Plain(200, "root") }},
+		{Method: "GET", Path: "/watched", Roles: tenant.Metrics,
+			Serve: func(r *Request, _ string) { r.Plain(200, "seen") }},
+		{Method: "GET", Path: "/both", Roles: tenant.Inference | tenant.Metrics,
+			Serve: func(r *Request, _ string) { r.Plain(200, "seen") }},
 		{Method: "GET", Path: "/item/", Serve: func(r *Request, rest string) { r.Plain(200, rest) }},
 		{Method: "GET", Path: "/panic", Serve: func(*Request, string) { panic("boom") }},
 		{Method: "POST", Path: "/panic",
@@ -202,7 +207,7 @@ func receive(t *testing.T, br *bufio.Reader) answer {
 }
 
 func TestRouting(t *testing.T) {
-	keys, err := NewKeys([]string{"first", "second"}, "")
+	keys, err := tenant.Open(tenant.Options{Keys: []string{"first", "second"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +256,7 @@ func TestRouting(t *testing.T) {
 		t.Errorf("405 with %v", a.header)
 	}
 	log := r.log.String()
-	for _, want := range []string{"path=/work/echo status=200 error=\"\" model=m items=1 tokens=5", "key=2",
+	for _, want := range []string{"path=/work/echo status=200 error=\"\" model=m items=1 tokens=5", "key=key-2",
 		"bytes_out=5", "id=id-1", "error=UNAUTHORIZED"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the access log lacks %s:\n%s", want, log)

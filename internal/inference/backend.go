@@ -6,6 +6,7 @@ import (
 	"github.com/sie-engine/sie/internal/compat"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/tenant"
 )
 
 // Head holds what a Backend may use of a request before its body is read.
@@ -14,6 +15,9 @@ type Head struct {
 	RequestID      string // of the HTTP request, for logs
 	MachineProfile string // X-SIE-MACHINE-PROFILE, as it came
 	Pool           string // X-SIE-Pool, as it came
+	Priority       string // X-SIE-Priority, as it came
+	Hold           string // X-SIE-Hold, as it came
+	Tenant         *tenant.Tenant
 	Caller         dialect.Caller
 	TraceParent    string // of the request's own span, or the caller's; "" for none
 	TraceState     string

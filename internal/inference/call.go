@@ -32,10 +32,13 @@ func (a *API) begin(r *httpd.Request, endpoint string, kind dialect.RouteKind) c
 		RequestID:      r.ID,
 		MachineProfile: r.Header("X-SIE-MACHINE-PROFILE"),
 		Pool:           r.Header("X-SIE-Pool"),
+		Priority:       r.Header("X-SIE-Priority"),
+		Hold:           r.Header("X-SIE-Hold"),
+		Tenant:         r.Tenant(),
 		Caller:         r.Caller(),
 	}
 	h.TraceParent, h.TraceState = r.Trace()
-	return call{Session: a.opt.Backend.Begin(h), endpoint: endpoint, kind: kind}
+	return call{Session: within(a.opt.Backend.Begin(h), h.Tenant), endpoint: endpoint, kind: kind}
 }
 
 // find returns the model of a native request. If nothing for it can begin now, it notes the
@@ -77,6 +80,7 @@ func (a *API) serve(
 		switch {
 		case err == nil:
 			r.Note.Items, r.Note.Tokens, r.Note.Timings = out.Items, out.Tokens, out.Timings
+			r.Note.Pool, r.Note.Profile, r.Note.Worker = out.Pool, out.Profile, out.Worker
 			c.End(c.model, out, nil)
 		case errors.Is(err, admit.ErrClientGone):
 			c.End(c.model, nil, err)

@@ -101,7 +101,12 @@ func firstItemError(c dialect.Caller, res *api.ExtractResponse) error {
 // listModels answers GET /v1/models.
 func (a *API) listModels(r *httpd.Request, _ string) {
 	r.SetContentType("application/json")
-	r.SetBody(api.AppendModelsJSON(nil, a.opt.Backend.Models()))
+	list := a.opt.Backend.Models()
+	if t := r.Tenant(); t != nil {
+		list = slices.DeleteFunc(slices.Clone(list),
+			func(m api.ModelInfo) bool { return !t.MayUseModel(m.Name) })
+	}
+	r.SetBody(api.AppendModelsJSON(nil, list))
 }
 
 // getModel answers GET /v1/models/{model}.

@@ -19,6 +19,7 @@ import (
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/httpd"
+	"github.com/sie-engine/sie/internal/tenant"
 	"github.com/sie-engine/sie/internal/testrig"
 )
 
@@ -158,6 +159,12 @@ type rig struct {
 
 func start(t *testing.T) *rig {
 	t.Helper()
+	return startWith(t, nil)
+}
+
+// startWith is start with API keys.
+func startWith(t *testing.T, keys *tenant.Access) *rig {
+	t.Helper()
 	r := &rig{fake: &fake{}, t: t, gate: admit.New(admit.Options{}), log: &testrig.Log{}}
 	log := slog.New(slog.NewTextHandler(r.log, nil))
 	a := New(Options{Backend: r.fake, Gate: r.gate, Log: log, Defaults: []string{"dense"},
@@ -165,7 +172,7 @@ func start(t *testing.T) *rig {
 		Headers: func(dst []dialect.Header, o *api.Outcome) []dialect.Header {
 			return append(dst, dialect.Header{Name: "X-Own", Value: o.ModelID})
 		}})
-	s, err := httpd.New(httpd.Options{Gate: r.gate, Log: log, Unrouted: Unrouted}, a.Routes())
+	s, err := httpd.New(httpd.Options{Gate: r.gate, Log: log, Unrouted: Unrouted, Keys: keys}, a.Routes())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/fasthttp/websocket"
 	"github.com/valyala/fasthttp"
 
-	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/internal/inference"
+	"github.com/sie-engine/sie/internal/tenant"
 	"github.com/sie-engine/sie/runtime/service"
 )
 
-func guarded(t *testing.T, keys ...string) *httpd.Keys {
+func guarded(t *testing.T, keys ...string) *tenant.Access {
 	t.Helper()
-	k, err := httpd.NewKeys(keys, "")
+	k, err := tenant.Open(tenant.Options{Keys: keys})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestKeys(t *testing.T) {
 		o.Keys, o.DefaultModels = guarded(t, "first-key", "second"), []string{model}
 	})
 	open := map[string]bool{
-		"/healthz": true, "/livez": true, "/readyz": true, "/health": true, "/metrics": true, "/": true,
+		"/healthz": true, "/livez": true, "/readyz": true, "/health": true, "/": true,
 		"/docs": true, "/openapi.json": true, "/static/page.js": true,
 	}
 	for _, route := range new(Server).routes(inference.New(inference.Options{})) {
