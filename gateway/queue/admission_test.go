@@ -197,18 +197,18 @@ func TestAYoungBacklogAdmits(t *testing.T) {
 	now := time.Now()
 	l := &line{untaken: 400, meter: meter{items: 1, seconds: 2}}
 	l.meter.taken(300*time.Millisecond, now)
-	if err := l.refuse(5*time.Second, now); err != nil {
+	if err := l.refuse(asker{}, 5*time.Second, now); err != nil {
 		t.Errorf("a young backlog: %v", err)
 	}
 	l.meter.taken(time.Second, now)
-	err := l.refuse(5*time.Second, now)
+	err := l.refuse(asker{}, 5*time.Second, now)
 	if err == nil || err.RetryAfter < time.Second || err.RetryAfter > maxRetry {
 		t.Errorf("an old one: %v", err)
 	}
 	fresh := &line{untaken: 400}
 	fresh.meter.taken(time.Minute, now)
 	fresh.meter.done(1, now.Add(meterTrusts/2))
-	if err := fresh.refuse(5*time.Second, now.Add(meterTrusts/2)); err != nil {
+	if err := fresh.refuse(asker{}, 5*time.Second, now.Add(meterTrusts/2)); err != nil {
 		t.Errorf("measured for a moment: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +16,9 @@ import (
 	"github.com/sie-engine/sie/internal/compat"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/internal/inference"
+	"github.com/sie-engine/sie/internal/tenant"
 	"github.com/sie-engine/sie/internal/work"
 )
 
@@ -54,7 +57,35 @@ func NewBackend(q *Queue, r *models.Registry, w Workers) *Backend {
 
 // Begin implements inference.Backend.
 func (b *Backend) Begin(h inference.Head) inference.Session {
-	return &session{backend: b, head: h, began: time.Now()}
+	s := &session{backend: b, head: h, began: time.Now()}
+	if s.head.Pool == "" && !strings.Contains(h.MachineProfile, "/") {
+		s.head.Pool = h.Tenant.Pool()
+	}
+	var ok bool
+	if s.priority, ok = h.Tenant.PriorityOf(h.Priority); !ok {
+		s.badHead = errs.Invalidf("X-SIE-Priority", "X-SIE-Priority is %s; use high, normal or low",
+			errs.Quote(files.Clip(h.Priority, 32)))
+	}
+	return s
+}
+
+// asker returns who asks.
+func (s *session) asker() asker { return asker{s.head.Tenant.Key(), s.priority} }
+
+// route returns the route of a model to a pool that the tenant may use: by the name that the
+// request gives, which may be that of a client's pool, or else by that of its lane.
+func (s *session) route(m models.Model) (models.Route, error) {
+	r, err := m.Route(s.head.MachineProfile, s.head.Pool)
+	pool := s.head.Pool
+	if asked, _, both := strings.Cut(s.head.MachineProfile, "/"); both && asked != "" {
+		pool = asked
+	}
+	pool = cmp.Or(pool, r.Lane.Pool)
+	if t := s.head.Tenant; err == nil && !t.MayUsePool(pool) {
+		return models.Route{}, t.Forbid("use pool " + errs.Quote(pool) + "; its pools are: " +
+			strings.Join(t.Pools(), ", "))
+	}
+	return r, err
 }
 
 // Models implements inference.Backend.
@@ -68,6 +99,9 @@ type session struct {
 	model   models.Model // the last that was found
 	found   bool
 	lane    bus.Lane // that the request went to
+
+	priority tenant.Priority
+	badHead  error // of a header that says nothing
 }
 
 // Model implements compat.Backend.
@@ -89,13 +123,17 @@ func (s *session) find(m models.Model, err error) (compat.Model, error) {
 // Info implements compat.Backend.
 func (s *session) Info(id string) (*api.ModelInfo, error) { return s.backend.registry.Info(id) }
 
-// Check implements inference.Session. Without a model nothing can be said.
+// Check implements inference.Session. Without a model nothing can be said of the lane.
 func (s *session) Check() error {
+	if s.badHead != nil {
+		return s.badHead
+	}
 	if !s.found || s.head.MachineProfile == "" && s.head.Pool == "" || s.model.Entry.Usable() != nil {
 		return nil
 	}
-	_, err := s.model.Route(s.head.MachineProfile, s.head.Pool)
-	if e := errs.As(err); e != nil && (e.Status == 400 || e.Code == errs.PoolNotFound) {
+	_, err := s.route(s.model)
+	if e := errs.As(err); e != nil &&
+		(e.Status == 400 || e.Status == 403 || e.Code == errs.PoolNotFound) {
 		return e
 	}
 	return nil
@@ -110,7 +148,7 @@ func (s *session) Refusal(id string) *inference.Refusal {
 			return nil
 		}
 	}
-	route, err := m.Route(s.head.MachineProfile, s.head.Pool)
+	route, err := s.route(m)
 	if err != nil {
 		return nil // the request itself is told
 	}
@@ -124,7 +162,7 @@ func (s *session) Refusal(id string) *inference.Refusal {
 	if l == nil {
 		return nil
 	}
-	r := l.refusal(q.opt.MaxWait, !s.head.Caller.RetriesQueueFull(), time.Now())
+	r := l.refusal(s.asker(), q.opt.MaxWait, !s.head.Caller.RetriesQueueFull(), time.Now())
 	if r != nil {
 		q.metrics.refused.WithLabelValues("queue").Inc()
 	}
@@ -181,7 +219,7 @@ func (s *session) do(w *admit.Work, m models.Model, t task) (*request, error) {
 // has to be released.
 func (s *session) prepare(w *admit.Work, m models.Model, t task) (*request, error) {
 	b, q, now := s.backend, s.backend.queue, time.Now()
-	route, err := m.Route(s.head.MachineProfile, s.head.Pool)
+	route, err := s.route(m)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +254,7 @@ func (s *session) prepare(w *admit.Work, m models.Model, t task) (*request, erro
 		}
 	}
 	l := q.line(route.Lane, route.ModelID)
-	if e := l.refuse(q.opt.MaxWait, now); e != nil {
+	if e := l.refuse(s.asker(), q.opt.MaxWait, now); e != nil {
 		l.release(now)
 		q.metrics.refused.WithLabelValues("queue").Inc()
 		return nil, e
@@ -231,6 +269,7 @@ func (s *session) prepare(w *admit.Work, m models.Model, t task) (*request, erro
 	item.AcceptsRef = q.opt.Store != nil
 	item.TraceParent, item.TraceState = s.head.TraceParent, s.head.TraceState
 	r := newRequest(item.RequestID, l, w, item, items, cuts)
+	r.who = s.asker()
 	r.began, r.limit = now, limitFor(q.opt.Timeout, s.head.Caller)
 	r.late = w.Began().Add(r.limit)
 	return r, nil

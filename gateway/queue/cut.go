@@ -21,7 +21,7 @@ func (l *line) free(workers int) int {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return max(workers-(l.unanswered+work.MaxItems-1)/work.MaxItems, 1)
+	return max(workers-(l.unanswered+l.share.Waiting()+work.MaxItems-1)/work.MaxItems, 1)
 }
 
 // cut splits a request's items into slices: as many as occupy so many workers, within the bounds on

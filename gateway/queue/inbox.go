@@ -296,6 +296,7 @@ func (q *Queue) putLocked(r *request, i int, res *work.Result, bytes int64, now 
 		q.supersede(r.line, s) // its next attempt need not run
 	}
 	r.ranLocked(s, ms(res.ProcessingMS), now)
+	r.line.answered(s, ms(res.InferenceMS), now)
 	r.storeLocked(i, res, now)
 }
 

@@ -142,7 +142,7 @@ func (q *Queue) gap(now time.Time) bool {
 		k.lookAt = now.Add(settle)
 		k.beatAt = now // beat follows in the same pass
 		k.sequence++
-		q.publishBeat(nil)
+		q.publishBeat(nil, nil)
 		return false
 	}
 	if !k.lookAt.IsZero() && !now.Before(k.lookAt) {
@@ -420,21 +420,28 @@ func (q *Queue) beat(lines map[*line]*found, now time.Time) {
 		return
 	}
 	var untaken []string
+	backlog := map[string]int{}
 	for l, f := range lines {
+		l.mu.Lock()
+		parts := l.share.Parts()
+		l.mu.Unlock()
+		if parts > 0 && len(backlog) < bus.MaxHeartbeatModels {
+			backlog[l.subject] = parts
+		}
 		if f.untaken && len(untaken) < bus.MaxHeartbeatModels {
 			untaken = append(untaken, l.subject)
 		}
 	}
 	k.sequence++
-	if q.publishBeat(untaken) {
+	if q.publishBeat(untaken, backlog) {
 		k.beatAt = now
 	}
 }
 
-func (q *Queue) publishBeat(untaken []string) bool {
+func (q *Queue) publishBeat(untaken []string, backlog map[string]int) bool {
 	data, err := json.Marshal(bus.GatewayHeartbeat{
 		RouterID: q.opt.Router, URL: q.opt.URL, Sequence: q.keeper.sequence, Untaken: untaken,
-		Draining: q.draining.Load(),
+		Backlog: backlog, Draining: q.draining.Load(),
 	})
 	if err != nil {
 		panic("queue: internal error: " + err.Error()) // strings and numbers always have a form

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sie-engine/sie/gateway/fair"
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/inference"
@@ -31,11 +32,14 @@ type line struct {
 	retryAt    time.Time // of preparing
 	checkAt    time.Time // of the consumer
 	checked    consumerCheck
-	fullUntil  time.Time        // the stream refused work a moment ago
-	requests   int              // that use the line
-	usedAt     time.Time        // when the last of them ended
-	untaken    int              // items
-	unanswered int              // items, the untaken ones among them
+	fullUntil  time.Time  // the stream refused work a moment ago
+	requests   int        // that use the line
+	usedAt     time.Time  // when the last of them ended
+	untaken    int        // items that are on their way
+	unanswered int        // items, the untaken ones among them
+	share      fair.Share // of the slices that are not on their way
+	window     window     // the room of share; without a size there is no bound
+	tenants    map[asker]*tally
 	waiting    int              // slices that wait to be published
 	waiters    map[*request]int // those slices, by request
 	sent       int              // slices that are published and not acknowledged
@@ -111,7 +115,12 @@ func (l *line) move(r *request, s *slice, from, to state, answered bool, now tim
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.untaken
-	l.untaken += n * (b2i(to.untaken()) - b2i(from.untaken()))
+	waits := n * (b2i(to.untaken()) - b2i(from.untaken()))
+	l.untaken += waits
+	l.tallyLocked(r.who).untaken += waits
+	if from.begun() && !to.begun() && r.ticket != nil {
+		l.share.Return(r.ticket, s.cost)
+	}
 	l.unanswered += n * (b2i(to.begun()) - b2i(from.begun()))
 	if d := b2i(to == queued) - b2i(from == queued); d != 0 {
 		l.waitersLocked(r, d)
@@ -121,7 +130,7 @@ func (l *line) move(r *request, s *slice, from, to state, answered bool, now tim
 	if answered {
 		l.meter.done(n, now)
 	}
-	if before > 0 && l.untaken == 0 {
+	if before > 0 && l.backlogLocked() == 0 {
 		l.meter.empty(now)
 	}
 	l.recountLocked()
@@ -138,10 +147,17 @@ func (l *line) waitersLocked(r *request, n int) {
 	}
 }
 
-// took notes that a worker took a slice that waited in the stream for a time.
-func (l *line) took(waited time.Duration, now time.Time) {
+// took notes that a worker took a slice of somebody that waited for a time.
+func (l *line) took(who asker, waited time.Duration, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	t := l.tallyLocked(who)
+	t.lag, t.takenAt = waited, now
+	for key, other := range l.tenants {
+		if other.untaken > 0 || l.share.WaitingOf(key.tenant, key.priority.Rank()) > 0 {
+			waited = max(waited, other.waited(now))
+		}
+	}
 	l.meter.taken(waited, now)
 }
 
@@ -152,31 +168,32 @@ func b2i(b bool) int {
 	return 0
 }
 
-// wait predicts how long an item that is published now waits to be taken, and returns false if that
+// waitLocked predicts how long an item that comes now waits to be taken, and returns false if that
 // is unknown.
 func (l *line) waitLocked(now time.Time) (time.Duration, bool) {
-	rate := l.meter.rate(now)
-	if l.untaken == 0 || rate <= 0 {
+	rate, n := l.meter.rate(now), l.backlogLocked()
+	if n == 0 || rate <= 0 {
 		return 0, false
 	}
-	return seconds(float64(l.untaken) / rate), true
+	return seconds(float64(n) / rate), true
 }
 
-// refuse returns why new work cannot begin now: the stream was full a moment ago, or what waits
-// takes longer than limit. nil: it can begin. An empty queue admits whatever comes, and so does one
-// whose rate is not known.
-func (l *line) refuse(limit time.Duration, now time.Time) *errs.Error {
+// refuse returns why new work of somebody cannot begin now: the stream was full a moment ago, or
+// what waits takes longer than limit. nil: it can begin. An empty queue admits whatever comes, and
+// so does one whose rate is not known.
+func (l *line) refuse(who asker, limit time.Duration, now time.Time) *errs.Error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.refuseLocked(limit, now)
+	return l.refuseLocked(who, limit, now)
 }
 
-func (l *line) refuseLocked(limit time.Duration, now time.Time) *errs.Error {
+func (l *line) refuseLocked(who asker, limit time.Duration, now time.Time) *errs.Error {
 	if now.Before(l.fullUntil) {
 		return l.fullLocked(now)
 	}
-	wait, known := l.waitLocked(now)
-	if known && limit >= 0 && wait > limit && l.meter.waited(now) > limit/waitedShare {
+	wait, waited, known := l.waitOfLocked(who, now)
+	limit = who.limit(limit)
+	if known && limit >= 0 && wait > limit && waited > limit/waitedShare {
 		return errs.SlowQueue(limit, retryAfter(wait, limit))
 	}
 	return nil
@@ -221,16 +238,16 @@ func retryAfter(wait, limit time.Duration) time.Duration {
 }
 
 // refusal returns refuse's error prepared for many callers.
-func (l *line) refusal(limit time.Duration, asRetry bool, now time.Time) *inference.Refusal {
+func (l *line) refusal(who asker, limit time.Duration, asRetry bool, now time.Time) *inference.Refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.refuseLocked(limit, now)
+	e := l.refuseLocked(who, limit, now)
 	if e == nil {
 		return nil
 	}
-	key := e.RetryAfter
+	key := e.RetryAfter + time.Duration(who.priority.Rank()) // another text for each
 	if now.Before(l.fullUntil) {
-		key++ // another text
+		key = e.RetryAfter + fair.Ranks
 	}
 	if asRetry {
 		key = -key
@@ -244,7 +261,7 @@ func (l *line) refusal(limit time.Duration, asRetry bool, now time.Time) *infere
 			e = provisioning(e)
 		}
 		r = inference.Refuse(e)
-		l.refusals[key] = r // at most four for each second up to maxRetry
+		l.refusals[key] = r // a few for each second up to maxRetry
 	}
 	return r
 }
@@ -274,7 +291,9 @@ func (q *Queue) States() []State {
 	out := make([]State, 0, len(q.lines))
 	for _, l := range q.lines {
 		l.mu.Lock()
-		out = append(out, State{l.lane, l.model, l.untaken, l.unanswered, l.meter.rate(now)})
+		waiting := l.share.Waiting()
+		out = append(out,
+			State{l.lane, l.model, l.untaken + waiting, l.unanswered + waiting, l.meter.rate(now)})
 		l.mu.Unlock()
 	}
 	return out

@@ -28,6 +28,8 @@ type Options struct {
 	// MaxWait is the wait in the queue from which on requests are refused; negative: they are
 	// refused by the stream's bound alone [5 s]
 	MaxWait time.Duration
+	// Fair has tenants take turns: little work is in the stream at once, and the rest waits here.
+	Fair bool
 	// MaxSlices bounds the slices of one request that are on their way at once [256]
 	MaxSlices int
 }

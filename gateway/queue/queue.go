@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sie-engine/sie/gateway/dlq"
+	"github.com/sie-engine/sie/gateway/fair"
 	"github.com/sie-engine/sie/internal/bus"
 )
 
@@ -156,6 +157,11 @@ func (q *Queue) line(lane bus.Lane, model string) *line {
 			q.pools[lane.Pool] = p
 		}
 		l = &line{lane: lane, model: model, subject: subject, demand: lane.DemandSubject(model), pool: p}
+		l.share.SetRoom(fair.Unlimited)
+		if q.opt.Fair {
+			l.window.size = firstWindow
+			l.share.SetRoom(firstWindow)
+		}
 		q.lines[subject] = l
 	}
 	l.mu.Lock()

@@ -82,7 +82,7 @@ func ask(ctx context.Context, q *Queue, id string, texts []string, per int) ([]s
 	w := admit.Unbounded(ctx)
 	l := q.line(lane, modelID)
 	defer func() { l.release(time.Now()) }()
-	if e := l.refuse(q.opt.MaxWait, time.Now()); e != nil {
+	if e := l.refuse(asker{}, q.opt.MaxWait, time.Now()); e != nil {
 		return nil, e
 	}
 	r := newRequest(id, l, w, work.Item{Operation: work.Detokenize, RequestID: id,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tinylib/msgp/msgp"
 
+	"github.com/sie-engine/sie/gateway/fair"
 	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/work"
@@ -36,6 +37,7 @@ func (s state) begun() bool { return s != idle && s != done }
 type slice struct {
 	first, end int // items
 	bytes      int // of its message, about
+	cost       int // of its items, in the line's share
 	offload    bool
 
 	state     state
@@ -49,7 +51,8 @@ type slice struct {
 	seq       uint64
 	epoch     uint64 // of the stream, when it was published
 	due       time.Time
-	began     time.Time
+	began     time.Time     // when it could have been sent
+	held      time.Duration // until it was, because others had their turn
 	sentAt    time.Time
 	storedAt  time.Time
 	gaveAt    time.Time // when the broker was asked that first said it had delivered the slice
@@ -89,6 +92,9 @@ type request struct {
 	wake  chan struct{} // has an element when there may be something for run to do
 	// payloads of slices; written before anything is published
 	stored map[int]storedItems
+
+	who    asker
+	ticket *fair.Ticket // nil before the line is joined
 
 	mu     sync.Mutex
 	slices []slice
@@ -144,11 +150,19 @@ func (r *request) moveLocked(s *slice, to state, answered bool, now time.Time) {
 	r.line.move(r, s, from, to, answered, now)
 }
 
-// beginLocked takes the next idle slice that may be on its way, or -1.
-func (r *request) beginLocked(most int) int {
-	if r.over || r.next >= r.stop || r.open >= most {
+// beginLocked takes the next idle slice that may be on its way now, or -1. A slice whose turn comes
+// wakes the request.
+func (r *request) beginLocked(most int, now time.Time) int {
+	n := 0
+	if !r.over {
+		n = max(min(r.stop-r.next, most-r.open), 0)
+	}
+	since, ok := r.line.claim(r, n, now)
+	if !ok {
 		return -1
 	}
+	s := &r.slices[r.next]
+	s.began, s.held = since, now.Sub(since)
 	r.next++
 	return r.next - 1
 }
@@ -239,10 +253,19 @@ func (r *request) takenLocked(s *slice, worker, process string, now time.Time) {
 		s.takenAt = now
 	}
 	if s.state == stored {
-		r.line.took(now.Sub(s.storedAt), now)
+		r.line.took(r.who, s.waited(s.storedAt, now), now)
 	}
 	s.worker, s.process, s.markedAt = worker, process, now
 	r.setLocked(s, taken, now)
+}
+
+// waited returns for how long a slice waited that was put into the stream and taken then. What is
+// published again waited elsewhere before.
+func (s *slice) waited(stored, taken time.Time) time.Duration {
+	if s.attempt > 0 {
+		return taken.Sub(stored)
+	}
+	return s.held + taken.Sub(stored)
 }
 
 // ranLocked notes when a worker took a slice whose result is here, and that ran for a time. A quick
@@ -257,7 +280,7 @@ func (r *request) ranLocked(s *slice, ran time.Duration, now time.Time) {
 		at = from
 	}
 	if s.state == stored || s.state == sent {
-		r.line.took(at.Sub(from), now)
+		r.line.took(r.who, s.waited(from, at), now)
 	}
 	if s.takenAt.IsZero() || at.Before(s.takenAt) {
 		s.takenAt = at

@@ -22,6 +22,7 @@ func (q *Queue) run(r *request) error {
 	q.mu.Lock()
 	q.requests[r.id] = r
 	q.mu.Unlock()
+	r.line.join(r)
 	err := q.wait(r)
 	q.mu.Lock()
 	delete(q.requests, r.id)
@@ -31,6 +32,7 @@ func (q *Queue) run(r *request) error {
 	r.mu.Lock()
 	running := r.endLocked(now)
 	r.mu.Unlock()
+	r.line.leave(r, now)
 	if running {
 		q.cancel(r, 0)
 	}
@@ -45,10 +47,9 @@ func (q *Queue) wait(r *request) error {
 	for {
 		for {
 			r.mu.Lock()
-			i, from := r.beginLocked(q.opt.MaxSlices), idle
 			now := time.Now()
+			i, from := r.beginLocked(q.opt.MaxSlices, now), idle
 			if i >= 0 {
-				r.slices[i].began = now
 				if !q.connected.Load() || !r.line.open.Load() {
 					r.slices[i].due = now
 					r.setLocked(&r.slices[i], queued, now)

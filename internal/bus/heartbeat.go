@@ -58,6 +58,9 @@ type GatewayHeartbeat struct {
 	// Untaken holds the work subjects that have slices which no worker has taken, at most
 	// MaxHeartbeatModels.
 	Untaken []string `json:"untaken,omitempty"`
+	// Backlog holds, by work subject, how many slices wait in the gateway for their turn, at most
+	// MaxHeartbeatModels subjects. The stream does not show them.
+	Backlog map[string]int `json:"backlog,omitempty"`
 	// Draining is set in the last heartbeats of a gateway that stops.
 	Draining bool `json:"draining,omitempty"`
 }

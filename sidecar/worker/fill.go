@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/sidecar/pull"
 	"github.com/sie-engine/sie/sidecar/rank"
 )
@@ -95,6 +96,18 @@ func (c *core) heard(q *queue, kind pull.Kind) {
 	case pull.Absent:
 		c.do.count("pull_errors", "absent")
 		c.absent(q)
+	}
+}
+
+// backlog is told how many slices of a subject wait in a gateway, which sends them as the workers
+// take them: with so many this worker joins, as if they were in the stream.
+func (c *core) backlog(subject string, n int) {
+	lane, token, err := bus.ParseWork(subject)
+	if err != nil || lane != c.lane {
+		return
+	}
+	if q := c.queues[token]; q != nil && q.role == rank.Watch && n >= q.threshold {
+		c.heard(q, pull.Backlog)
 	}
 }
 

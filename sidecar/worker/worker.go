@@ -228,6 +228,9 @@ func (w *Worker) subscribe() error {
 				for _, s := range h.Untaken[:min(len(h.Untaken), bus.MaxHeartbeatModels)] {
 					w.core.demand(s)
 				}
+				for subject, n := range h.Backlog { // as many as the bytes of a heartbeat hold
+					w.core.backlog(subject, n)
+				}
 			})
 		},
 		bus.CancelPrefix + ">": func(m *nats.Msg) {
