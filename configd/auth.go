@@ -47,6 +47,16 @@ func (t *Tokens) reads(header string, export bool) *refusal {
 	return nil
 }
 
+// relayed returns why a request that a gateway with keys passed on is refused while there is no
+// token: the gateway lets such requests pass, because sie-config asks for one.
+func (t *Tokens) relayed(gateway string) *refusal {
+	if gateway == "" || !t.none() {
+		return nil
+	}
+	return &refusal{403, "sie-config has no tokens, and the gateway asks for keys: " +
+		"set SIE_ADMIN_TOKEN and SIE_CONFIG_READ_TOKEN at sie-config"}
+}
+
 // writes returns why a caller may not write, or nil.
 func (t *Tokens) writes(header string) *refusal {
 	switch token := bearer(header); {

@@ -280,6 +280,21 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// A gateway that asks for keys passes nothing on to a sie-config that asks for none.
+func TestAnOpenSieConfigTrustsNoGateway(t *testing.T) {
+	for want, tokens := range map[int]configd.Tokens{403: {}, 401: {Admin: "a"}} {
+		s, ask := serveWith(t, configd.Options{Tokens: tokens})
+		load(t, s)
+		for _, q := range []string{"POST " + modelsPath, "GET /v1/configs/epoch"} {
+			method, path, _ := strings.Cut(q, " ")
+			a := ask(method, path, map[string]string{"X-SIE-Gateway-Auth": "on"}, document("new/a", 8))
+			if a.status != want {
+				t.Errorf("%s: %d %s, want %d", q, a.status, a.body, want)
+			}
+		}
+	}
+}
+
 // Hostile bodies are refused.
 func TestHostileBodies(t *testing.T) {
 	s, ask := serve(t, configd.Tokens{})

@@ -41,6 +41,9 @@ type Server struct {
 	lost   chan error     // why writing has ended
 }
 
+// gatewayAuth is the header of a gateway that asks for keys, on requests that it passes on.
+const gatewayAuth = "X-SIE-Gateway-Auth"
+
 // maxBody bounds the body of a request.
 const maxBody = 1 << 20
 
@@ -138,6 +141,10 @@ func (s *Server) readyz(r *httpd.Request, _ string) {
 // reading returns the handler of a route that reads.
 func (s *Server) reading(serve func(*httpd.Request, *Content, string)) func(*httpd.Request, string) {
 	return func(r *httpd.Request, rest string) {
+		if no := s.tokens.relayed(r.Header(gatewayAuth)); no != nil {
+			fail(r, no.status, no.detail)
+			return
+		}
 		export := strings.HasSuffix(string(r.Path()), "/export")
 		if no := s.tokens.reads(r.Header("Authorization"), export); no != nil {
 			fail(r, no.status, no.detail)

@@ -27,7 +27,11 @@ const maxCommits = 3
 // writing returns the handler of a route that changes the configuration.
 func (s *Server) writing(make maker) func(*httpd.Request, string) {
 	return func(r *httpd.Request, id string) {
-		if no := s.tokens.writes(r.Header("Authorization")); no != nil {
+		no := s.tokens.relayed(r.Header(gatewayAuth))
+		if no == nil {
+			no = s.tokens.writes(r.Header("Authorization"))
+		}
+		if no != nil {
 			fail(r, no.status, no.detail)
 			return
 		}

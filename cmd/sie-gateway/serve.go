@@ -51,10 +51,11 @@ type serveCmd struct {
 
 	bus.Access `embed:""`
 
-	Config      string `name:"config-url" help:"Address of sie-config, which has the models and bundles. Without it they come from the files below." env:"SIE_CONFIG_SERVICE_URL"`
-	ConfigToken string `name:"config-token" help:"Token for reading from sie-config." env:"SIE_CONFIG_SERVICE_TOKEN,SIE_ADMIN_TOKEN"`
-	ModelsDir   string `help:"Directory of model files, without sie-config. Default: the built-in models." env:"SIE_MODELS_DIR" type:"path"`
-	BundlesDir  string `help:"Directory of bundle files, without sie-config. Default: the built-in bundles." env:"SIE_BUNDLES_DIR" type:"path"`
+	Config      string   `name:"config-url" help:"Address of sie-config, which has the models and bundles. Without it they come from the files below." env:"SIE_CONFIG_SERVICE_URL"`
+	ConfigToken string   `name:"config-token" help:"Token for reading from sie-config." env:"SIE_CONFIG_SERVICE_TOKEN,SIE_ADMIN_TOKEN"`
+	Trusted     []string `name:"trusted-producers" help:"Names of those whose word on changes of models is heard over NATS: a name, or what it begins with before a dash." sep:"," env:"SIE_NATS_CONFIG_TRUSTED_PRODUCERS" default:"sie-config"`
+	ModelsDir   string   `help:"Directory of model files, without sie-config. Default: the built-in models." env:"SIE_MODELS_DIR" type:"path"`
+	BundlesDir  string   `help:"Directory of bundle files, without sie-config. Default: the built-in bundles." env:"SIE_BUNDLES_DIR" type:"path"`
 
 	Default []string `name:"default-model" help:"Model of routes that name none (text-embeddings-inference's, a rerank request without one): the first that fits the task." sep:"," env:"SIE_DEFAULT_MODEL"`
 	Lanes   string   `help:"Lanes of the cluster, as a JSON list of {\"pool\",\"machineProfile\",\"bundle\"} in order of preference; requests go to no other. Default: those of live workers." env:"SIE_GATEWAY_CONFIGURED_PHYSICAL_LANES"`
@@ -145,6 +146,7 @@ type running struct {
 	log      *slog.Logger
 	server   *server.Server
 	queue    *queue.Queue
+	config   *models.Bootstrap // nil: models come from files
 	listener net.Listener
 	delay    time.Duration // between a signal and the drain
 	drain    time.Duration // for running requests to finish
@@ -190,7 +192,7 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 	}
 	background, stop := context.WithCancel(context.Background())
 	opened.closes(stop)
-	if err := c.fill(background, registry, log); err != nil {
+	if opened.config, err = c.fill(background, registry, log); err != nil {
 		return nil, err
 	}
 	answer, queued := c.times()
@@ -213,6 +215,10 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 		Fleet: workers.Snapshot, Config: registry.Config, Lanes: lanes, Pools: keeper, Registry: series,
 		MaxWatchers: c.MaxWatchers, OpenStatus: c.OpenStatus,
 		Missing: func() string { return missing(workers, registry) },
+	}
+	if opened.config != nil {
+		so.ConfigURL, so.Changed = opened.config.URL(), opened.config.Ask
+		opened.config.Register(series)
 	}
 	so.Gate = admit.New(admit.Options{MaxHeldBytes: c.MaxHeldBytes, Timeout: answer})
 	if telemetry != nil {
@@ -260,31 +266,34 @@ func missing(workers *fleet.Fleet, registry *models.Registry) string {
 }
 
 // fill gives the registry its models: from files, or from sie-config for as long as ctx lasts.
-func (c *serveCmd) fill(ctx context.Context, registry *models.Registry, log *slog.Logger) error {
+// That it then returns.
+func (c *serveCmd) fill(
+	ctx context.Context, registry *models.Registry, log *slog.Logger,
+) (*models.Bootstrap, error) {
 	if c.Config != "" {
 		b, err := models.NewBootstrap(models.BootstrapOptions{URL: c.Config, Token: c.ConfigToken, Log: log},
 			registry)
 		if err == nil {
 			go b.Run(ctx)
 		}
-		return err
+		return b, err
 	}
 	cat, err := catalog.Builtin()
 	if c.ModelsDir != "" {
 		cat, err = catalog.LoadDir(c.ModelsDir)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	bundles, err := catalog.BuiltinBundles()
 	if c.BundlesDir != "" {
 		bundles, err = catalog.LoadBundlesDir(c.BundlesDir)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	registry.Set(cat, bundles, models.Version{})
-	return nil
+	return nil, nil
 }
 
 // connect connects to the broker in the background, and tells those who depend on it.
@@ -313,6 +322,11 @@ func (c *serveCmd) connect(
 	go workers.Run(ctx)
 	if _, err := workers.Subscribe(conn); err != nil {
 		return fmt.Errorf("subscribe the heartbeats of workers: %w", err)
+	}
+	if g.config != nil {
+		if _, err := g.config.Listen(conn, c.Trusted); err != nil {
+			return fmt.Errorf("subscribe the changes of models: %w", err)
+		}
 	}
 	store, err := lease.NewStore(conn, c.Streams)
 	if err != nil {

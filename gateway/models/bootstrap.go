@@ -42,6 +42,8 @@ type Bootstrap struct {
 
 	failures atomic.Uint64
 	inARow   atomic.Int64
+	now      chan struct{} // one value: ask soon
+	deltas   Deltas
 }
 
 // NewBootstrap returns a Bootstrap of r, or what is wrong with the options.
@@ -59,7 +61,7 @@ func NewBootstrap(o BootstrapOptions, r *Registry) (*Bootstrap, error) {
 		client = &http.Client{}
 	}
 	return &Bootstrap{base: strings.TrimSuffix(u.String(), "/"), token: o.Token, log: o.Log, client: client,
-		registry: r}, nil
+		registry: r, now: make(chan struct{}, 1)}, nil
 }
 
 // Failures returns how often sie-config could not be read, and whether it has not been for long.
@@ -68,8 +70,8 @@ func (b *Bootstrap) Failures() (n uint64, degraded bool) {
 }
 
 // Run reads everything from sie-config, and again when it has changed, until ctx ends. It asks
-// every pollEvery; after a failure first after firstRetry, then twice as long each time up to
-// lastRetry.
+// every pollEvery, and at once after Ask; after a failure first after firstRetry, then twice as
+// long each time up to lastRetry.
 func (b *Bootstrap) Run(ctx context.Context) {
 	retry := firstRetry
 	timer := time.NewTimer(0)
@@ -79,6 +81,10 @@ func (b *Bootstrap) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+		case <-b.now:
+			if !b.rest(ctx) {
+				return
+			}
 		}
 		err := b.once(ctx)
 		if ctx.Err() != nil {
@@ -99,6 +105,21 @@ func (b *Bootstrap) Run(ctx context.Context) {
 		timer.Reset(retry)
 		retry = min(2*retry, lastRetry)
 	}
+}
+
+// rest waits for nearest, so that a flood of deltas is no flood of questions, and forgets what was
+// told meanwhile. It reports whether ctx goes on.
+func (b *Bootstrap) rest(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(nearest):
+	}
+	select {
+	case <-b.now:
+	default:
+	}
+	return true
 }
 
 // once asks sie-config what it has, and installs it unless the registry has it already.

@@ -36,7 +36,7 @@ func (s *Server) routes(a *inference.API) []httpd.Route {
 		{Method: "GET", Path: "/v1/pools/", Serve: s.getPool},
 		{Method: "DELETE", Path: "/v1/pools/", Serve: s.deletePool},
 		{Method: "POST", Path: "/v1/pools/", Serve: s.renewPool},
-	}, pages.Routes(pages.GatewayDocument()), a.Routes())
+	}, s.relayed(), pages.Routes(pages.GatewayDocument()), a.Routes())
 }
 
 // watches are the roles of routes that callers and machines that watch both use.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,9 @@ type Options struct {
 	Config func() *models.Config
 	// Missing says what the gateway still waits for before its first request, "" for nothing.
 	Missing func() string
+
+	ConfigURL string // of sie-config, without a slash at its end; "": there is none
+	Changed   func() // called after a change was passed on to sie-config; nil: nothing
 
 	Lanes    []bus.Lane    // that the operator configured
 	Pools    *pools.Keeper // of clients' pools
@@ -80,6 +84,7 @@ type Server struct {
 	opt     Options
 	http    *httpd.Server
 	configs configViews
+	control *http.Client // to sie-config
 	gpus    atomic.Pointer[gpuView]
 	rate    rate                    // of answered
 	metrics fasthttp.RequestHandler // serves /metrics
@@ -103,6 +108,7 @@ func New(opt Options) (*Server, error) {
 	}
 	s := &Server{
 		opt:     opt,
+		control: newControl(),
 		started: time.Now(),
 		metrics: fasthttpadaptor.NewFastHTTPHandler(
 			promhttp.HandlerFor(opt.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})),

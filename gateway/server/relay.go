@@ -1,0 +1,143 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/sie-engine/sie/internal/admit"
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/dialect"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/httpd"
+)
+
+// What changes the configuration, its epoch and its export are sie-config's. A gateway passes such
+// requests on with the caller's own token: it holds none that could write.
+
+const (
+	maxRelayed  = 1 << 20          // bytes of a request's body, as sie-config takes
+	maxRelay    = 64 << 20         // bytes of an answer
+	relayTime   = 35 * time.Second // longer than a commit may take there
+	gatewayAuth = "X-SIE-Gateway-Auth"
+)
+
+// newControl returns the client of sie-config. It follows no redirect: that could take a token
+// elsewhere.
+func newControl() *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: relayTime},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// relayed returns the routes that are sie-config's, none without one. It decides about their
+// tokens.
+func (s *Server) relayed() []httpd.Route {
+	if s.opt.ConfigURL == "" {
+		return nil
+	}
+	return []httpd.Route{
+		{Method: "POST", Path: "/v1/configs/models", Serve: s.relay, Open: true},
+		{Method: "PUT", Path: "/v1/configs/models/", Serve: s.relay, Open: true},
+		{Method: "DELETE", Path: "/v1/configs/models/", Serve: s.relay, Open: true},
+		{Method: "GET", Path: "/v1/configs/export", Serve: s.relay, Open: true},
+		{Method: "GET", Path: "/v1/configs/epoch", Serve: s.relay, Open: true},
+	}
+}
+
+// relay answers with what sie-config answers.
+func (s *Server) relay(r *httpd.Request, _ string) {
+	err := r.Do("", func(w *admit.Work, body []byte) {
+		if len(body) > maxRelayed {
+			detail(r, 413, "payload_too_large",
+				fmt.Sprintf("Config body exceeds %d bytes limit.", maxRelayed))
+			return
+		}
+		status, kind, answer, err := s.ask(w.Context(), r, body)
+		if err != nil {
+			s.opt.Log.Warn("sie-config could not be asked", "error", err, "path", string(r.Path()))
+			detail(r, 503, "config_service_unavailable",
+				"sie-config could not be asked; whether a change was made is unknown: send it again.")
+			return
+		}
+		if write := string(r.Method()) != http.MethodGet; write && status < 300 {
+			answer = s.counted(answer)
+			if s.opt.Changed != nil {
+				s.opt.Changed()
+			}
+		}
+		r.SetContentType(kind)
+		r.Answer(status, nil, answer)
+	})
+	if err != nil {
+		r.Fail(dialect.RouteNative, errs.As(err))
+	}
+}
+
+// ask sends a request to sie-config and returns its answer. The error holds no credential.
+func (s *Server) ask(
+	ctx context.Context, r *httpd.Request, body []byte,
+) (status int, kind string, answer []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, relayTime)
+	defer cancel()
+	to := s.opt.ConfigURL + (&url.URL{Path: string(r.Path())}).EscapedPath()
+	if query := r.URI().QueryString(); len(query) > 0 {
+		to += "?" + string(query)
+	}
+	q, err := http.NewRequestWithContext(ctx, string(r.Method()), to, bytes.NewReader(body))
+	if err != nil {
+		return 0, "", nil, err
+	}
+	for _, name := range []string{"Authorization", "Content-Type", "Idempotency-Key"} {
+		if v := r.Header(name); v != "" {
+			q.Header.Set(name, v)
+		}
+	}
+	q.Header.Set("X-Request-ID", r.ID)
+	if s.opt.Keys != nil {
+		q.Header.Set(gatewayAuth, "on")
+	}
+	resp, err := s.control.Do(q)
+	if err != nil {
+		return 0, "", nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxRelay+1))
+	if err == nil && len(answer) > maxRelay {
+		err = fmt.Errorf("sie-config answers with more than %d bytes", maxRelay)
+	}
+	return resp.StatusCode, resp.Header.Get("Content-Type"), answer, err
+}
+
+// counted returns the answer of a dry run with the number of workers that would load other models,
+// and any other answer as it is.
+func (s *Server) counted(answer []byte) []byte {
+	var dry struct {
+		Dry      bool     `json:"dry_run"`
+		Affected []string `json:"affected_bundles"`
+	}
+	var all map[string]json.RawMessage
+	if json.Unmarshal(answer, &dry) != nil || !dry.Dry || json.Unmarshal(answer, &all) != nil {
+		return answer
+	}
+	n := 0
+	for _, w := range s.opt.Fleet().Workers {
+		if w.Live && slices.Contains(dry.Affected, w.Lane.Bundle) {
+			n++
+		}
+	}
+	all["workers_to_reload"] = encode(n)
+	return encode(all)
+}
+
+// detail answers with an error in the form of sie-config.
+func detail(r *httpd.Request, status int, code, message string) {
+	r.SetContentType(api.ContentTypeJSON)
+	r.Answer(status, nil, encode(map[string]any{"detail": map[string]string{
+		"error": code, "message": message}}))
+}

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sie-engine/sie/internal/bus"
+	"github.com/sie-engine/sie/internal/tenant"
+)
+
+// What changes models goes to sie-config with the caller's token, as it is, and its answer comes
+// back as it is.
+func TestRelay(t *testing.T) {
+	var changes atomic.Int32
+	keys, err := tenant.Open(tenant.Options{Keys: []string{"secret"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	control := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case strings.Contains(q.URL.RawQuery, "dry_run"):
+			_, _ = io.WriteString(w, `{"dry_run":true,"affected_bundles":["fast"],"epoch":3}`)
+			return
+		case q.Header.Get("Authorization") == "":
+			w.WriteHeader(401)
+		case q.Header.Get("Authorization") == "elsewhere":
+			w.Header().Set("Location", "http://127.0.0.1:1/")
+			w.WriteHeader(302)
+		case q.Method == "POST":
+			w.WriteHeader(201)
+		}
+		_, _ = fmt.Fprint(w, q.Method, " ", q.URL.EscapedPath(), " ", q.Header.Get("Authorization"), " ",
+			q.Header.Get("Idempotency-Key"), " ", q.Header.Get(gatewayAuth), " ", string(body))
+	}))
+	defer control.Close()
+	r := start(t, func(o *Options) {
+		o.ConfigURL, o.Keys, o.Changed = control.URL, keys, func() { changes.Add(1) }
+	})
+	for _, c := range []struct {
+		method, path, token, body, want string
+		status                          int
+	}{
+		{"POST", "/v1/configs/models", "Bearer admin", "sie_id: x",
+			"POST /v1/configs/models Bearer admin k on sie_id: x", 201},
+		{"PUT", "/v1/configs/models/org/a", "admin", "x", "PUT /v1/configs/models/org/a admin k on x", 200},
+		{"PUT", "/v1/configs/models/org%2Fa%3Fb", "admin", "x",
+			"PUT /v1/configs/models/org/a%3Fb admin k on x", 200},
+		{"DELETE", "/v1/configs/models/org/a", "admin", "",
+			"DELETE /v1/configs/models/org/a admin k on ", 200},
+		{"GET", "/v1/configs/export", "reader", "", "GET /v1/configs/export reader k on ", 200},
+		{"GET", "/v1/configs/epoch", "reader", "", "GET /v1/configs/epoch reader k on ", 200},
+		{"GET", "/v1/configs/epoch", "", "", "GET /v1/configs/epoch  k on ", 401},
+		{"GET", "/v1/configs/epoch", "elsewhere", "", "GET /v1/configs/epoch elsewhere k on ", 302},
+		{"POST", "/v1/configs/models", "admin", strings.Repeat("x", maxRelayed+1), "payload_too_large", 413},
+	} {
+		a := r.do(c.method, c.path, c.body, "Authorization", c.token, "Idempotency-Key", "k")
+		if a.status != c.status || !strings.Contains(a.body, c.want) {
+			t.Errorf("%s %s: %d %.300s, want %d %s", c.method, c.path, a.status, a.body, c.status, c.want)
+		}
+	}
+	if n := changes.Load(); n != 4 {
+		t.Errorf("%d changes were noticed", n)
+	}
+	r.worker("w-1", bus.Lane{Pool: "team", Profile: "h100", Bundle: "fast"}, nil)
+	r.worker("w-2", bus.Lane{Pool: "default", Profile: "l4", Bundle: "default"}, nil)
+	want := `{"affected_bundles":["fast"],"dry_run":true,"epoch":3,"workers_to_reload":1}`
+	if a := r.do("POST", "/v1/configs/models?dry_run=true", "x"); a.status != 200 || a.body != want {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	control.Close()
+	if a := r.do("POST", "/v1/configs/models", "x"); a.status != 503 ||
+		!strings.Contains(a.body, "config_service_unavailable") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
