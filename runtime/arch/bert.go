@@ -64,30 +64,24 @@ func readBertConfig(dir fs.FS, family *bertFamily) (bertConfig, error) {
 }
 
 func (c *bertConfig) check(family *bertFamily) error {
-	for _, size := range []struct {
-		key             string
-		value, from, to int64
-	}{
-		{"hidden_size", c.HiddenSize, 1, 8192},
-		{"embedding_size", c.EmbeddingSize, 1, 8192},
-		{"num_attention_heads", c.Heads, 1, 256},
-		{"num_hidden_layers", c.Layers, 1, 128},
-		{"intermediate_size", c.IntermediateSize, 1, 65536},
-		{"max_position_embeddings", c.MaxPositionEmbeddings, 1, 1 << 17},
-		{"type_vocab_size", c.TypeVocabSize, 0, 1024},
-		{"vocab_size", c.VocabSize, 1, 1 << 22},
-	} {
-		if size.value < size.from || size.value > size.to {
-			return refuse(configFile, family.key(size.key), "is %d or missing; %d to %d is possible",
-				size.value, size.from, size.to)
-		}
+	if err := checkSizes(
+		sized{family.key("hidden_size"), c.HiddenSize, 1, 8192},
+		sized{family.key("embedding_size"), c.EmbeddingSize, 1, 8192},
+		sized{family.key("num_attention_heads"), c.Heads, 1, 256},
+		sized{family.key("num_hidden_layers"), c.Layers, 1, 128},
+		sized{family.key("intermediate_size"), c.IntermediateSize, 1, 65536},
+		sized{family.key("max_position_embeddings"), c.MaxPositionEmbeddings, 1, 1 << 17},
+		sized{family.key("type_vocab_size"), c.TypeVocabSize, 0, 1024},
+		sized{family.key("vocab_size"), c.VocabSize, 1, 1 << 22},
+	); err != nil {
+		return err
 	}
-	if c.HiddenSize%c.Heads != 0 {
-		return refuse(configFile, family.key("num_attention_heads"), "is %d, which does not divide %s %d",
-			c.Heads, family.key("hidden_size"), c.HiddenSize)
+	if err := checkDivides(family.key("num_attention_heads"), c.Heads,
+		family.key("hidden_size"), c.HiddenSize); err != nil {
+		return err
 	}
-	if !(c.LayerNormEps > 0 && c.LayerNormEps < 1) {
-		return refuse(configFile, "layer_norm_eps", "is %g; it must be above 0 and below 1", c.LayerNormEps)
+	if err := checkEpsilon("layer_norm_eps", c.LayerNormEps); err != nil {
+		return err
 	}
 	if _, ok := activations[c.HiddenAct]; !ok {
 		return refuse(configFile, family.key("hidden_act"),

@@ -60,6 +60,6 @@ func (m *eurobert) heads() headNames {
 		late:    m.pooling == "late",
 		logits:  m.logits,
 		tag:     "classifier",
-		masked:  maskedNames{words: qwenTable, decoder: "lm_head"},
+		masked:  maskedNames{words: decoderTable, decoder: "lm_head"},
 	}
 }

@@ -19,22 +19,16 @@ import (
 
 // gemmaConfig holds the keys of config.json that the computation depends on.
 type gemmaConfig struct {
-	HiddenSize       int64    `json:"hidden_size"`
-	IntermediateSize int64    `json:"intermediate_size"`
-	Layers           int64    `json:"num_hidden_layers"`
-	Heads            int64    `json:"num_attention_heads"`
-	KVHeads          int64    `json:"num_key_value_heads"`
-	HeadDim          int64    `json:"head_dim"`
-	Positions        int64    `json:"max_position_embeddings"`
-	VocabSize        int64    `json:"vocab_size"`
-	Activation       string   `json:"hidden_activation"`
-	RMSNormEps       float64  `json:"rms_norm_eps"`
-	AttentionBias    bool     `json:"attention_bias"`
-	Scalar           float64  `json:"query_pre_attn_scalar"` // scores are divided by its root
-	BothWays         bool     `json:"use_bidirectional_attention"`
-	SlidingWindow    *int64   `json:"sliding_window"` // tokens, before and behind together
-	LayerTypes       []string `json:"layer_types"`    // wins over GlobalEvery
-	GlobalEvery      int64    `json:"sliding_window_pattern"`
+	decoderSizes
+
+	Activation    string   `json:"hidden_activation"`
+	RMSNormEps    float64  `json:"rms_norm_eps"`
+	AttentionBias bool     `json:"attention_bias"`
+	Scalar        float64  `json:"query_pre_attn_scalar"` // scores are divided by its root
+	BothWays      bool     `json:"use_bidirectional_attention"`
+	SlidingWindow *int64   `json:"sliding_window"` // tokens, before and behind together
+	LayerTypes    []string `json:"layer_types"`    // wins over GlobalEvery
+	GlobalEvery   int64    `json:"sliding_window_pattern"`
 
 	GlobalTheta float64                    `json:"rope_theta"`
 	LocalTheta  float64                    `json:"rope_local_base_freq"`
@@ -53,8 +47,8 @@ var gemmaNeutral = map[string]any{
 // readGemmaConfig reads and checks config.json. Absent keys have the defaults of transformers.
 // Sizes are required.
 func readGemmaConfig(dir fs.FS) (gemmaConfig, error) {
-	c := gemmaConfig{HeadDim: 256, Activation: "gelu_pytorch_tanh", RMSNormEps: 1e-6, Scalar: 256,
-		GlobalEvery: 6, GlobalTheta: 1e6, LocalTheta: 1e4}
+	c := gemmaConfig{decoderSizes: decoderSizes{HeadDim: 256}, Activation: "gelu_pytorch_tanh",
+		RMSNormEps: 1e-6, Scalar: 256, GlobalEvery: 6, GlobalTheta: 1e6, LocalTheta: 1e4}
 	if err := needJSON(dir, configFile, &c); err != nil {
 		return c, err
 	}
@@ -65,34 +59,14 @@ func readGemmaConfig(dir fs.FS) (gemmaConfig, error) {
 }
 
 func (c *gemmaConfig) check() error {
-	for _, size := range []struct {
-		key             string
-		value, from, to int64
-	}{
-		{"hidden_size", c.HiddenSize, 1, 16384},
-		{"intermediate_size", c.IntermediateSize, 1, 1 << 17},
-		{"num_hidden_layers", c.Layers, 1, 256},
-		{"num_attention_heads", c.Heads, 1, 256},
-		{"num_key_value_heads", c.KVHeads, 1, 256},
-		{"head_dim", c.HeadDim, 2, 1024},
-		{"max_position_embeddings", c.Positions, 1, 1 << 18},
-		{"vocab_size", c.VocabSize, 1, 1 << 22},
-		{"sliding_window_pattern", c.GlobalEvery, 1, 1 << 20},
-	} {
-		if size.value < size.from || size.value > size.to {
-			return refuse(configFile, size.key, "is %d or missing; %d to %d is possible",
-				size.value, size.from, size.to)
-		}
+	if err := c.checkSizes(); err != nil {
+		return err
 	}
-	if c.Heads%c.KVHeads != 0 {
-		return refuse(configFile, "num_key_value_heads",
-			"is %d, which does not divide num_attention_heads %d", c.KVHeads, c.Heads)
+	if err := checkSizes(sized{"sliding_window_pattern", c.GlobalEvery, 1, 1 << 20}); err != nil {
+		return err
 	}
-	if c.HeadDim%2 != 0 {
-		return refuse(configFile, "head_dim", "is %d; rotary positions need an even number", c.HeadDim)
-	}
-	if !(c.RMSNormEps > 0 && c.RMSNormEps < 1) {
-		return refuse(configFile, "rms_norm_eps", "is %g; it must be above 0 and below 1", c.RMSNormEps)
+	if err := checkEpsilon("rms_norm_eps", c.RMSNormEps); err != nil {
+		return err
 	}
 	if !(c.Scalar >= 1e-6 && c.Scalar <= 1e6) {
 		return refuse(configFile, "query_pre_attn_scalar", "is %g; 1e-06 to 1e+06 is possible", c.Scalar)
@@ -145,8 +119,7 @@ func (c *gemmaConfig) window() int64 {
 	return *c.SlidingWindow / 2
 }
 
-// gemma holds the packed weights. C = hidden_size, F = intermediate_size, D = head_dim, H =
-// num_attention_heads, G = num_key_value_heads.
+// gemma holds the packed weights. C and D are those of decoderSizes.
 type gemma struct {
 	config gemmaConfig
 	word   *engine.Weight // [vocab, C]
@@ -157,18 +130,13 @@ type gemma struct {
 
 // gemmaBlock is one block. The norms are RMSNorms, and their gammas lack 1.
 type gemmaBlock struct {
+	decoderLinears
 	local                     bool
 	rotary                    rotary
 	beforeAttention, behindIt *engine.Weight // [C]
-	qkv, qkvBias              *engine.Weight // [(H + 2·G)·D, C]; no bias: nil
 	qNorm, kNorm              *engine.Weight // [D]
-	out, outBias              *engine.Weight // [C, H·D]; no bias: nil
 	beforeMLP, behindMLP      *engine.Weight // [C]
-	gateUp                    *engine.Weight // [2·F, C], as packer.gated packs them
-	down                      *engine.Weight // [C, F]
 }
-
-const gemmaTable = "embed_tokens.weight"
 
 // loadGemma packs an encoder. It leaves p.prefix at the prefix of the encoder's tensors.
 func loadGemma(dir fs.FS, p *packer) (encoder, error) {
@@ -188,14 +156,14 @@ func loadGemma(dir fs.FS, p *packer) (encoder, error) {
 	if err := p.avoidF16("the sums of Gemma 3's blocks go beyond its largest value, 65504"); err != nil {
 		return nil, err
 	}
-	p.findPrefix(gemmaTable, []string{"", "model.", "0.auto_model."})
-	p.refuseBlocksFrom("layers.", config.Layers)
-	m := &gemma{config: config, word: p.table(config.VocabSize, config.HiddenSize, gemmaTable),
+	p.findPrefix(decoderTable, decoderPrefixes)
+	p.refuseBlocksFrom(decoderLayers, config.Layers)
+	m := &gemma{config: config, word: p.table(config.VocabSize, config.HiddenSize, decoderTable),
 		scale: gemmaScale(config.HiddenSize, p.compute)}
 	tables := map[string]rotary{globalBlock: p.rope(&global, config.HeadDim, config.Positions),
 		localBlock: p.rope(&local, config.HeadDim, config.Positions)}
 	for i, kind := range config.LayerTypes {
-		b := loadGemmaBlock(p, &config, fmt.Sprintf("layers.%d.", i))
+		b := loadGemmaBlock(p, &config, fmt.Sprintf(decoderBlock, i))
 		b.local, b.rotary = kind == localBlock, tables[kind]
 		m.blocks = append(m.blocks, b)
 		if p.err != nil {
@@ -218,22 +186,12 @@ func gemmaScale(c int64, compute engine.Compute) float32 {
 
 // loadGemmaBlock packs the block whose tensors' names begin with at.
 func loadGemmaBlock(p *packer, config *gemmaConfig, at string) (b gemmaBlock) {
-	c, f, d := config.HiddenSize, config.IntermediateSize, config.HeadDim
-	wide, narrow := config.Heads*d, config.KVHeads*d
-	q, k, v := at+"self_attn.q_proj", at+"self_attn.k_proj", at+"self_attn.v_proj"
-	heights := []int64{wide, narrow, narrow}
+	c, d := config.HiddenSize, config.HeadDim
 	b.beforeAttention = p.vector(c, at+"input_layernorm.weight")
-	b.qkv = p.stack(heights, c, q+".weight", k+".weight", v+".weight")
-	b.out = p.linearAfterAttention(c, wide, at+"self_attn.o_proj.weight")
-	if config.AttentionBias {
-		b.qkvBias = p.stackVectors(heights, q+".bias", k+".bias", v+".bias")
-		b.outBias = p.vector(c, at+"self_attn.o_proj.bias")
-	}
+	b.decoderLinears = config.pack(p, at, config.AttentionBias, config.AttentionBias)
 	b.qNorm, b.kNorm = p.vector(d, at+"self_attn.q_norm.weight"), p.vector(d, at+"self_attn.k_norm.weight")
 	b.behindIt = p.vector(c, at+"post_attention_layernorm.weight")
 	b.beforeMLP = p.vector(c, at+"pre_feedforward_layernorm.weight")
-	b.gateUp = p.gated(f, c, gateHalf{at + "mlp.gate_proj.weight", 0}, gateHalf{at + "mlp.up_proj.weight", 0})
-	b.down = p.linear(c, f, at+"mlp.down_proj.weight")
 	b.behindMLP = p.vector(c, at+"post_feedforward_layernorm.weight")
 	return b
 }
@@ -271,7 +229,7 @@ func (m *gemma) normAlone(r *engine.Recorder, x engine.Value, gamma *engine.Weig
 func (m *gemma) block(
 	r *engine.Recorder, p pass, branch, sum engine.Value, i int,
 ) (_, newSum engine.Value) {
-	b, a := &m.blocks[i], m.attention()
+	b, a := &m.blocks[i], m.config.attention(1/math.Sqrt(m.config.Scalar))
 	if b.local {
 		a.Mask, a.Window = engine.WindowMask, int32(m.config.window())
 	}
@@ -279,9 +237,7 @@ func (m *gemma) block(
 	if i > 0 {
 		p.see(i, sum)
 	}
-	qkv := p.linear(r, h, b.qkv, b.qkvBias, engine.NoAct, engine.NoValue)
-	wide, narrow := m.config.Heads*m.config.HeadDim, m.config.KVHeads*m.config.HeadDim
-	q, k, v := r.Columns(qkv, 0, wide), r.Columns(qkv, wide, narrow), r.Columns(qkv, wide+narrow, narrow)
+	q, k, v := m.config.columns(r, p.linear(r, h, b.qkv, b.qkvBias, engine.NoAct, engine.NoValue))
 	r.Rope(q, k, engine.Rotation{Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim,
 		Rot: b.rotary.columns, Cos: b.rotary.cos, Sin: b.rotary.sin, QGamma: b.qNorm, KGamma: b.kNorm,
 		Eps: float32(m.config.RMSNormEps), WeightOffset: 1})
@@ -295,36 +251,20 @@ func (m *gemma) block(
 	}
 	o := p.linear(r, r.Attention(q, k, v, a), b.out, b.outBias, engine.NoAct, engine.NoValue)
 	h, sum = m.add(r, m.normAlone(r, o, b.behindIt), b.beforeMLP, sum)
-	h = p.gated(r, h, b.gateUp, nil, gates[m.config.Activation], engine.NoValue)
-	h = p.linear(r, h, b.down, nil, engine.NoAct, engine.NoValue)
+	h = b.mlp(r, p, h, gates[m.config.Activation])
 	return m.normAlone(r, h, b.behindMLP), sum
-}
-
-func (m *gemma) attention() engine.Attention {
-	return engine.Attention{Heads: int32(m.config.Heads), KVHeads: int32(m.config.KVHeads),
-		HeadDim: int32(m.config.HeadDim), Scale: float32(1 / math.Sqrt(m.config.Scalar))}
 }
 
 func (m *gemma) linears() []linear {
 	var all []linear
-	c, f, d := m.config.HiddenSize, m.config.IntermediateSize, m.config.HeadDim
-	wide, narrow := m.config.Heads*d, m.config.KVHeads*d
-	for i, b := range m.blocks {
-		at := fmt.Sprintf("layers.%d.", i)
-		all = append(all,
-			linear{weight: b.qkv, k: c, rows: []int64{wide, narrow, narrow},
-				names: []string{at + "self_attn.q_proj", at + "self_attn.k_proj", at + "self_attn.v_proj"}},
-			linear{weight: b.out, n: c, k: wide, names: []string{at + "self_attn.o_proj"}},
-			linear{weight: b.gateUp, n: f, k: c, gated: &halves{gate: 0, up: f},
-				names: []string{at + "mlp.gate_proj", at + "mlp.up_proj"}},
-			linear{weight: b.down, n: c, k: f, names: []string{at + "mlp.down_proj"}})
+	for i := range m.blocks {
+		all = append(all, m.blocks[i].linears(&m.config.decoderSizes, i)...)
 	}
 	return all
 }
 
 func (m *gemma) shape() encoderShape {
 	c := &m.config
-	wide, narrow := float64(c.Heads*c.HeadDim), float64(c.KVHeads*c.HeadDim)
 	s := encoderShape{
 		columns:   c.HiddenSize,
 		words:     c.HiddenSize,
@@ -334,11 +274,11 @@ func (m *gemma) shape() encoderShape {
 		cost:      Cost{Window: int(c.window())},
 	}
 	for _, b := range m.blocks {
-		s.cost.PerToken += 2 * float64(c.HiddenSize) * (2*wide + 2*narrow + 3*float64(c.IntermediateSize))
+		s.cost.PerToken += c.perToken()
 		if b.local {
-			s.cost.PerNear += 4 * wide
+			s.cost.PerNear += c.perPair()
 		} else {
-			s.cost.PerPair += 4 * wide
+			s.cost.PerPair += c.perPair()
 		}
 	}
 	return s

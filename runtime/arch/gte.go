@@ -132,7 +132,7 @@ func (c *gteConfig) checkRefused(dir fs.FS) error {
 	if err := refuseUnknownMeaning(dir, gteNeutral); err != nil {
 		return err
 	}
-	if err := checkNormEps("layer_norm_eps", c.NormEps); err != nil {
+	if err := checkEpsilon("layer_norm_eps", c.NormEps); err != nil {
 		return err
 	}
 	if _, ok := gates[c.Activation]; !ok {

@@ -88,29 +88,22 @@ func readModernbertConfig(dir fs.FS) (modernbertConfig, error) {
 }
 
 func (c *modernbertConfig) check() error {
-	for _, size := range []struct {
-		key             string
-		value, from, to int64
-	}{
-		{"hidden_size", c.HiddenSize, 1, 8192},
-		{"num_attention_heads", c.Heads, 1, 256},
-		{"num_hidden_layers", c.Layers, 1, 128},
-		{"intermediate_size", c.IntermediateSize, 1, 65536},
-		{"max_position_embeddings", c.Positions, 1, 1 << 17},
-		{"vocab_size", c.VocabSize, 1, 1 << 22},
-		{"global_attn_every_n_layers", c.GlobalEvery, 1, 1 << 20},
-	} {
-		if size.value < size.from || size.value > size.to {
-			return refuse(configFile, size.key, "is %d or missing; %d to %d is possible",
-				size.value, size.from, size.to)
-		}
+	if err := checkSizes(
+		sized{"hidden_size", c.HiddenSize, 1, 8192},
+		sized{"num_attention_heads", c.Heads, 1, 256},
+		sized{"num_hidden_layers", c.Layers, 1, 128},
+		sized{"intermediate_size", c.IntermediateSize, 1, 65536},
+		sized{"max_position_embeddings", c.Positions, 1, 1 << 17},
+		sized{"vocab_size", c.VocabSize, 1, 1 << 22},
+		sized{"global_attn_every_n_layers", c.GlobalEvery, 1, 1 << 20},
+	); err != nil {
+		return err
 	}
-	if c.HiddenSize%c.Heads != 0 {
-		return refuse(configFile, "num_attention_heads", "is %d, which does not divide hidden_size %d",
-			c.Heads, c.HiddenSize)
+	if err := checkDivides("num_attention_heads", c.Heads, "hidden_size", c.HiddenSize); err != nil {
+		return err
 	}
-	if !(c.NormEps > 0 && c.NormEps < 1) {
-		return refuse(configFile, "norm_eps", "is %g; it must be above 0 and below 1", c.NormEps)
+	if err := checkEpsilon("norm_eps", c.NormEps); err != nil {
+		return err
 	}
 	if _, ok := gates[c.Activation]; !ok {
 		return refuse(configFile, "hidden_activation", "is %.60q; supported are %s",

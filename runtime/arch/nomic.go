@@ -196,7 +196,7 @@ func readNomicPublished(dir fs.FS) (postNormConfig, error) {
 		config.rope = newRope(c.Theta, c.Trained)
 		config.rope.kind, config.rope.factor = "dynamic", c.Factor
 	}
-	return config, checkNormEps("layer_norm_epsilon", c.NormEps)
+	return config, checkEpsilon("layer_norm_epsilon", c.NormEps)
 }
 
 // roundUp returns the first multiple of m from n on.
@@ -229,7 +229,7 @@ func readNomicSaved(dir fs.FS) (postNormConfig, error) {
 		gate:      gate,
 		head:      nomicHeads(gate, c.NormEps, true),
 	}
-	if err := checkNormEps("layer_norm_eps", c.NormEps); err != nil {
+	if err := checkEpsilon("layer_norm_eps", c.NormEps); err != nil {
 		return config, err
 	}
 	if c.HeadDim != nil && *c.HeadDim*c.Heads != c.HiddenSize {

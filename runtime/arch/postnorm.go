@@ -67,27 +67,18 @@ type postNormBlock struct {
 
 // check refuses sizes that no model has. keys holds the file's names of the sizes, in this order.
 func (c *postNormConfig) check(keys [7]string) error {
-	for i, size := range []struct{ value, from, to int64 }{
-		{c.hidden, 1, 8192}, {c.heads, 1, 256}, {c.layers, 1, 128}, {c.inner, 1, 65536},
-		{c.positions, 1, 1 << 17}, {c.vocab, 1, 1 << 22}, {c.types, 0, 1024},
-	} {
-		if size.value < size.from || size.value > size.to {
-			return refuse(configFile, keys[i], "is %d or missing; %d to %d is possible",
-				size.value, size.from, size.to)
-		}
+	if err := checkSizes(
+		sized{keys[0], c.hidden, 1, 8192},
+		sized{keys[1], c.heads, 1, 256},
+		sized{keys[2], c.layers, 1, 128},
+		sized{keys[3], c.inner, 1, 65536},
+		sized{keys[4], c.positions, 1, 1 << 17},
+		sized{keys[5], c.vocab, 1, 1 << 22},
+		sized{keys[6], c.types, 0, 1024},
+	); err != nil {
+		return err
 	}
-	if c.hidden%c.heads != 0 {
-		return refuse(configFile, keys[1], "is %d, which does not divide %s %d", c.heads, keys[0], c.hidden)
-	}
-	return nil
-}
-
-// checkNormEps refuses what is no epsilon of a LayerNorm.
-func checkNormEps(key string, eps float64) error {
-	if !(eps > 0 && eps < 1) {
-		return refuse(configFile, key, "is %g; it must be above 0 and below 1", eps)
-	}
-	return nil
+	return checkDivides(keys[1], c.heads, keys[0], c.hidden)
 }
 
 func (c *postNormConfig) headDim() int64 { return c.hidden / c.heads }

@@ -15,8 +15,7 @@ import (
 // Qwen3-Embedding, gte-Qwen2 and stella 1.5B, and the judges of Qwen3-Reranker, mxbai-rerank v2 and
 // zerank. qwenconfig.go reads their configurations.
 
-// qwen holds the packed weights. C = hidden_size, F = intermediate_size, D = the width of a head,
-// H = num_attention_heads, G = num_key_value_heads.
+// qwen holds the packed weights. C and D are those of decoderSizes.
 type qwen struct {
 	config qwenConfig
 	word   *engine.Weight // [vocab, C]
@@ -26,19 +25,10 @@ type qwen struct {
 }
 
 type qwenBlock struct {
+	decoderLinears
 	attentionNorm, mlpNorm *engine.Weight // [C]
-	qkv, qkvBias           *engine.Weight // [(H + 2·G)·D, C]; no bias: nil
 	qNorm, kNorm           *engine.Weight // [D], or nil
-	out, outBias           *engine.Weight // [C, H·D]; no bias: nil
-	gateUp                 *engine.Weight // [2·F, C], gate and up in turns
-	down                   *engine.Weight // [C, F]
 }
-
-// qwenPrefixes are what saving classes put before the names: nothing for the model alone, "model."
-// for one with a head.
-var qwenPrefixes = []string{"", "model.", "0.auto_model."}
-
-const qwenTable = "embed_tokens.weight"
 
 // load packs a decoder of the family. It leaves p.prefix at the prefix of the decoder's tensors.
 func (family *qwenFamily) load(dir fs.FS, p *packer) (encoder, error) {
@@ -49,12 +39,12 @@ func (family *qwenFamily) load(dir fs.FS, p *packer) (encoder, error) {
 	if err := p.checkHeadDim(config.HeadDim, "head_dim"); err != nil {
 		return nil, err
 	}
-	p.findPrefix(qwenTable, qwenPrefixes)
-	m := &qwen{config: config, word: p.table(config.VocabSize, config.HiddenSize, qwenTable)}
-	p.refuseBlocksFrom("layers.", config.Layers)
-	m.rotary = p.rope(&config.rope, config.HeadDim, config.MaxPositionEmbeddings)
+	p.findPrefix(decoderTable, decoderPrefixes)
+	m := &qwen{config: config, word: p.table(config.VocabSize, config.HiddenSize, decoderTable)}
+	p.refuseBlocksFrom(decoderLayers, config.Layers)
+	m.rotary = p.rope(&config.rope, config.HeadDim, config.Positions)
 	for i := range config.Layers {
-		m.blocks = append(m.blocks, loadQwenBlock(p, &config, fmt.Sprintf("layers.%d.", i)))
+		m.blocks = append(m.blocks, loadQwenBlock(p, &config, fmt.Sprintf(decoderBlock, i)))
 		if p.err != nil {
 			break
 		}
@@ -65,26 +55,14 @@ func (family *qwenFamily) load(dir fs.FS, p *packer) (encoder, error) {
 
 // loadQwenBlock packs the block whose tensors' names begin with at.
 func loadQwenBlock(p *packer, config *qwenConfig, at string) (b qwenBlock) {
-	c, f, d := config.HiddenSize, config.IntermediateSize, config.HeadDim
-	wide, narrow := config.Heads*d, config.KVHeads*d
-	q, k, v := at+"self_attn.q_proj", at+"self_attn.k_proj", at+"self_attn.v_proj"
+	c, d := config.HiddenSize, config.HeadDim
 	b.attentionNorm = p.vector(c, at+"input_layernorm.weight")
-	heights := []int64{wide, narrow, narrow}
-	b.qkv = p.stack(heights, c, q+".weight", k+".weight", v+".weight")
-	b.out = p.linearAfterAttention(c, wide, at+"self_attn.o_proj.weight")
-	if config.qkvBias {
-		b.qkvBias = p.stackVectors(heights, q+".bias", k+".bias", v+".bias")
-	}
-	if config.outBias {
-		b.outBias = p.vector(c, at+"self_attn.o_proj.bias")
-	}
+	b.decoderLinears = config.pack(p, at, config.qkvBias, config.outBias)
 	if config.headNorms {
 		b.qNorm = p.vector(d, at+"self_attn.q_norm.weight")
 		b.kNorm = p.vector(d, at+"self_attn.k_norm.weight")
 	}
 	b.mlpNorm = p.vector(c, at+"post_attention_layernorm.weight")
-	b.gateUp = p.gated(f, c, gateHalf{at + "mlp.gate_proj.weight", 0}, gateHalf{at + "mlp.up_proj.weight", 0})
-	b.down = p.linear(c, f, at+"mlp.down_proj.weight")
 	return b
 }
 
@@ -152,9 +130,9 @@ func (m *qwen) qkv(
 		p.see(i, sum)
 	}
 	qkv := p.linear(r, h, b.qkv, b.qkvBias, engine.NoAct, engine.NoValue)
-	wide, narrow := m.config.Heads*m.config.HeadDim, m.config.KVHeads*m.config.HeadDim
-	return projected{q: r.Columns(qkv, 0, wide), k: r.Columns(qkv, wide, narrow),
-		v: r.Columns(qkv, wide+narrow, narrow), kv: r.Columns(qkv, wide, 2*narrow)}, sum
+	y.q, y.k, y.v = m.config.columns(r, qkv)
+	y.kv = r.Columns(qkv, m.config.wide(), 2*m.config.narrow())
+	return y, sum
 }
 
 // behindAttention records what follows the attention of block i.
@@ -164,8 +142,7 @@ func (m *qwen) behindAttention(
 	b := &m.blocks[i]
 	o := p.linear(r, attended, b.out, b.outBias, engine.NoAct, engine.NoValue)
 	h, sum := m.add(r, o, b.mlpNorm, sum)
-	h = p.gated(r, h, b.gateUp, nil, m.config.gate, engine.NoValue)
-	return p.linear(r, h, b.down, nil, engine.NoAct, engine.NoValue), sum
+	return b.mlp(r, p, h, m.config.gate), sum
 }
 
 // recordPrefix implements prefixed. Of the last block it computes the keys and values only, and the
@@ -203,9 +180,8 @@ func (m *qwen) rotation(i int, behind bool) engine.Rotation {
 }
 
 func (m *qwen) attention() engine.Attention {
-	a := engine.Attention{Mask: engine.CausalMask, Heads: int32(m.config.Heads),
-		KVHeads: int32(m.config.KVHeads), HeadDim: int32(m.config.HeadDim),
-		Scale: float32(1 / math.Sqrt(float64(m.config.HeadDim)))}
+	a := m.config.attention(1 / math.Sqrt(float64(m.config.HeadDim)))
+	a.Mask = engine.CausalMask
 	if m.config.bidirectional {
 		a.Mask = engine.FullMask
 	}
@@ -214,25 +190,15 @@ func (m *qwen) attention() engine.Attention {
 
 func (m *qwen) linears() []linear {
 	var all []linear
-	c, f, d := m.config.HiddenSize, m.config.IntermediateSize, m.config.HeadDim
-	wide, narrow := m.config.Heads*d, m.config.KVHeads*d
-	for i, b := range m.blocks {
-		at := fmt.Sprintf("layers.%d.", i)
-		all = append(all,
-			linear{weight: b.qkv, k: c, rows: []int64{wide, narrow, narrow},
-				names: []string{at + "self_attn.q_proj", at + "self_attn.k_proj", at + "self_attn.v_proj"}},
-			linear{weight: b.out, n: c, k: wide, names: []string{at + "self_attn.o_proj"}},
-			linear{weight: b.gateUp, n: f, k: c, gated: &halves{gate: 0, up: f},
-				names: []string{at + "mlp.gate_proj", at + "mlp.up_proj"}},
-			linear{weight: b.down, n: c, k: f, names: []string{at + "mlp.down_proj"}})
+	for i := range m.blocks {
+		all = append(all, m.blocks[i].linears(&m.config.decoderSizes, i)...)
 	}
 	return all
 }
 
 func (m *qwen) shape() encoderShape {
 	c := &m.config
-	wide, narrow := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
-	perPair := 4 * float64(c.Layers) * float64(wide)
+	perPair := float64(c.Layers) * c.perPair()
 	if !c.bidirectional {
 		perPair /= 2
 	}
@@ -240,16 +206,12 @@ func (m *qwen) shape() encoderShape {
 		columns:   c.HiddenSize,
 		words:     c.HiddenSize,
 		blocks:    int(c.Layers),
-		positions: c.MaxPositionEmbeddings,
+		positions: c.Positions,
 		vocab:     c.VocabSize,
-		cost: Cost{
-			PerToken: 2 * float64(c.Layers) * float64(c.HiddenSize) *
-				float64(2*wide+2*narrow+3*c.IntermediateSize),
-			PerPair: perPair,
-		},
+		cost:      Cost{PerToken: float64(c.Layers) * c.perToken(), PerPair: perPair},
 	}
 }
 
 func (m *qwen) heads() headNames {
-	return headNames{words: "lm_head", tied: m.config.Tie, table: qwenTable}
+	return headNames{words: "lm_head", tied: m.config.Tie, table: decoderTable}
 }

@@ -28,23 +28,17 @@ var (
 
 // qwenConfig holds the keys of config.json that the computation depends on.
 type qwenConfig struct {
-	HiddenSize            int64           `json:"hidden_size"`
-	IntermediateSize      int64           `json:"intermediate_size"`
-	Layers                int64           `json:"num_hidden_layers"`
-	Heads                 int64           `json:"num_attention_heads"`
-	KVHeads               int64           `json:"num_key_value_heads"`
-	HeadDim               int64           `json:"head_dim"`
-	HiddenAct             string          `json:"hidden_act"`
-	MaxPositionEmbeddings int64           `json:"max_position_embeddings"`
-	RMSNormEps            float64         `json:"rms_norm_eps"`
-	VocabSize             int64           `json:"vocab_size"`
-	Tie                   bool            `json:"tie_word_embeddings"`
-	AttentionBias         bool            `json:"attention_bias"`
-	IsCausal              json.RawMessage `json:"is_causal"`
-	UseSlidingWindow      bool            `json:"use_sliding_window"`
-	SlidingWindow         *int64          `json:"sliding_window"`
-	MaxWindowLayers       int64           `json:"max_window_layers"`
-	LayerTypes            []string        `json:"layer_types"`
+	decoderSizes
+
+	HiddenAct        string          `json:"hidden_act"`
+	RMSNormEps       float64         `json:"rms_norm_eps"`
+	Tie              bool            `json:"tie_word_embeddings"`
+	AttentionBias    bool            `json:"attention_bias"`
+	IsCausal         json.RawMessage `json:"is_causal"`
+	UseSlidingWindow bool            `json:"use_sliding_window"`
+	SlidingWindow    *int64          `json:"sliding_window"`
+	MaxWindowLayers  int64           `json:"max_window_layers"`
+	LayerTypes       []string        `json:"layer_types"`
 
 	qkvBias, outBias, headNorms, bidirectional bool
 	gate                                       engine.Gate
@@ -96,33 +90,11 @@ func readQwenConfig(dir fs.FS, family *qwenFamily) (qwenConfig, error) {
 }
 
 func (c *qwenConfig) check() error {
-	for _, size := range []struct {
-		key             string
-		value, from, to int64
-	}{
-		{"hidden_size", c.HiddenSize, 1, 16384},
-		{"intermediate_size", c.IntermediateSize, 1, 1 << 17},
-		{"num_hidden_layers", c.Layers, 1, 256},
-		{"num_attention_heads", c.Heads, 1, 256},
-		{"num_key_value_heads", c.KVHeads, 1, 256},
-		{"head_dim", c.HeadDim, 2, 1024},
-		{"max_position_embeddings", c.MaxPositionEmbeddings, 1, 1 << 18},
-		{"vocab_size", c.VocabSize, 1, 1 << 22},
-	} {
-		if size.value < size.from || size.value > size.to {
-			return refuse(configFile, size.key, "is %d or missing; %d to %d is possible",
-				size.value, size.from, size.to)
-		}
+	if err := c.checkSizes(); err != nil {
+		return err
 	}
-	if c.Heads%c.KVHeads != 0 {
-		return refuse(configFile, "num_key_value_heads",
-			"is %d, which does not divide num_attention_heads %d", c.KVHeads, c.Heads)
-	}
-	if c.HeadDim%2 != 0 {
-		return refuse(configFile, "head_dim", "is %d; rotary positions need an even number", c.HeadDim)
-	}
-	if !(c.RMSNormEps > 0 && c.RMSNormEps < 1) {
-		return refuse(configFile, "rms_norm_eps", "is %g; it must be above 0 and below 1", c.RMSNormEps)
+	if err := checkEpsilon("rms_norm_eps", c.RMSNormEps); err != nil {
+		return err
 	}
 	if c.gate == 0 {
 		return refuse(configFile, "hidden_act", "is %.60q; supported are %s", c.HiddenAct, listed(gates))
@@ -144,7 +116,7 @@ func (c *qwenConfig) checkWindows() error {
 	}
 	slides := slices.Contains(c.LayerTypes, "sliding_attention")
 	if c.UseSlidingWindow && c.SlidingWindow != nil {
-		if *c.SlidingWindow >= c.MaxPositionEmbeddings { // no text is longer than the window
+		if *c.SlidingWindow >= c.Positions { // no text is longer than the window
 			return nil
 		}
 		slides = slides || c.LayerTypes == nil && c.MaxWindowLayers < c.Layers
