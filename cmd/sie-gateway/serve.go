@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/gateway/alias"
 	"github.com/sie-engine/sie/gateway/fleet"
 	"github.com/sie-engine/sie/gateway/models"
 	"github.com/sie-engine/sie/gateway/pools"
@@ -66,6 +67,9 @@ type serveCmd struct {
 	Payloads       string        `name:"payload-store" help:"Directory, s3:// or gs:// URL for items that are too large for a message; the workers use the same. Without it such items get 413." env:"SIE_PAYLOAD_STORE_URL"`
 	MaxQueueWait   time.Duration `help:"Predicted wait beyond which a new request gets a retryable 503; 0: as long as there is room." default:"5s" range:"0|10ms..1h" env:"SIE_MAX_QUEUE_WAIT"`
 	RequestSeconds float64       `name:"request-timeout-s" help:"Seconds for an answer, in place of --request-timeout; 0: that." range:"0|1..86400" env:"SIE_GATEWAY_REQUEST_TIMEOUT"`
+	Aliases        string        `name:"model-aliases" help:"Model names that stand for others, as JSON {\"name\":[{\"model\",\"weight\"}]}; a request id always gets the same one." env:"SIE_GATEWAY_MODEL_ALIASES"`
+	MaxHolds       int           `help:"Requests that are held at once until there is capacity, by X-SIE-Hold or their token; more are refused as without." default:"256" range:"1..100000" env:"SIE_GATEWAY_MAX_HOLDS"`
+	MaxHoldBytes   int64         `help:"Bytes of their bodies." default:"67108864" range:"1..1099511627776" env:"SIE_GATEWAY_MAX_HOLD_BYTES"`
 	DrainDelay     time.Duration `help:"Time after a signal in which requests are still served while /readyz says no, for clients that follow it." default:"2s" range:"0s..10m" env:"SIE_GATEWAY_DRAIN_DELAY"`
 }
 
@@ -73,8 +77,9 @@ type serveCmd struct {
 func (c *serveCmd) Check() error {
 	_, secure := c.Secure(slog.New(slog.DiscardHandler))
 	_, lanes := c.lanes()
+	_, aliases := c.aliases()
 	_, access := c.Access.ClientOptions()
-	all := []error{secure, lanes, access}
+	all := []error{secure, lanes, aliases, access}
 	if c.Config != "" && c.ModelsDir+c.BundlesDir != "" {
 		all = append(all, errors.New("with --config-url the models and bundles are sie-config's: "+
 			"give neither --models-dir nor --bundles-dir"))
@@ -92,6 +97,18 @@ func (c *serveCmd) lanes() ([]bus.Lane, error) {
 		return nil, fmt.Errorf("SIE_GATEWAY_CONFIGURED_PHYSICAL_LANES: %w", err)
 	}
 	return l, nil
+}
+
+// aliases returns the model names that stand for others.
+func (c *serveCmd) aliases() (alias.Table, error) {
+	if strings.TrimSpace(c.Aliases) == "" {
+		return nil, nil
+	}
+	t, err := alias.Parse(c.Aliases)
+	if err != nil {
+		return nil, fmt.Errorf("SIE_GATEWAY_MODEL_ALIASES: %w", err)
+	}
+	return t, nil
 }
 
 // times returns the time for an answer, and that after which the queue gives up so that it can say
@@ -197,7 +214,11 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 	}
 	answer, queued := c.times()
 	qo := queue.Options{Router: uuid.NewString(), URL: c.URL, Streams: c.Streams, Metrics: series, Log: log,
-		Timeout: queued, MaxWait: c.MaxQueueWait, Fair: secure.Access.Several()}
+		Timeout: queued, MaxWait: c.MaxQueueWait, Fair: secure.Access.Several(),
+		MaxHolds: c.MaxHolds, MaxHoldBytes: c.MaxHoldBytes}
+	if qo.Aliases, err = c.aliases(); err != nil {
+		return nil, err
+	}
 	if c.MaxQueueWait == 0 {
 		qo.MaxWait = -1
 	}

@@ -166,6 +166,8 @@ func TestServeSettings(t *testing.T) {
 		{line: "serve", env: []string{"SIE_NATS_USER", "u"}, want: "or neither"},
 		{line: "serve", env: []string{"SIE_NATS_USER", "u", "SIE_NATS_PASSWORD", "p"}},
 		{line: "serve --lanes=[]"},
+		{line: "serve --model-aliases={}"},
+		{line: "serve --model-aliases=[]", want: "SIE_GATEWAY_MODEL_ALIASES: the aliases are no object"},
 		{line: "serve --lanes={}", want: "SIE_GATEWAY_CONFIGURED_PHYSICAL_LANES: the lanes are not a list"},
 		{line: "serve --config-url http://c --models-dir x", want: "sie-config's"},
 		{line: "serve --stream-replicas 2", want: "use 1, 3 or 5"},

@@ -2,6 +2,8 @@ package queue
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +33,7 @@ type Backend struct {
 	registry *models.Registry
 	workers  Workers
 	demand   demand
+	holds    holds
 	requests *requestMetrics
 
 	mu       sync.Mutex
@@ -42,6 +45,7 @@ func NewBackend(q *Queue, r *models.Registry, w Workers) *Backend {
 	b := &Backend{queue: q, registry: r, workers: w, requests: newRequestMetrics(q.opt.Metrics),
 		capacity: map[bus.Lane]*inference.Refusal{}, demand: demand{until: map[bus.Lane]time.Time{}}}
 	b.demand.observe(q.opt.Metrics)
+	b.holds.observe(q.opt.Metrics)
 	known := func(worker string) presence {
 		x := w.Snapshot().Worker(worker)
 		if x == nil || !x.Live {
@@ -61,6 +65,7 @@ func (b *Backend) Begin(h inference.Head) inference.Session {
 	if s.head.Pool == "" && !strings.Contains(h.MachineProfile, "/") {
 		s.head.Pool = h.Tenant.Pool()
 	}
+	s.hold, s.badHead = holdOf(h)
 	var ok bool
 	if s.priority, ok = h.Tenant.PriorityOf(h.Priority); !ok {
 		s.badHead = errs.Invalidf("X-SIE-Priority", "X-SIE-Priority is %s; use high, normal or low",
@@ -88,8 +93,24 @@ func (s *session) route(m models.Model) (models.Route, error) {
 	return r, err
 }
 
-// Models implements inference.Backend.
-func (b *Backend) Models() []api.ModelInfo { return b.registry.List() }
+// Models implements inference.Backend. A name that stands for others is described as the heaviest
+// of them.
+func (b *Backend) Models() []api.ModelInfo {
+	list, aliases := b.registry.List(), b.queue.opt.Aliases
+	for _, name := range slices.Sorted(maps.Keys(aliases)) {
+		info, err := b.registry.Info(aliases.Heaviest(name))
+		if err != nil {
+			continue // no catalog has it, and a request is told so
+		}
+		info.Name = name
+		if i := slices.IndexFunc(list, func(m api.ModelInfo) bool { return m.Name == name }); i >= 0 {
+			list[i] = *info
+		} else {
+			list = append(list, *info)
+		}
+	}
+	return list
+}
 
 // session is one request. It belongs to one goroutine.
 type session struct {
@@ -101,15 +122,29 @@ type session struct {
 	lane    bus.Lane // that the request went to
 
 	priority tenant.Priority
-	badHead  error // of a header that says nothing
+	hold     time.Duration // for which it may wait for capacity
+	badHead  error         // of a header that says nothing
 }
 
 // Model implements compat.Backend.
-func (s *session) Model(id string) (compat.Model, error) { return s.find(s.backend.registry.Find(id)) }
+func (s *session) Model(id string) (compat.Model, error) {
+	return s.named(id, s.backend.registry.Find)
+}
 
 // OpenAIModel implements compat.Backend.
 func (s *session) OpenAIModel(id string) (compat.Model, error) {
-	return s.find(s.backend.registry.FindOpenAI(id))
+	return s.named(id, s.backend.registry.FindOpenAI)
+}
+
+// named finds the model of a name, which may stand for others. The answer has the name.
+func (s *session) named(id string, find func(string) (models.Model, error)) (compat.Model, error) {
+	target, stands := s.backend.queue.opt.Aliases.Target(id, s.head.RequestID)
+	if !stands {
+		return s.find(find(id))
+	}
+	m, err := find(target)
+	m.Name = id
+	return s.find(m, err)
 }
 
 func (s *session) find(m models.Model, err error) (compat.Model, error) {
@@ -121,7 +156,17 @@ func (s *session) find(m models.Model, err error) (compat.Model, error) {
 }
 
 // Info implements compat.Backend.
-func (s *session) Info(id string) (*api.ModelInfo, error) { return s.backend.registry.Info(id) }
+func (s *session) Info(id string) (*api.ModelInfo, error) {
+	target := s.backend.queue.opt.Aliases.Heaviest(id)
+	if target == "" {
+		return s.backend.registry.Info(id)
+	}
+	info, err := s.backend.registry.Info(target)
+	if err == nil {
+		info.Name = id
+	}
+	return info, err
+}
 
 // Check implements inference.Session. Without a model nothing can be said of the lane.
 func (s *session) Check() error {
@@ -154,7 +199,10 @@ func (s *session) Refusal(id string) *inference.Refusal {
 	}
 	s.lane = route.Lane
 	q := s.backend.queue
-	if f := s.backend.workers.Snapshot(); f.Settled && f.Lane(route.Lane).Empty() {
+	if empty(s.backend.workers.Snapshot(), route) {
+		if s.hold > 0 {
+			return nil // it waits, if there is room for it
+		}
 		q.metrics.refused.WithLabelValues("capacity").Inc()
 		return s.backend.noCapacity(route.Lane)
 	}
@@ -218,18 +266,12 @@ func (s *session) do(w *admit.Work, m models.Model, t task) (*request, error) {
 // prepare finds the lane of a task and cuts it into slices. The line of the request that it returns
 // has to be released.
 func (s *session) prepare(w *admit.Work, m models.Model, t task) (*request, error) {
-	b, q, now := s.backend, s.backend.queue, time.Now()
-	route, err := s.route(m)
+	b, q := s.backend, s.backend.queue
+	route, err := s.await(w, m)
 	if err != nil {
 		return nil, err
 	}
-	s.lane = route.Lane
-	workers := b.workers.Snapshot()
-	lane := workers.Lane(route.Lane)
-	if workers.Settled && lane.Empty() {
-		q.metrics.refused.WithLabelValues("capacity").Inc()
-		return nil, b.noCapacity(route.Lane).Err
-	}
+	now, lane := time.Now(), b.workers.Snapshot().Lane(route.Lane)
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, errs.Internal(err)

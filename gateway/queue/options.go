@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sie-engine/sie/gateway/alias"
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/weights/payload"
 )
@@ -30,6 +31,10 @@ type Options struct {
 	MaxWait time.Duration
 	// Fair has tenants take turns: little work is in the stream at once, and the rest waits here.
 	Fair bool
+	// Aliases are model names that stand for others.
+	Aliases alias.Table
+	MaxHolds     int   // requests that are held at once until there is capacity [256]
+	MaxHoldBytes int64 // of their bodies [64 MiB]
 	// MaxSlices bounds the slices of one request that are on their way at once [256]
 	MaxSlices int
 }
@@ -37,6 +42,7 @@ type Options struct {
 func (o *Options) setDefaults() {
 	o.Timeout = cmp.Or(o.Timeout, 140*time.Second)
 	o.MaxWait = cmp.Or(o.MaxWait, 5*time.Second)
+	o.MaxHolds, o.MaxHoldBytes = cmp.Or(o.MaxHolds, 256), cmp.Or(o.MaxHoldBytes, 64<<20)
 	o.MaxSlices = cmp.Or(o.MaxSlices, 256)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -32,6 +32,7 @@ type Queue struct {
 	connectedAt atomic.Int64 // nanoseconds since the epoch
 	heard       atomic.Int64 // when the last message came
 	draining    atomic.Bool
+	drained     chan struct{} // closed by Drain
 
 	workers atomic.Pointer[func(worker string) presence] // nil: nobody knows
 	losses  atomic.Pointer[func(lane bus.Lane) bool]     // the same; whether it lost a worker lately
@@ -56,7 +57,7 @@ func New(o Options) (*Queue, error) {
 	o.setDefaults()
 	q := &Queue{
 		opt: o, inbox: bus.GatewayInboxes + "." + o.Router + ".", metrics: newMetrics(o.Metrics),
-		kick: make(chan struct{}, 1), deletes: make(chan string, maxDeletes),
+		kick: make(chan struct{}, 1), drained: make(chan struct{}), deletes: make(chan string, maxDeletes),
 		removes: make(chan place, maxRemoves),
 		fetches: make(chan struct{}, maxFetches), requests: map[string]*request{}, lines: map[string]*line{},
 		pools: map[string]*pool{}, broker: away{},
@@ -113,7 +114,9 @@ func (q *Queue) Disconnected() { q.connected.Store(false) }
 
 // Drain makes heartbeats say that this gateway stops. Requests go on.
 func (q *Queue) Drain() {
-	q.draining.Store(true)
+	if !q.draining.Swap(true) {
+		close(q.drained)
+	}
 	q.wakeForAll()
 }
 

@@ -39,6 +39,9 @@ func (w *Work) Context() context.Context { return w.ctx }
 // Began returns the time from which the request's timings count.
 func (w *Work) Began() time.Time { return w.began }
 
+// RequestBytes returns the bytes of the request itself, which its entrance reserved.
+func (w *Work) RequestBytes() int64 { return w.request }
+
 // Cancel ends the request's context with a cause. Work without a Gate ends with its own context
 // only.
 func (w *Work) Cancel(cause error) {

@@ -110,6 +110,7 @@ var rules = []rule{
 	{From: "gateway/dlq", Forbid: []string{""},
 		Allow: []string{"internal/bus", "internal/errs", "internal/work"},
 		Why:   "a letter outlives its gateway"},
+	{From: "gateway/alias", Forbid: []string{""}, Why: "names are texts"},
 	{From: "gateway/fair", Forbid: []string{""}, Why: "turns are numbers"},
 	{From: "gateway/queue", Forbid: []string{"gateway/server", "gateway/dev", "internal/httpd"},
 		Why: "the queue answers any entrance"},
