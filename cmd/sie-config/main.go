@@ -1,5 +1,6 @@
 // Command sie-config has the configuration of a cluster: `serve` tells gateways and workers which
-// models and bundles there are. This package holds flags and wiring only.
+// models and bundles there are, `apply`, `diff` and `status` change it and look at it. This package
+// holds flags and wiring only.
 package main
 
 import (
@@ -14,6 +15,9 @@ import (
 
 type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Serve the configuration of a cluster over HTTP."`
+	Apply   applyCmd   `cmd:"" help:"Make sie-config have the models of a directory."`
+	Diff    diffCmd    `cmd:"" help:"Say in what sie-config differs from a directory of models; exit status 1 if it does."`
+	Status  statusCmd  `cmd:"" help:"Say which workers have models as sie-config has them."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 

@@ -177,7 +177,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.o.documents(ctx); err != nil {
 		return err
 	}
-	config, err := c.add(c.o.configSpec())
+	config, err := c.add(c.o.configSpec(c.users))
 	if err != nil {
 		return err
 	}

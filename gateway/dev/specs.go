@@ -92,12 +92,14 @@ func (o *Options) usersFile() string { return o.path("nats-users.json") }
 
 func (o *Options) configURL() string { return address("http", local, o.configPort()) }
 
-func (o *Options) configSpec() spec {
+func (o *Options) configSpec(u *broker.Users) spec {
+	access := o.access(broker.ConfigUser, u.Config)
 	s := spec{
 		role: Config,
 		argv: []string{
 			o.program("sie-config"), "serve", "--host", local, "--port", strconv.Itoa(o.configPort()),
 		},
+		env:   append(access.Environ(), "SIE_NATS_URL="+o.natsURL()),
 		probe: answers(o.configURL() + "/readyz"),
 	}
 	if dir := o.documentsDir(); dir != "" {

@@ -20,7 +20,7 @@ func TestTheDirectoryOfModels(t *testing.T) {
 		o := options("/bin", "/state", 15000)
 		o.ModelsDir, o.Models = dir, nil
 		given := dir != ""
-		server, config := o.serverSpec(0, o.Lanes[0]), o.configSpec()
+		server, config := o.serverSpec(0, o.Lanes[0]), o.configSpec(&broker.Users{})
 		if i := slices.Index(server.argv, "--models-dir"); (i >= 0) != given ||
 			given && server.argv[i+1] != dir {
 			t.Errorf("server: %q", server.argv)
@@ -43,7 +43,8 @@ func TestAccessToNATS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range []spec{gateway, o.sidecarSpec(0, o.Lanes[0], &u)} {
+		sidecar, config := o.sidecarSpec(0, o.Lanes[0], &u), o.configSpec(&u)
+		for _, s := range []spec{gateway, sidecar, config} {
 			for _, w := range want {
 				if !slices.Contains(s.env, w) {
 					t.Errorf("%s: %q lacks %s", s.role, s.env, w)
@@ -52,7 +53,8 @@ func TestAccessToNATS(t *testing.T) {
 		}
 	}
 	check(broker.Users{}, "SIE_NATS_CA=", "SIE_NATS_TOKEN=")
-	check(broker.Users{Gateway: "p", Worker: "p"}, "SIE_NATS_CA=", "SIE_NATS_TOKEN=", "SIE_NATS_PASSWORD=p")
+	check(broker.Users{Gateway: "p", Worker: "p", Config: "p"}, "SIE_NATS_CA=", "SIE_NATS_TOKEN=",
+		"SIE_NATS_PASSWORD=p")
 	o.NATSURL = "tls://nats:4222"
 	check(broker.Users{}, "SIE_NATS_URL=tls://nats:4222", "SIE_NATS_CA=/ca.pem", "SIE_NATS_TOKEN=t")
 }
@@ -66,7 +68,7 @@ func TestDocumentsOfTheServersModels(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(state, "run", "models")
-	if _, err := os.Stat(dir); err != nil || !slices.Contains(o.configSpec().env,
+	if _, err := os.Stat(dir); err != nil || !slices.Contains(o.configSpec(&broker.Users{}).env,
 		"SIE_MODELS_DIR="+dir) {
 		t.Errorf("%v", err)
 	}

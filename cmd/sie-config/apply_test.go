@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// serving runs sie-config with a store and returns its address.
+func serving(t *testing.T) string {
+	t.Helper()
+	models := t.TempDir()
+	write(t, filepath.Join(models, "base.yaml"), strings.ReplaceAll(model, "org/a", "org/base"))
+	c := serveCmd{Host: "127.0.0.1", ModelsDir: models, Store: t.TempDir(), DrainTimeout: 5 * time.Second,
+		MaxConns: 8}
+	ctx, stop := context.WithCancel(t.Context())
+	address := make(chan net.Addr, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.serve(ctx, make(chan os.Signal), slog.New(slog.DiscardHandler),
+			func(a net.Addr) { address <- a })
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case a := <-address:
+		return "http://" + a.String()
+	case err := <-ended:
+		ended <- nil
+		t.Fatal(err)
+	}
+	return ""
+}
+
+// A directory is applied, and applied again changes nothing; files that change, come and go are
+// followed; what is built in stays.
+func TestApplyConverges(t *testing.T) {
+	at := remote{URL: serving(t)}
+	dir := t.TempDir()
+	a := write(t, filepath.Join(dir, "a.yaml"), model)
+	b := write(t, filepath.Join(dir, "b.yaml"), strings.ReplaceAll(model, "org/a", "org/b"))
+	step := func(prune, dry bool, want string) {
+		t.Helper()
+		var out bytes.Buffer
+		c := applyCmd{remote: at, Dir: dir, Prune: prune, DryRun: dry}
+		if err := c.apply(t.Context(), &out); err != nil || out.String() != want {
+			t.Errorf("%v: %q, want %q", err, out.String(), want)
+		}
+	}
+	step(true, true, "add      org/a\nadd      org/b\n")
+	step(true, false, "add      org/a epoch 1\nadd      org/b epoch 2\n")
+	step(true, false, "nothing to change\n")
+	write(t, a, strings.Replace(model, "tokens: 8", "tokens: 9", 1))
+	if err := os.Remove(b); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	d := diffCmd{remote: at, Dir: dir}
+	if err := d.diff(t.Context(), &out); !errors.Is(err, errDiffers) ||
+		out.String() != "replace  org/a\nremove   org/b\n" {
+		t.Errorf("%v %q", err, out.String())
+	}
+	step(false, false, "replace  org/a epoch 3\n")
+	step(true, false, "remove   org/b epoch 4\n")
+	// a built-in model is replaced, and comes back when its file goes
+	base := write(t, filepath.Join(dir, "base.yaml"),
+		strings.Replace(strings.ReplaceAll(model, "org/a", "org/base"), "tokens: 8", "tokens: 7", 1))
+	step(true, false, "replace  org/base epoch 5\n")
+	if err := os.Remove(base); err != nil {
+		t.Fatal(err)
+	}
+	step(true, false, "remove   org/base epoch 6\n")
+	step(true, false, "nothing to change\n")
+	if err := d.diff(t.Context(), &out); err != nil {
+		t.Error(err)
+	}
+}
+
+// A model that is refused holds up no other, and a sie-config that is away is an error.
+func TestApplySaysWhatFailed(t *testing.T) {
+	at := remote{URL: serving(t)}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.yaml"), strings.ReplaceAll(
+		strings.ReplaceAll(model, "org/a", "org/lost"), "bert_flash:A", "no_such:A"))
+	write(t, filepath.Join(dir, "b.yaml"), model)
+	var out bytes.Buffer
+	c := applyCmd{remote: at, Dir: dir}
+	err := c.apply(t.Context(), &out)
+	if err == nil || !strings.Contains(err.Error(), "org/lost: status 422") ||
+		!strings.Contains(out.String(), "org/a") {
+		t.Errorf("%v %q", err, out.String())
+	}
+	c.URL = "http://127.0.0.1:1"
+	if err := c.apply(t.Context(), &out); err == nil {
+		t.Error("no error without sie-config")
+	}
+	c.Dir = t.TempDir() + "/none"
+	if err := c.apply(t.Context(), &out); err == nil {
+		t.Error("no error without a directory")
+	}
+}
+
+// status --wait ends once the gateway has the epoch and every worker the model.
+func TestStatusWaits(t *testing.T) {
+	asked := 0
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/v1/configs/epoch" {
+			_, _ = w.Write([]byte(`{"epoch":7}`))
+			return
+		}
+		asked++
+		bundle := map[string]any{"bundle_id": "default", "acked_workers": []string{"w"}}
+		_ = json.NewEncoder(w).Encode(map[string]any{"config_epoch": 4 + asked,
+			"all_bundles_acked": asked > 1, "bundles": []any{bundle}})
+	}))
+	defer gateway.Close()
+	c := statusCmd{remote: remote{URL: gateway.URL}, Gateway: gateway.URL, Models: []string{"org/a"},
+		Wait: true, Timeout: time.Minute}
+	var out bytes.Buffer
+	if err := c.status(t.Context(), &out, time.Millisecond); err != nil || asked != 3 ||
+		out.String() != "org/a default: 1 workers have it, 0 do not (epoch 7 of 7)\n" {
+		t.Errorf("%v %q, asked %d times", err, out.String(), asked)
+	}
+	asked = -100
+	c.Timeout = time.Millisecond
+	if err := c.status(t.Context(), &out, time.Second); err == nil {
+		t.Error("no error although workers have it not")
+	}
+}
