@@ -82,8 +82,8 @@ kernels-matrix: deps ## kernels-check with both toolkits, 13.0 from PyPI and 12.
 
 # ---- run -------------------------------------------------------------------------------------------------------
 
-cluster: build ## run a cluster on this machine: NATS, sie-config, a gateway on PORT, WORKERS workers (ARGS='--gateways 2 …', MODEL=…)
-	@tools/setup/cluster.sh $(PORT) $(WORKERS) $(MODEL) $(ARGS)
+cluster: build ## run a cluster on this machine: NATS, sie-config, a gateway on PORT, WORKERS workers (ARGS='--gateways 2 …', MODEL=…; AUTOSCALE=1: none at first, WORKERS at most)
+	@tools/setup/cluster.sh $(PORT) $(WORKERS) $(MODEL) $(if $(AUTOSCALE),--autoscale) $(ARGS)
 
 run: build ## serve all-MiniLM-L6-v2 on port 8080 (PORT=…, MODEL=…)
 	@tools/setup/run.sh $(PORT) $(MODEL)

@@ -60,6 +60,8 @@ type devStartCmd struct {
 	ModelsDir string   `help:"Directory of model files in place of the built-in catalog." type:"path"`
 	Device    string   `help:"Device of the servers, as of sie-server; null runs none and has made-up vectors." short:"d"`
 	NoRestart bool     `help:"Do not start again what ended."`
+	Autoscale bool     `help:"Start without workers: requests and pools start them, at most --workers for each lane, and what is idle goes again."`
+	Triggers  string   `help:"File of KEDA ScaledObjects that say how lanes are scaled, with --autoscale. Default: the built-in ones." type:"path"`
 	BinDir    string   `help:"Directory of sie-config, sie-sidecar and sie-server. Default: that of this program." type:"path"`
 	JSONLogs  bool     `help:"Log JSON." env:"SIE_LOG_JSON"`
 }
@@ -71,8 +73,8 @@ func (c *devStartCmd) options() (dev.Options, error) {
 		NATSNodes: c.NATSNodes, NATSURL: c.NATSURL, Access: c.Access,
 		Replicas: c.Replicas, Storage: c.Storage, Auth: c.Auth,
 		StateDir: c.dir(), BinDir: c.BinDir, Models: c.Models, ModelsDir: c.ModelsDir, Device: c.Device,
-		Restart: !c.NoRestart,
-		Log:     obs.NewLogger(os.Stderr, c.JSONLogs, false), Out: os.Stdout,
+		Restart: !c.NoRestart, Autoscale: c.Autoscale, Triggers: c.Triggers,
+		Log: obs.NewLogger(os.Stderr, c.JSONLogs, false), Out: os.Stdout,
 	}
 	var all []error
 	for _, s := range c.Lanes {

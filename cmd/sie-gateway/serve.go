@@ -18,9 +18,11 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/gateway/alias"
+	"github.com/sie-engine/sie/gateway/demand"
 	"github.com/sie-engine/sie/gateway/fleet"
 	"github.com/sie-engine/sie/gateway/models"
 	"github.com/sie-engine/sie/gateway/pools"
@@ -250,11 +252,13 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 		return nil, err
 	}
 	opened.closes(opened.queue.Close)
-	so.Backend = queue.NewBackend(opened.queue, registry, workers)
+	wanted := demand.New(demand.Options{Router: qo.Router, Lanes: lanes, Fleet: workers.Snapshot,
+		Pools: keeper, Metrics: series})
+	so.Backend = queue.NewBackend(opened.queue, registry, workers, wanted)
 	if opened.server, err = server.New(so); err != nil {
 		return nil, err
 	}
-	if err := c.connect(background, opened, workers, keeper, log); err != nil {
+	if err := c.connect(background, opened, workers, keeper, wanted, log); err != nil {
 		return nil, err
 	}
 	if opened.listener, err = c.listen(secure); err != nil {
@@ -319,7 +323,8 @@ func (c *serveCmd) fill(
 
 // connect connects to the broker in the background, and tells those who depend on it.
 func (c *serveCmd) connect(
-	ctx context.Context, g *running, workers *fleet.Fleet, keeper *pools.Keeper, log *slog.Logger,
+	ctx context.Context, g *running, workers *fleet.Fleet, keeper *pools.Keeper, wanted *demand.Tracker,
+	log *slog.Logger,
 ) error {
 	conn, err := bus.Connect(bus.Options{
 		URL: c.NATS, Name: "sie-gateway", Access: c.Access,
@@ -353,6 +358,14 @@ func (c *serveCmd) connect(
 	if err != nil {
 		return err
 	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return err
+	}
+	if err := wanted.Subscribe(conn); err != nil {
+		return fmt.Errorf("subscribe the heartbeats of gateways: %w", err)
+	}
+	go wanted.Watch(ctx, js)
 	kept, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	g.closes(func() { stop(); <-ended })

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sie-engine/sie/gateway/broker"
+	"github.com/sie-engine/sie/gateway/scale"
 	"github.com/sie-engine/sie/internal/bus"
 )
 
@@ -32,13 +33,15 @@ type worker struct {
 
 // Cluster is a cluster on this machine. Run is called once, on a cluster that New returned.
 type Cluster struct {
-	o      Options
-	lock   *os.File
-	users  *broker.Users
-	launch launcher
-	keeper *keeper
-	turn   chan struct{}   // holds one while nobody scales
-	now    context.Context // when it ends, what still runs is killed
+	o       Options
+	objects []*scale.Object // with Autoscale
+	lock    *os.File
+	users   *broker.Users
+	launch  launcher
+	keeper  *keeper
+	turn    chan struct{}   // holds one while nobody scales
+	now     context.Context // when it ends, what still runs is killed
+	adding  sync.Mutex      // a worker of the autoscaler; taken before mu
 
 	mu       sync.Mutex // guards what follows; held for no I/O
 	nats     []*process
@@ -53,6 +56,13 @@ func New(o Options) (*Cluster, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
+	var objects []*scale.Object
+	if o.Autoscale {
+		var err error
+		if objects, err = o.objects(); err != nil {
+			return nil, err
+		}
+	}
 	held, err := lock(o.StateDir)
 	if err != nil {
 		return nil, err
@@ -62,7 +72,7 @@ func New(o Options) (*Cluster, error) {
 			return nil, errors.Join(err, held.Close())
 		}
 	}
-	c := &Cluster{o: o, lock: held, users: &broker.Users{}, turn: make(chan struct{}, 1)}
+	c := &Cluster{o: o, objects: objects, lock: held, users: &broker.Users{}, turn: make(chan struct{}, 1)}
 	c.turn <- struct{}{}
 	c.keeper = newKeeper(o.path(stateFile), c.State, o.Log)
 	err = errors.Join(o.checkPorts(), o.prepare())
@@ -111,6 +121,9 @@ func (c *Cluster) Run(ctx, now context.Context) (err error) {
 	go c.keeper.run() // from here on there is a cluster.json
 	c.keeper.flush()
 	c.tell(time.Since(began))
+	if c.o.Autoscale {
+		c.autoscale(ctx, c.objects)
+	}
 	<-ctx.Done()
 	fmt.Fprintln(c.o.Out, "\ndraining: gateways first, then sidecars, servers, sie-config and NATS")
 	return nil
@@ -150,7 +163,7 @@ func (c *Cluster) ready(ctx context.Context, what string, all ...*process) error
 // which needs NATS; sidecars and gateways, which need both. It returns when all are ready.
 func (c *Cluster) start(ctx context.Context) error {
 	fmt.Fprintf(c.o.Out, "starting: NATS %d, sie-config 1, gateways %d, workers %d; logs in %s\n",
-		c.o.nodes(), c.o.Gateways, c.o.Workers, c.o.path("log"))
+		c.o.nodes(), c.o.Gateways, c.o.first(), c.o.path("log"))
 	for i := range c.o.nodes() {
 		p, err := c.add(c.o.natsSpec(i))
 		if err != nil {
@@ -161,8 +174,8 @@ func (c *Cluster) start(ctx context.Context) error {
 		c.mu.Unlock()
 	}
 	var servers []*process
-	for i := range c.o.Workers {
-		w, err := c.addServer(i)
+	for i := range c.o.first() {
+		w, err := c.addServer(i, c.o.Lanes[i%len(c.o.Lanes)])
 		if err != nil {
 			return err
 		}
@@ -232,7 +245,7 @@ func (c *Cluster) known(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime, fmt.Errorf("%v have passed", startTime))
 	defer cancel()
 	for i, p := range c.all(Gateway) {
-		probe := knows(c.o.gatewayURL(i), c.o.Workers)
+		probe := knows(c.o.gatewayURL(i), c.o.first())
 		if err := await(ctx, p.name()+", of its workers,", probe, p); err != nil {
 			return err
 		}
@@ -240,9 +253,9 @@ func (c *Cluster) known(ctx context.Context) error {
 	return nil
 }
 
-// addServer starts the server of worker i.
-func (c *Cluster) addServer(i int) (*worker, error) {
-	w := &worker{index: i, lane: c.o.Lanes[i%len(c.o.Lanes)]}
+// addServer starts the server of worker i, which serves a lane.
+func (c *Cluster) addServer(i int, l bus.Lane) (*worker, error) {
+	w := &worker{index: i, lane: l}
 	if err := os.MkdirAll(c.o.path("run", fmt.Sprintf("w%d", i)), 0o700); err != nil {
 		return nil, err
 	}
@@ -253,6 +266,7 @@ func (c *Cluster) addServer(i int) (*worker, error) {
 	w.server = p
 	c.mu.Lock()
 	c.workers = append(c.workers, w)
+	slices.SortFunc(c.workers, func(a, b *worker) int { return a.index - b.index })
 	c.mu.Unlock()
 	return w, nil
 }

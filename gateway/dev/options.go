@@ -20,7 +20,7 @@ type Options struct {
 	Host      string     // that the gateways listen on; everything else listens on 127.0.0.1
 	Port      int        // of the first gateway; 0: New finds a range that is free
 	Gateways  int        // 1 to MaxGateways
-	Workers   int        // 0 to MaxWorkers
+	Workers   int        // 0 to MaxWorkers; with Autoscale the most of each lane
 	NATSPort  int        // of the first NATS server; 0: Port + 10
 	NATSNodes int        // 1 or 3
 	NATSURL   string     // of NATS servers that run already; empty: the cluster runs its own
@@ -35,6 +35,8 @@ type Options struct {
 	ModelsDir string   // of model files in place of the built-in catalog; empty: that
 	Device    string   // of the servers; empty: what they choose
 	Restart   bool     // start again what ended
+	Autoscale bool     // start without workers; requests and pools start them
+	Triggers  string   // file of ScaledObjects, with Autoscale; empty: the built-in ones
 
 	Log *slog.Logger // what happens to processes
 	Out io.Writer    // progress, and where to send what
@@ -60,6 +62,14 @@ const (
 	workersOffset = 20 // two for each worker: the sidecar's and the server's
 	lastOffset    = workersOffset + 2*MaxWorkers - 1
 )
+
+// first returns how many workers the cluster begins with.
+func (o *Options) first() int {
+	if o.Autoscale {
+		return 0
+	}
+	return o.Workers
+}
 
 // nodes returns how many NATS servers the cluster runs.
 func (o *Options) nodes() int {
@@ -112,6 +122,9 @@ func (o *Options) Check() error {
 	}
 	if o.NATSURL != "" && (o.Auth || o.NATSPort != 0) {
 		wrong("--auth and --nats-port are of the cluster's own NATS: give them without --nats-url")
+	}
+	if o.Triggers != "" && !o.Autoscale {
+		wrong("--triggers are the autoscaler's: give them with --autoscale")
 	}
 	if o.NATSNodes != 1 && o.NATSNodes != 3 {
 		wrong("--nats-nodes must be 1 or 3; got %d", o.NATSNodes)

@@ -12,10 +12,16 @@ import (
 // errScaling is returned for a command to scale while another is under way.
 var errScaling = errors.New("another scale is under way: wait for it")
 
+// errAutoscale is returned for a command to scale where the autoscaler does.
+var errAutoscale = errors.New("the cluster scales itself (--autoscale): requests and pools start workers")
+
 // Scale makes the number of workers n. New workers are ready when it returns; of those that go, the
 // last came last, and each drains first. One call at a time.
 func (c *Cluster) Scale(ctx context.Context, n int) (err error) {
 	var added []*worker
+	if c.o.Autoscale {
+		return errAutoscale
+	}
 	if n < 0 || n > MaxWorkers {
 		return fmt.Errorf("%d workers: between 0 and %d are allowed", n, MaxWorkers)
 	}
@@ -41,7 +47,7 @@ func (c *Cluster) Scale(ctx context.Context, n int) (err error) {
 	}
 	leaving.Wait()
 	for i := len(c.snapshot()); i < n; i++ {
-		w, err := c.addServer(i)
+		w, err := c.addServer(i, c.o.Lanes[i%len(c.o.Lanes)])
 		if err != nil {
 			return err
 		}

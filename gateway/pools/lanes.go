@@ -119,6 +119,10 @@ func (k *Keeper) Leases() map[bus.Lane]Leases {
 func (k *Keeper) observe(r prometheus.Registerer) {
 	r.MustRegister(obs.Gauges([]string{"pool", "machine_profile", "bundle"},
 		func(set func(int, float64, ...string)) {
+			for _, l := range k.opt.Lanes {
+				set(0, 0, l.Pool, l.Profile, l.Bundle) // a query of nothing is an error there
+				set(1, 0, l.Pool, l.Profile, l.Bundle)
+			}
 			for l, x := range k.Leases() {
 				set(0, float64(x.Workers), l.Pool, l.Profile, l.Bundle)
 				set(1, float64(x.Floor), l.Pool, l.Profile, l.Bundle)

@@ -32,7 +32,7 @@ type Backend struct {
 	queue    *Queue
 	registry *models.Registry
 	workers  Workers
-	demand   demand
+	demand   Demand
 	holds    holds
 	requests *requestMetrics
 
@@ -40,11 +40,19 @@ type Backend struct {
 	capacity map[bus.Lane]*inference.Refusal // at most one for each lane
 }
 
+// Demand is told of requests that found no worker: a demand.Tracker.
+type Demand interface {
+	// Note notes that a request wanted a worker of a lane that has none.
+	Note(l bus.Lane)
+	// Told returns what was noted and lasts, for the heartbeats of this gateway.
+	Told() []bus.LaneDemand
+}
+
 // NewBackend returns a backend over a queue, the models of the cluster and its workers.
-func NewBackend(q *Queue, r *models.Registry, w Workers) *Backend {
+func NewBackend(q *Queue, r *models.Registry, w Workers, d Demand) *Backend {
 	b := &Backend{queue: q, registry: r, workers: w, requests: newRequestMetrics(q.opt.Metrics),
-		capacity: map[bus.Lane]*inference.Refusal{}, demand: demand{until: map[bus.Lane]time.Time{}}}
-	b.demand.observe(q.opt.Metrics)
+		capacity: map[bus.Lane]*inference.Refusal{}, demand: d}
+	q.demand.Store(&d)
 	b.holds.observe(q.opt.Metrics)
 	known := func(worker string) presence {
 		x := w.Snapshot().Worker(worker)
@@ -222,7 +230,7 @@ const capacityRetry = 5 * time.Second
 
 // noCapacity returns the refusal for a lane without ready workers, and notes the demand.
 func (b *Backend) noCapacity(l bus.Lane) *inference.Refusal {
-	b.demand.note(l, time.Now())
+	b.demand.Note(l)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.capacity[l]

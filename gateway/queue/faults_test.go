@@ -480,7 +480,7 @@ func TestNoCapacity(t *testing.T) {
 	if e := errs.As(err); e == nil || e.Code != errs.Provisioning || e.RetryAfter < time.Second {
 		t.Errorf("%v", err)
 	}
-	if len(g.backend.demand.until) != 1 || g.backend.demand.until[lane].IsZero() {
-		t.Errorf("demand: %v", g.backend.demand.until)
+	if g.demand.lanes[0] != lane {
+		t.Errorf("demand: %v", g.demand.lanes)
 	}
 }

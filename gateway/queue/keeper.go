@@ -439,10 +439,14 @@ func (q *Queue) beat(lines map[*line]*found, now time.Time) {
 }
 
 func (q *Queue) publishBeat(untaken []string, backlog map[string]int) bool {
-	data, err := json.Marshal(bus.GatewayHeartbeat{
+	h := bus.GatewayHeartbeat{
 		RouterID: q.opt.Router, URL: q.opt.URL, Sequence: q.keeper.sequence, Untaken: untaken,
 		Backlog: backlog, Draining: q.draining.Load(),
-	})
+	}
+	if d := q.demand.Load(); d != nil {
+		h.Demand = (*d).Told()
+	}
+	data, err := json.Marshal(h)
 	if err != nil {
 		panic("queue: internal error: " + err.Error()) // strings and numbers always have a form
 	}

@@ -36,6 +36,7 @@ type Queue struct {
 
 	workers atomic.Pointer[func(worker string) presence] // nil: nobody knows
 	losses  atomic.Pointer[func(lane bus.Lane) bool]     // the same; whether it lost a worker lately
+	demand  atomic.Pointer[Demand]                       // that heartbeats tell; nil: none
 
 	deletes chan string   // keys of payloads
 	removes chan place    // messages that another attempt has taken the place of

@@ -44,7 +44,22 @@ type rig struct {
 	fleet   *fleet.Fleet
 	backend *Backend
 	gate    *admit.Gate
+	demand  noted
 }
+
+// noted keeps the lanes that requests wanted.
+type noted struct {
+	mu    sync.Mutex
+	lanes []bus.Lane
+}
+
+func (n *noted) Note(l bus.Lane) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lanes = append(n.lanes, l)
+}
+
+func (n *noted) Told() []bus.LaneDemand { return nil }
 
 func newRig(t *testing.T, change func(*Options)) *rig {
 	t.Helper()
@@ -71,7 +86,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 	r.Set(testCatalog(t))
 	g.fleet.Connected()
 	g.ready("w1")
-	g.backend = NewBackend(g.queue, r, g.fleet)
+	g.backend = NewBackend(g.queue, r, g.fleet, &g.demand)
 	t.Cleanup(func() {
 		if n := g.gate.Running(); n != 0 {
 			t.Errorf("%d requests run at the end", n)

@@ -70,6 +70,9 @@ func (s *Server) registerGauges(r *prometheus.Registry) {
 		}, "sie_gateway_model_workers", "Live workers that have a model loaded."),
 		obs.Gauges(laneLabels, func(set setGauge) {
 			f := s.opt.Fleet()
+			for _, l := range s.opt.Lanes {
+				set(0, 0, l.Pool, l.Profile, l.Bundle)
+			}
 			for _, l := range f.Lanes {
 				for _, w := range l.Workers {
 					set(0, float64(len(w.Heartbeat.LoadingModels)), l.ID.Pool, l.ID.Profile, l.ID.Bundle)

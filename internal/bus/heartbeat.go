@@ -63,4 +63,12 @@ type GatewayHeartbeat struct {
 	Backlog map[string]int `json:"backlog,omitempty"`
 	// Draining is set in the last heartbeats of a gateway that stops.
 	Draining bool `json:"draining,omitempty"`
+	// Demand is what requests at this gateway wanted lately and did not find.
+	Demand []LaneDemand `json:"demand,omitempty"`
+}
+
+// LaneDemand is a lane that should have a worker.
+type LaneDemand struct {
+	Lane
+	LeftMS int64 `json:"left_ms"` // for which it should, from now
 }

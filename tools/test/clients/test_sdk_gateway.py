@@ -1,4 +1,5 @@
 """The official SDK, three generations, unmodified, with a gateway whose cluster starts at zero."""
+import contextlib
 import json
 import os
 import signal
@@ -7,8 +8,6 @@ import sys
 import threading
 import time
 
-import pytest
-
 from conftest import MODEL, PATIENCE, ROOT, die_with_parent
 
 HERE = ROOT / "tools/test/clients"
@@ -16,14 +15,14 @@ GATEWAY = str(ROOT / "bin/sie-gateway")
 VERSIONS = ["0.3.4", "0.6.30", "0.10.1"]
 
 
-@pytest.fixture
-def cluster(tmp_path):
+@contextlib.contextmanager
+def started(tmp_path, *more):
     """A cluster of null devices without a worker: its URL, and a function that starts workers."""
     state = tmp_path / "state"
     log = open(tmp_path / "log", "w+")
     flags = ["--state-dir", str(state)]
     proc = subprocess.Popen(
-        [GATEWAY, "dev", "start", "--port", "0", "--workers", "0", "--device", "null", *flags],
+        [GATEWAY, "dev", "start", "--port", "0", "--device", "null", *flags, *more],
         stdout=log, stderr=log, preexec_fn=die_with_parent)
 
     def text():
@@ -38,24 +37,83 @@ def cluster(tmp_path):
     def scale(n):
         subprocess.run([GATEWAY, "dev", "scale", str(n), *flags], check=True, timeout=PATIENCE)
 
-    yield url, scale
-    proc.send_signal(signal.SIGINT)
-    assert proc.wait(timeout=PATIENCE) == 0, text()
+    try:
+        yield url, scale
+    finally:
+        proc.send_signal(signal.SIGINT)
+        code = proc.wait(timeout=PATIENCE)
+    assert code == 0, text()
 
 
-def test_sdks_wait_for_the_first_worker(cluster):
-    url, scale = cluster
+def test_sdks_wait_for_the_first_worker(tmp_path):
+    with started(tmp_path, "--workers", "0") as (url, scale):
+        run_sdks(url, lambda: scale(2))
+
+
+# As gateway/dev/triggers.yaml, in a hurry.
+TRIGGERS = """apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata:
+  name: cpu
+  labels:
+    sie.superlinked.com/pool: default
+    sie.superlinked.com/machine-profile: cpu
+    sie.superlinked.com/bundle: default
+spec:
+  pollingInterval: 1
+  cooldownPeriod: 8
+  minReplicaCount: 0
+  maxReplicaCount: 4
+  advanced: {horizontalPodAutoscalerConfig: {behavior: {scaleDown: {stabilizationWindowSeconds: 3}}}}
+  triggers:
+""" + "".join(f"""  - type: prometheus
+    metadata:
+      query: max({metric}{{pool="default",machine_profile="cpu",bundle="default"}})
+      threshold: "{threshold}"
+      ignoreNullValues: "false"
+""" for metric, threshold in (("sie_gateway_pending_demand", 1), ("sie_gateway_lane_queue_depth", 10),
+                              ("sie_gateway_active_lease_gpus", 1)))
+
+
+def test_sdks_start_workers_by_themselves(tmp_path):
+    """From no worker to as many as the pools and the requests ask for, and to none again."""
+    (tmp_path / "triggers.yaml").write_text(TRIGGERS)
+    more = ["--autoscale", "--triggers", str(tmp_path / "triggers.yaml"), "--gateways", "2"]
+    with started(tmp_path, *more) as (url, _):
+        state = tmp_path / "state" / "cluster.json"
+        seen, over = {0}, threading.Event()
+
+        def watch():
+            while not over.wait(0.05):
+                seen.add(len(json.loads(state.read_text())["workers"]))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            run_sdks(url, lambda: None, "auto")
+        finally:
+            over.set()
+            watcher.join()
+        assert 1 <= max(seen) <= 4, seen
+        deadline = time.time() + PATIENCE
+        while json.loads(state.read_text())["workers"]:
+            assert time.time() < deadline, state.read_text()
+            time.sleep(0.2)
+
+
+def run_sdks(url, start, *how):
+    """Runs every release; start is called when each has seen the cluster without a worker."""
     runs = []
     for version in VERSIONS:
         env = dict(os.environ)
         if version != "0.10.1":
             env["PYTHONPATH"] = str(ROOT / f"build/venv-clients/sdk-{version}")
         runs.append(subprocess.Popen(
-            [sys.executable, str(HERE / "sdk_gateway.py"), url, MODEL, version], env=env,
+            [sys.executable, str(HERE / "sdk_gateway.py"), url, MODEL, version, *how], env=env,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=die_with_parent))
-    for run in runs:  # each has seen the cluster without workers before there is one
+    for run in runs:
         assert run.stdout.readline() == "waiting\n", run.stdout.read()
-    scale(2)
+    start()
     for version, run in zip(VERSIONS, runs):
         limit = threading.Timer(PATIENCE, run.kill)
         limit.start()
