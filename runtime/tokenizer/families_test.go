@@ -354,3 +354,24 @@ func TestTextsWithoutACut(t *testing.T) {
 		}
 	}
 }
+
+// Bytes that are no UTF-8, lone surrogates among them, count as U+FFFD, for every family, as in
+// Python's decoding with errors="replace".
+func TestFilesOfInvalidUTF8(t *testing.T) {
+	familyCases(t, func(t *testing.T, family, dir string, g *familyGolden) {
+		tok := loadDir(t, dir)
+		var got, want Batch
+		for text, same := range map[string]string{
+			"\xed\xa0\x80":               "\ufffd\ufffd\ufffd",
+			"a\xed\xb0\x80b \xed\xa0x":   "a\ufffd\ufffd\ufffdb \ufffd\ufffdx",
+			"\xed\xa0\xbd\xed\xb8\x80 c": "\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd c",
+			"word\xff \xc3 é\xe4\xb8":    "word\ufffd \ufffd é\ufffd",
+		} {
+			must(tok.Encode(&got, []string{text}, Options{}))
+			must(tok.Encode(&want, []string{same}, Options{}))
+			if !slices.Equal(got.IDs, want.IDs) {
+				t.Errorf("%q: %v, want those of %q: %v", text, got.IDs, same, want.IDs)
+			}
+		}
+	})
+}

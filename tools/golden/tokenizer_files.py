@@ -74,6 +74,11 @@ FAMILIES = {
         "model": {"config.json": {"model_type": "qwen3"}}}),
     "deberta": (["vocab.json", "merges.txt"], {
         "plain": {"tokenizer_config.json": {"tokenizer_class": "DebertaTokenizer"}}}),
+    "bert": (["vocab.txt"], {
+        "plain": {"tokenizer_config.json": {"tokenizer_class": "BertTokenizer", "do_lower_case": True}},
+        "cased": {"tokenizer_config.json": {"tokenizer_class": "BertTokenizerFast", "do_lower_case": False,
+                                            "strip_accents": None, "tokenize_chinese_chars": True}},
+        "model": {"config.json": {"model_type": "bert"}}}),
     "mpnet": (["vocab.txt"], {
         "plain": {"tokenizer_config.json": {"tokenizer_class": "MPNetTokenizer"}},
         "cased": {"tokenizer_config.json": {"tokenizer_class": "MPNetTokenizer", "do_lower_case": False,
@@ -198,6 +203,14 @@ def train(family, folder):
         train_bytes(folder, [], split(QWEN), normalizers.NFC())
     elif family == "deberta":
         train_bytes(folder, ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"], byte_level)
+    elif family == "bert":
+        t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        t.normalizer, t.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+        t.train_from_iterator(lines(), trainers.WordPieceTrainer(
+            vocab_size=SIZE, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
+            show_progress=False))
+        words = sorted(t.get_vocab(), key=t.get_vocab().get)
+        (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     elif family == "mpnet":
         t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
         t.normalizer, t.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
