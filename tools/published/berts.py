@@ -1,6 +1,7 @@
 """BERT's family and ModernBERT."""
 
 from rows import (
+    CARD,
     IDENTITY,
     IDS,
     LABEL,
@@ -261,6 +262,7 @@ def modernberts() -> list[dict]:
         dims: list[int],
         dtype="F32",
         vocab=50370,
+        config_from=CARD,
         **more,
     ):
         files, parts, chain = {}, [], ["Transformer"]
@@ -273,6 +275,7 @@ def modernberts() -> list[dict]:
             id,
             modernbert(width, blocks, heads, inner, vocab=vocab, **more),
             dtype,
+            config_from=config_from,
             kinds=tuple(chain),
             files=files,
             parts=parts,
@@ -309,8 +312,11 @@ def modernberts() -> list[dict]:
         row("answerdotai/ModernBERT-large", modernbert(1024, 28, 16, 2624, "ModernBertForMaskedLM"), "F32"),
         row(
             "ibm-granite/granite-embedding-97m-multilingual-r2",
-            modernbert(384, 12, 12, 1536, vocab=180000, max_position_embeddings=32768),
+            modernbert(
+                384, 12, 12, 1536, vocab=180000, max_position_embeddings=32768, hidden_activation="silu"
+            ),
             "BF16",
+            config_from="derived: the sizes known of the model; the model card says that the activation is SiLU",
             kinds=NORMAL,
             mode="cls",
             limit=32768,
@@ -340,8 +346,29 @@ def modernberts() -> list[dict]:
             limit=8192,
         ),
         late("lightonai/GTE-ModernColBERT-v1", 768, 22, 12, 1152, [128]),
-        late("lightonai/Reason-ModernColBERT", 768, 22, 12, 1152, [128]),
-        late("lightonai/mLateOn", 768, 22, 12, 1152, [128], vocab=256000),
+        late(
+            "lightonai/Reason-ModernColBERT",
+            768,
+            22,
+            12,
+            1152,
+            [128],
+            config_from="read, the keys that count but the vocabulary's size: a copy in "
+            "huggingface.co/chadboyda/Reason-ModernColBERT, config.json",
+        ),
+        late(
+            "lightonai/mLateOn",
+            768,
+            22,
+            12,
+            1152,
+            [128],
+            vocab=256000,
+            local_rope_theta=160000.0,
+            pad_token_id=0,
+            config_from="derived: mmBERT-base, which alone has such a vocabulary; the size of a public "
+            "conversion to half floats, 619 MB, agrees",
+        ),
         late("mixedbread-ai/mxbai-edge-colbert-v0-32m", 384, 10, 6, 576, [768, 768, 64]),
         late("topk-io/Iso-ModernColBERT", 768, 22, 12, 1152, [128]),
     ]

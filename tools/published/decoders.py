@@ -7,6 +7,7 @@ TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + "
     "'<|im_end|>' + '\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}"
 )
+ZERANK = "read, the keys that count: huggingface.co/zeroentropy/zerank-2"
 
 
 def qwens() -> list[dict]:
@@ -91,6 +92,12 @@ def qwens() -> list[dict]:
             "BF16",
             shards=2,
             files=score,
+            names_from="derived: the names of transformers 5.23's class and the configuration's sizes; "
+            "their number of values is that of the checkpoint's index in huggingface.co/zeroentropy/zerank-2",
+            read={
+                "1_LogitScore/config.json": ZERANK + ", commit d3fb3320",
+                "modules.json": ZERANK + ", refs/pr/8",
+            },
         ),
         row(
             "Alibaba-NLP/gte-Qwen2-1.5B-instruct",

@@ -215,6 +215,7 @@ def row(
     files=None,
     parts=(),
     limit=None,
+    read=None,  # file → its source, where it was read
     **weights,
 ) -> dict:
     out = {
@@ -238,6 +239,7 @@ def row(
         out["files"]["sentence_bert_config.json"] = {"max_seq_length": limit, "do_lower_case": False}
         out["source"]["sentence_bert_config.json"] = "derived: the length that the catalog states"
     out["files"].update(files or {})
+    out["source"].update(read or {})
     for name in out["files"]:
         out["source"].setdefault(name, "derived: what such a module of the architecture has")
     out["weights"] = [
