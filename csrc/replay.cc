@@ -103,7 +103,6 @@ sie_status attention(const Replay &r, const PlannedOp &planned) {
   if (planned.work >= 0) a.work = r.work[planned.work];
   a.q_first = r.q_first;
   a.q_last = r.q_last;
-  a.resumed = r.resumed ? 1 : 0;
   a.queries_first = stands_first(op.attention) ? 1 : 0;
   if (op.attention.bias != nullptr) {
     a.bias = op.attention.bias->vector();

@@ -42,7 +42,6 @@ struct Replay {
   int64_t stage_cap;              // rows that the long slab's stages have room for
   int64_t stage_first, stage_n;   // a long slab's rows that are in the stage
   int32_t q_first, q_last;        // a block of queries; q_last 0: all
-  bool resumed;                   // as in sie_attention_args
   sie_share share;
   void *outputs[max_outputs];
   int32_t *nonfinite;  // flags of the batch's sequences
@@ -56,11 +55,10 @@ struct Replay {
 // Computes this caller's share of planned operation `index`.
 sie_status replay_op(const Replay &replay, int32_t index);
 
-// Lets an executor do other work between two blocks. take returns whether it did, and so overwrote
-// its arena lane.
+// Lets an executor do other work between two blocks, which overwrites its arena lane.
 class Pause {
  public:
-  virtual bool take() = 0;
+  virtual void take() = 0;
 
  protected:
   ~Pause() = default;

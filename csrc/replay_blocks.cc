@@ -54,20 +54,17 @@ sie_status by_queries(const Replay &whole, int32_t index, const PlannedOp &plann
   int64_t step = block_rows(whole.program, planned, keys * group, 1), blocks = (queries + step - 1) / step;
   int64_t part = whole.share.part, parts = whole.share.parts;
   int64_t first = heads * blocks * part / parts, last = heads * blocks * (part + 1) / parts;
-  bool prepared = false;  // the scratch holds the prepared keys of the item's key head
   for (int64_t item = first; item < last; item++) {
     int64_t head = item / blocks, block = item % blocks;
-    if (item > first && pause->take()) prepared = false;
+    if (item > first) pause->take();
     hooks::runs_block(index, item - first);
     Replay some = whole;
     some.share.part = static_cast<int32_t>(head);
     some.share.parts = static_cast<int32_t>(heads);
     some.q_first = static_cast<int32_t>(block * step);
     some.q_last = static_cast<int32_t>(std::min((block + 1) * step, queries));
-    some.resumed = prepared && block > 0;
     sie_status status = replay_op(some, index);
     if (status != SIE_OK) return status;
-    prepared = true;
   }
   return SIE_OK;
 }

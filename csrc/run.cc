@@ -90,7 +90,7 @@ void run_in_team(sie_slot *slot, int32_t slab, int32_t member, int32_t executor)
 class Others final : public Pause {
  public:
   Others(Executors *executors, int32_t executor) : executors_(executors), executor_(executor) {}
-  bool take() override { return executors_->do_others(executor_); }
+  void take() override { executors_->do_others(executor_); }
 
  private:
   Executors *executors_;

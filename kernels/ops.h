@@ -197,14 +197,9 @@ typedef struct sie_attention_args {
   /* On a CPU: only queries [q_first, q_last) of each sequence; q_last 0 means all. The bits are
    * those of a call for all queries. */
   int32_t q_first, q_last;
-  /* 1: the scratch still holds what the previous call prepared there of k and v. That call had one
-   * (sequence, key head) and the same arguments except the range, and nobody has written to the scratch
-   * since. */
-  int32_t resumed;
   int32_t queries_first; /* 1: the queries stand at the first positions; 0: at the last ones */
-  const float *bias;     /* [H, 2·bias_reach + 1], dense, or NULL */
   int32_t bias_reach;    /* 0 … SIE_MAX_BIAS_REACH: keys farther away have the bias of this distance */
-  int32_t reserved;
+  const float *bias;     /* [H, 2·bias_reach + 1], dense, or NULL */
   /* Optional: keys that stand before a sequence's own, in rows of their own. The first keys of
    * sequence b are rows prefix_first[b] … prefix_first[b] + prefix_keys[b] − 1 of prefix_k and
    * prefix_v; prefix_keys[b] may be 0, and sequences may share rows. Where prefix_keys is NULL no

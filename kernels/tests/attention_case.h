@@ -173,7 +173,7 @@ class AttentionCase : public Case {
     return sum;
   }
   // Calls from here on are for these queries of each sequence; last 0: for all.
-  void set_block(int32_t first, int32_t last, int32_t resumed) { block_ = {first, last, resumed}; }
+  void set_block(int32_t first, int32_t last) { block_ = {first, last}; }
   const Sequences &queries() const { return queries_; }
   // All of key t becomes a NaN or an infinity.
   void poison_key(int64_t t) {
@@ -285,7 +285,6 @@ class AttentionCase : public Case {
     a.alibi_slopes = c_.alibi ? slopes_.data() : nullptr;
     a.q_first = block_.first;
     a.q_last = block_.last;
-    a.resumed = block_.resumed;
     a.queries_first = c_.first || c_.ahead > 0 ? 1 : 0;
     a.bias = c_.reach >= 0 ? bias_.data() + bias_guard : nullptr;
     a.bias_reach = c_.reach >= 0 ? c_.reach : 0;
@@ -359,14 +358,14 @@ class AttentionCase : public Case {
   }
 
   struct Block {
-    int32_t first, last, resumed;
+    int32_t first, last;
   };
 
   static constexpr int bias_guard = 64;
   static constexpr double largest_bias = 4;
 
   Config c_;
-  Block block_ = {0, 0, 0};
+  Block block_ = {0, 0};
   bool without_prefixes_ = false;
   Sequences sequences_, queries_;  // rows of k and v, and of q
   Sequences all_keys_;             // keys, those of prefixes included

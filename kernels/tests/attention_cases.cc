@@ -70,8 +70,8 @@ void add_odd_dims(std::vector<Config> *all, int32_t dtype, int32_t d) {
   for (Input input : {outliers, equal_rows, sharp}) add(ragged, 2, 2, SIE_MASK_FULL, 0, false, input);
 }
 
-// Relative biases: a reach within a text, beyond every text, and 0; with masks, heads in groups, one
-// query a sequence, ALiBi. A few where another type or head dimension has shown the rest.
+// Relative biases: a reach within a text, beyond every text, and 0; with masks, heads in groups,
+// one query a sequence, ALiBi. A few where another type or head dimension has shown the rest.
 void add_biases(std::vector<Config> *all, int32_t dtype, int32_t d, bool few) {
   auto add = [&](const std::vector<int32_t> &lengths, int32_t heads, int32_t kv_heads, int32_t mask,
                  int32_t window, bool gathered, int32_t reach, bool alibi = false) {
@@ -112,8 +112,8 @@ void add_first_keys(std::vector<Config> *all, int32_t dtype, int32_t d) {
   add(ragged, 2, 1, SIE_MASK_FULL, 0, 9, 15);
 }
 
-// Keys in two segments: prefixes of no key to two blocks of a GPU's keys, that end within a vector and
-// between two; behind some of them no own key and no query, or one query a sequence.
+// Keys in two segments: prefixes of no key to two blocks of a GPU's keys, that end within a vector
+// and between two; behind some of them no own key and no query, or one query a sequence.
 void add_prefixes(std::vector<Config> *all, int32_t dtype, int32_t d) {
   const std::vector<int32_t> own = {7, 1, 0, 33, 64, 2, 20, 0, 31}, prefixes = {60, 15, 16, 0, 17, 129, 1};
   auto add = [&](const std::vector<int32_t> &lengths, int32_t heads, int32_t kv_heads, int32_t mask,
@@ -213,10 +213,10 @@ std::unique_ptr<Case> make_production_attention(int index) {
 
 namespace {
 
-// Runs the case in blocks of `step` queries, the last first or, resumed, on one scratch in order.
-// Checks that the bits are those of one call for all, and that no row outside the block is written.
-void check_blocks(AttentionCase *c, const sie_ops *ops, int32_t step, bool resumed) {
-  c->set_block(0, 0, 0);
+// Runs the case in blocks of `step` queries, the last first or, in order, on one scratch. Checks
+// that the bits are those of one call for all, and that no row outside the block is written.
+void check_blocks(AttentionCase *c, const sie_ops *ops, int32_t step, bool in_order) {
+  c->set_block(0, 0);
   if (!run_whole(*c, ops)) return;
   const Rows &y = *c->outputs[0];
   const std::vector<uint8_t> whole = y.bytes(0, y.rows());
@@ -224,17 +224,17 @@ void check_blocks(AttentionCase *c, const sie_ops *ops, int32_t step, bool resum
   Scratch kept(ops, c->bounds());
   const int32_t longest = static_cast<int32_t>(c->queries().longest()), blocks = (longest + step - 1) / step;
   for (int32_t i = 0; i < blocks; i++) {
-    const int32_t block = resumed ? i : blocks - 1 - i, first = block * step;
+    const int32_t block = in_order ? i : blocks - 1 - i, first = block * step;
     Scratch own(ops, c->bounds());
-    const sie_share share = (resumed ? kept : own).share(0, 1);
-    c->set_block(first, first + step, resumed && i > 0);
+    const sie_share share = (in_order ? kept : own).share(0, 1);
+    c->set_block(first, first + step);
     const sie_status status = c->call(ops, &share, 0, c->units);
     CHECK(status == SIE_OK && own.intact() && kept.intact(), "%s %s: status %d", ops->name, c->form.c_str(),
           status);
     for (int64_t u = 0; u < c->units; u++) {
       // The rows that are still to be written: the blocks before this one, or after it.
       const int64_t row = c->queries().first(u), length = c->queries().length(u);
-      const int64_t from = resumed ? first + step : 0, to = resumed ? length : first;
+      const int64_t from = in_order ? first + step : 0, to = in_order ? length : first;
       const bool clean =
           from >= to || y.untouched(row + (from < length ? from : length), row + (to < length ? to : length));
       CHECK(clean, "%s %s %s: queries from %d wrote others of sequence %lld", ops->name, c->form.c_str(),
@@ -243,7 +243,7 @@ void check_blocks(AttentionCase *c, const sie_ops *ops, int32_t step, bool resum
   }
   CHECK(y.bytes(0, y.rows()) == whole && y.guards_intact(),
         "%s %s %s: blocks of %d queries%s give other bits than all", ops->name, c->form.c_str(),
-        c->shape.c_str(), step, resumed ? ", resumed," : "");
+        c->shape.c_str(), step, in_order ? ", in order," : "");
 }
 
 // Checks that one query a sequence, the first or the last, has the bits that it has among all.
@@ -299,7 +299,7 @@ void check_attention_blocks() {
     for (int32_t d : {32, 40, 64, 128}) {
       for (int32_t mask : {SIE_MASK_FULL, SIE_MASK_CAUSAL, SIE_MASK_WINDOW}) {
         if (!check::in_shard(index++)) continue;
-        // Several sequences and heads; one of each, as is resumed.
+        // Several sequences and heads; one of each.
         AttentionCase many({{33, 1, 0, 97}, 2, 1, d, mask, 20, dtype, false, true, plain, false, d == 64},
                            odd, 4000 + index);
         AttentionCase one({{131}, 1, 1, d, mask, 20, dtype, false, true, plain, false, d == 64}, aligned,

@@ -30,7 +30,7 @@ void check_single_queries(AttentionCase *c, const sie_ops *ops, const std::vecto
   for (int32_t i : {0, 1, 62, 511, 512, 513, 575, 576, 577, 640, 1023, 1024, 4096}) {
     if (i >= c->queries().longest()) break;
     c->outputs[0]->clear();
-    c->set_block(i, i + 1, 0);
+    c->set_block(i, i + 1);
     Scratch scratch(ops, c->bounds());
     const sie_share share = scratch.share(0, 1);
     const sie_status status = c->call(ops, &share, 0, c->units);
@@ -44,7 +44,7 @@ void check_single_queries(AttentionCase *c, const sie_ops *ops, const std::vecto
             c->shape.c_str(), i, static_cast<long long>(u));
     }
   }
-  c->set_block(0, 0, 0);
+  c->set_block(0, 0);
 }
 
 // Poisons one key after the other: queries that do not see it keep their bits, the others are lost.

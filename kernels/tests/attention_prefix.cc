@@ -27,7 +27,7 @@ void check_queries(AttentionCase *c, const sie_ops *ops, const Bytes &whole) {
   const size_t row_bytes = whole.size() / static_cast<size_t>(y.rows());
   for (const auto &[from, to] : {std::pair<int32_t, int32_t>{0, 1}, {1, 17}, {16, 40}, {39, 600}}) {
     c->outputs[0]->clear();
-    c->set_block(from, to, 0);
+    c->set_block(from, to);
     Scratch scratch(ops, c->bounds());
     const sie_share share = scratch.share(0, 1);
     const sie_status status = c->call(ops, &share, 0, c->units);
@@ -46,7 +46,7 @@ void check_queries(AttentionCase *c, const sie_ops *ops, const Bytes &whole) {
       }
     }
   }
-  c->set_block(0, 0, 0);
+  c->set_block(0, 0);
 }
 
 void check_prefix(const Config &config, const sie_ops *ops, int seed) {
