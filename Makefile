@@ -226,6 +226,9 @@ bench-overload: build minilm ## ten times what the server can do: p99 of what it
 bench-cluster: build minilm ## gateway, broker, sidecar and IPC beside direct HTTP, and 1 to 8 workers (BENCHFLAGS)
 	python3 -B bench/cluster.py --results bench/results $(BENCHFLAGS)
 
+bench-tenants: build minilm ## a tenant at ten times its rate beside two others, with and without quotas (BENCHFLAGS)
+	python3 -B bench/tenants.py $(BENCHFLAGS)
+
 bench-long: build minilm ## short queries beside texts of 8,192 tokens (BENCHFLAGS)
 	python3 -B bench/longtexts.py $(BENCHFLAGS)
 

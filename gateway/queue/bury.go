@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sie-engine/sie/gateway/dlq"
+	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/errs"
 )
 
@@ -41,8 +42,11 @@ func (q *Queue) bury(r *request, i int) {
 			err = q.broker.Bury(ctx, letter)
 		}
 		q.metrics.deadLetters.Inc()
+		from := []string{bus.StreamName(r.line.pool.name), bus.ConsumerName(r.line.subject)}
+		q.metrics.dlqEvents.WithLabelValues(from...).Inc()
 		if err != nil {
 			q.metrics.unburied.Inc()
+			q.metrics.dlqFailures.WithLabelValues(from...).Inc()
 		}
 		q.opt.Log.Error("a dead letter", "id", id, "model", r.line.model, "servers", deaths,
 			"workers", letter.Workers, "request", letter.Caller, "store_error", err)

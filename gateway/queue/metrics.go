@@ -25,6 +25,8 @@ type metrics struct {
 	deadLetters prometheus.Counter
 	ended       prometheus.Counter
 	unburied    prometheus.Counter
+	dlqEvents   *prometheus.CounterVec // the reference's names of the two
+	dlqFailures *prometheus.CounterVec
 	skips       prometheus.Counter
 	strange     prometheus.Counter
 	failures    prometheus.Counter
@@ -61,16 +63,20 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		deadLetters: counter("dead_letters_total", "Slices that ended each server that ran them."),
 		ended:       counter("queue_servers_ended_total", "Slices that get no more servers."),
 		unburied:    counter("dlq_store_failures_total", "Dead letters that could not be stored."),
-		skips:       counter("queue_inbox_skips_total", "Messages for no pending request."),
-		strange:     counter("queue_inbox_dropped_total", "Messages that no component of a cluster sends."),
-		failures:    counter("queue_ack_failures_total", "Refusals and failures of the broker's API."),
-		offloads:    counter("queue_payload_offloads_total", "Slices whose items went to the payload store."),
-		unfetched:   counter("queue_payload_errors_total", "Results that the payload store did not give."),
-		undeleted:   counter("queue_payload_leftovers_total", "Payloads that were not deleted."),
-		again:       counter("queue_results_incomplete_total", "Results of which chunks were missing."),
-		late:        counter("queue_late_total", "Requests whose time was up."),
-		refused:     vector("queue_refusals_total", "Requests that did not begin, by reason.", "reason"),
-		registry:    r,
+		dlqEvents: vector("dlq_events_total", "Dead letters, by the stream and the consumer of their work.",
+			"stream", "consumer"),
+		dlqFailures: vector("dlq_republish_failures_total",
+			"Dead letters that could not be stored, by the same.", "stream", "consumer"),
+		skips:     counter("queue_inbox_skips_total", "Messages for no pending request."),
+		strange:   counter("queue_inbox_dropped_total", "Messages that no component of a cluster sends."),
+		failures:  counter("queue_ack_failures_total", "Refusals and failures of the broker's API."),
+		offloads:  counter("queue_payload_offloads_total", "Slices whose items went to the payload store."),
+		unfetched: counter("queue_payload_errors_total", "Results that the payload store did not give."),
+		undeleted: counter("queue_payload_leftovers_total", "Payloads that were not deleted."),
+		again:     counter("queue_results_incomplete_total", "Results of which chunks were missing."),
+		late:      counter("queue_late_total", "Requests whose time was up."),
+		refused:   vector("queue_refusals_total", "Requests that did not begin, by reason.", "reason"),
+		registry:  r,
 	}
 	for _, cause := range []string{
 		"no_stream", "full", "server_died", "gap", "no_ack", "stream", "consumer", "silent", "not_sent",
@@ -87,6 +93,7 @@ func (m *metrics) observe(q *Queue) {
 		return
 	}
 	m.registry.MustRegister(m.publish, m.published, m.wait, m.republishes, m.deadLetters, m.ended, m.unburied,
+		m.dlqEvents, m.dlqFailures,
 		m.skips, m.strange, m.failures, m.offloads, m.unfetched, m.undeleted, m.again, m.late, m.refused,
 		obs.Gauges(nil, func(set func(int, float64, ...string)) {
 			q.mu.Lock()
@@ -136,6 +143,9 @@ func newRequestMetrics(r prometheus.Registerer) *requestMetrics {
 			"Requests that were not answered, and whether more machines would help.",
 			"pool", "machine_profile", "bundle", "reason", "scaling_action"),
 	}
+	m.total.WithLabelValues("", "", "") // the families are there from the first scrape
+	m.provisioning.WithLabelValues("")
+	m.rejected.WithLabelValues("", "", "", "", "")
 	if r != nil {
 		r.MustRegister(m.total, m.latency, m.provisioning, m.rejected)
 	}

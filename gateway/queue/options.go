@@ -32,7 +32,7 @@ type Options struct {
 	// Fair has tenants take turns: little work is in the stream at once, and the rest waits here.
 	Fair bool
 	// Aliases are model names that stand for others.
-	Aliases alias.Table
+	Aliases      alias.Table
 	MaxHolds     int   // requests that are held at once until there is capacity [256]
 	MaxHoldBytes int64 // of their bodies [64 MiB]
 	// MaxSlices bounds the slices of one request that are on their way at once [256]

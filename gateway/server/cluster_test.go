@@ -124,7 +124,8 @@ func TestGauges(t *testing.T) {
 	r := start(t, nil)
 	r.configure(7)
 	r.worker("w-1", testLanes[0], func(h *bus.WorkerHeartbeat) {
-		h.LoadedModels, h.LoadingModels, h.QueueDepth = []string{"org/a"}, []string{"org/b"}, 4
+		h.LoadedModels = []string{"org/a", "org/a:zfast", "org/a:no", "made/up"}
+		h.LoadingModels, h.QueueDepth = []string{"org/b"}, 4
 	})
 	r.worker("w-2", testLanes[0], func(h *bus.WorkerHeartbeat) { h.Ready = false })
 	r.fleet.Heartbeat(bus.HealthPrefix+"w-9", []byte("{"))
@@ -137,6 +138,7 @@ func TestGauges(t *testing.T) {
 		{"sie_gateway_workers", []string{"healthy"}, 2}, {"sie_gateway_workers", []string{"unhealthy"}, 1},
 		{"sie_gateway_worker_queue_depth", []string{"w-1", "default", "l4"}, 4},
 		{"sie_gateway_model_workers", []string{"org/a"}, 1},
+		{"sie_gateway_model_workers", []string{"org/a:zfast"}, 1},
 		{"sie_gateway_model_loads_in_progress", []string{"default", "l4"}, 1},
 		{"sie_gateway_config_epoch", nil, 7},
 		{"sie_gateway_heartbeats_refused", nil, 1},
@@ -146,7 +148,8 @@ func TestGauges(t *testing.T) {
 		}
 	}
 	if a := r.do("GET", "/metrics", ""); a.status != 200 || !strings.Contains(a.body,
-		"sie_gateway_workers{") {
+		"sie_gateway_workers{") || strings.Contains(a.body, "made/up") ||
+		strings.Contains(a.body, "org/a:no") {
 		t.Errorf("%d %.200s", a.status, a.body)
 	}
 }

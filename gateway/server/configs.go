@@ -92,6 +92,18 @@ func (v *configView) find(id string) (*modelConfig, error) {
 		" not found: the gateway has no configuration yet")
 }
 
+// configured reports whether an id is that of a model, or of a profile of one.
+func (v *configView) configured(id string) bool {
+	if v.byID[id] != nil {
+		return true
+	}
+	i := strings.LastIndexByte(id, ':')
+	if i < 0 || v.byID[id[:i]] == nil {
+		return false
+	}
+	return slices.Contains(v.byID[id[:i]].Profiles, id[i+1:])
+}
+
 // configs returns the view of the configuration now.
 func (s *Server) config() *configView { return s.configs.view(s.opt.Config()) }
 

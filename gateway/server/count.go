@@ -60,9 +60,10 @@ func (s *Server) registerGauges(r *prometheus.Registry) {
 		}, "sie_gateway_worker_queue_depth", "Items that a worker has pulled and not answered.",
 			"sie_gateway_worker_memory_used_bytes", "Memory in use on a worker's devices."),
 		obs.Gauges([]string{"model"}, func(set setGauge) {
+			known := s.config()
 			for _, w := range s.opt.Fleet().Workers {
 				for _, id := range w.Heartbeat.LoadedModels {
-					if w.Live {
+					if w.Live && known.configured(id) { // a worker makes no labels up
 						set(0, 1, id)
 					}
 				}
