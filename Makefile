@@ -122,7 +122,7 @@ test-emulated: test-c tokenizers minilm ## the GPU path with emulated kernels an
 test-amx: test-c tokenizers ## models on the AMX kernels, with emulated tiles
 	@tools/test/amx.sh
 
-test-asan: deps ## kernel conformance and C tests under AddressSanitizer and UBSan, every case of them
+test-asan: deps libsie tokenizers ## kernel conformance, C tests and a Go program under AddressSanitizer and UBSan, every case of them
 	@tools/test/asan.sh
 
 test-tsan: deps ## the C side's threads under ThreadSanitizer: csrc's tests, and the shares of CPU kernels at once

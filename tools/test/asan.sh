@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The C library and its tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan.
-# Usage: asan.sh [build|run] Without an argument both, with every case of the long lists; run alone
-# is for make test, which has a part of them.
+# Usage: asan.sh [build|run] Without an argument both, with every case of the long lists and the
+# library in a Go program; run alone is for make test, which has a part of them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if [ "${1:-build}" = build ]; then
@@ -25,4 +25,14 @@ if [ "${1:-run}" = run ]; then
     export SIE_TEST_WHOLE=1
   fi
   ctest --test-dir build-asan -j "$(nproc)" --output-on-failure "${whole[@]}"
+  if [ $# = 0 ]; then
+    # The library as the server uses it: models of several architectures share a device, are loaded,
+    # evicted and changed by adapters under load, and at the end nothing may be left.
+    sed 's#/build/libsie.a#/build-asan/libsie.a -fsanitize=address,undefined#' runtime/engine/libsie_gen.go \
+      >build-asan/libsie_gen.go.txt
+    printf '{"Replace": {"%s": "%s"}}' "$PWD/runtime/engine/libsie_gen.go" \
+      "$PWD/build-asan/libsie_gen.go.txt" >build-asan/overlay.json
+    UBSAN_OPTIONS=halt_on_error=1 go test -asan -tags native -overlay build-asan/overlay.json \
+      ./runtime/model -count 3 -run '^(TestChaos|TestArchitecturesShareAServer)$'
+  fi
 fi
