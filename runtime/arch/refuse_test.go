@@ -117,6 +117,9 @@ func TestBadFamilyConfigurationsAreRefused(t *testing.T) {
 			[]string{"distilbert.transformer.layer.0.ffn.lin1.weight", "[150 96]", "[151 96]"}},
 		{"distilbert-h96", "activation", "swoosh", []string{"activation", "swoosh"}},
 		{"distilbert-h96", "model_type", "bert", []string{"hidden_size: is 0 or missing"}},
+		{"distilbert-h96", "hidden_size", 64, []string{"hidden_size: is 64, and dim is 96"}},
+		{"distilbert-h96", "num_attention_heads", 4, []string{"num_attention_heads: is 4, and n_heads is 3"}},
+		{"distilbert-h96", "num_hidden_layers", 9, []string{"num_hidden_layers: is 9, and n_layers is"}},
 		{"distilbert-h96", "max_position_embeddings", 71,
 			[]string{"distilbert.embeddings.position_embeddings", "[70 96]", "[71 96]"}},
 		{"xlmr-h64", "pad_token_id", 67, []string{"pad_token_id: is 67", "no position of 68"}},
@@ -126,6 +129,11 @@ func TestBadFamilyConfigurationsAreRefused(t *testing.T) {
 	} {
 		refused(t, dev, edit(t, golden.Open(t, c.name).Dir, "config.json", map[string]any{c.key: c.value}),
 			c.name+" "+c.key, c.parts...)
+	}
+	other := edit(t, golden.Open(t, "distilbert-h96").Dir, "config.json",
+		map[string]any{"dim": nil, "hidden_size": 96, "n_heads": nil, "num_attention_heads": 3})
+	if m, _ := load(t, dev, other, Options{Task: Embed}); m.Dim != 96 {
+		t.Errorf("DistilBERT by the names of others has %d columns", m.Dim)
 	}
 	for name, want := range map[string]int{
 		"xlmr-h64": 66, "roberta-pad5-h128": 35, "camembert-h32": 32, "distilbert-h96": 70,
