@@ -202,14 +202,13 @@ Pair<T> pair_at(const sie_attention_args *a, int64_t unit) {
   const int64_t column = head * group * a->head_dim, kv_column = head * a->head_dim;
   Pair<T> pair = {};
   if (a->prefix_keys != nullptr && a->prefix_keys[b] > 0) {
-    pair.k.prefix = row_of<const T>(a->prefix_k, a->prefix_first[b]) + kv_column;
-    pair.v.prefix = row_of<const T>(a->prefix_v, a->prefix_first[b]) + kv_column;
-    pair.k.prefix_ld = a->prefix_k.ld, pair.v.prefix_ld = a->prefix_v.ld;
+    pair.k.prefix = {row_of<const T>(a->prefix_k, a->prefix_first[b]) + kv_column, a->prefix_k.ld};
+    pair.v.prefix = {row_of<const T>(a->prefix_v, a->prefix_first[b]) + kv_column, a->prefix_v.ld};
     pair.k.split = pair.v.split = a->prefix_keys[b];
   }
   pair.q = row_of<const T>(a->q, a->cu_q[b]) + column;
-  pair.k.own = row_of<const T>(a->k, a->cu_kv[b]) + kv_column, pair.k.own_ld = a->k.ld;
-  pair.v.own = row_of<const T>(a->v, a->cu_kv[b]) + kv_column, pair.v.own_ld = a->v.ld;
+  pair.k.own = {row_of<const T>(a->k, a->cu_kv[b]) + kv_column, a->k.ld};
+  pair.v.own = {row_of<const T>(a->v, a->cu_kv[b]) + kv_column, a->v.ld};
   pair.y = row_of<T>(a->y, a->cu_q[b]) + column;
   pair.queries = a->cu_q[b + 1] - a->cu_q[b];
   pair.keys = pair.k.split + a->cu_kv[b + 1] - a->cu_kv[b];
@@ -258,15 +257,21 @@ SIE_INLINE void each_row(const Tile &tile, int64_t group, F f) {
   }
 }
 
-// Packs the part of a block that is seen.
+// Packs the part of a block that is seen, from the keys and values of the block on.
+template <typename T, typename Keys>
+Block pack_rows(const Work<T> &w, const Keys &k, const Keys &v, int64_t first, int64_t keys, Range seen) {
+  float *const values = w.scratch + w.at.v;
+  pack_keys(k, seen, keys, w.d, w.scratch);
+  const bool finite = w.sight.mask == SIE_MASK_FULL ? pack_values<false>(v, seen, w.d, w.at.d, values)
+                                                    : pack_values<true>(v, seen, w.d, w.at.d, values);
+  return {first, keys, finite};
+}
+
 template <typename T>
 Block pack_block(const Work<T> &w, int64_t first, int64_t keys, Range seen) {
-  float *const values = w.scratch + w.at.v;
-  pack_keys(w.pair.k, first, seen, keys, w.d, w.scratch);
-  const bool finite = w.sight.mask == SIE_MASK_FULL
-                          ? pack_values<false>(w.pair.v, first, seen, w.d, w.at.d, values)
-                          : pack_values<true>(w.pair.v, first, seen, w.d, w.at.d, values);
-  return {first, keys, finite};
+  const KeyRows<T> &k = w.pair.k, &v = w.pair.v;
+  if (k.together(first, keys)) return pack_rows(w, k.segment(first), v.segment(first), first, keys, seen);
+  return pack_rows(w, k.both(first), v.both(first), first, keys, seen);
 }
 
 // The scores of a tile with the keys of `span`, at s[key]; up to a vector of others beside them.
@@ -412,9 +417,12 @@ SIE_INLINE void fetch_rows(const T *p, int64_t ld, int64_t rows, int64_t d, int6
 // The same for the keys [keys.first, keys.last), or values, of both segments.
 template <typename T>
 SIE_INLINE void fetch_keys(const KeyRows<T> &k, Range keys, int64_t d, int64_t i, int64_t n) {
-  const Range prefix = within(keys, 0, k.split), own = within(keys, k.split, keys.last);
-  fetch_rows(k.row(prefix.first), k.prefix_ld, prefix.last - prefix.first, d, i, n);
-  fetch_rows(k.row(k.split + own.first), k.own_ld, own.last - own.first, d, i, n);
+  if (keys.first < k.split) {
+    fetch_rows(k.prefix.row(keys.first), k.prefix.stride, lesser(keys.last, k.split) - keys.first, d, i, n);
+    keys.first = k.split;
+  }
+  if (keys.first < keys.last)
+    fetch_rows(k.own.row(keys.first - k.split), k.own.stride, keys.last - keys.first, d, i, n);
 }
 
 // Rows [rows.first, rows.last) of a pair of one block of keys. Meanwhile the pair that comes next
