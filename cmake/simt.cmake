@@ -13,6 +13,7 @@ set(SIE_CUDA_SOURCES
   splade_sm90_bf16.cu splade_sm90_f16.cu splade_sm90_e4m3.cu
   attention.cu attention_work.cc attention_d32.cu attention_d64.cu attention_d128.cu attention_d256.cu
   attention_bias_d32.cu attention_bias_d64.cu attention_bias_d128.cu
+  attention_prefix_d32.cu attention_prefix_d64.cu attention_prefix_d128.cu attention_prefix_d256.cu
   linear.cu linear_f32.cu gemm_call.cc gemm_pack.cc gemm_epilogue.cc
   gemm_sm80.cc gemm_sm80_bf16.cu gemm_sm80_f16.cu gemm_sm80_fp8.cu
   gemm_sm90.cc gemm_sm90_bf16.cu gemm_sm90_f16.cu gemm_sm90_e4m3.cu gemm_sm90_skinny.cu

@@ -62,6 +62,11 @@ AttentionParams attention_params(const sie_attention_args *a, const AttentionSha
   params.inverse_scale = 1 / a->scale;
   params.bias = a->bias;
   params.bias_reach = a->bias_reach;
+  if (a->prefix_keys != nullptr) {
+    params.prefix_k = static_cast<const uint16_t *>(a->prefix_k.p);
+    params.prefix_v = static_cast<const uint16_t *>(a->prefix_v.p);
+    params.prefix_k_ld = a->prefix_k.ld, params.prefix_v_ld = a->prefix_v.ld;
+  }
   return params;
 }
 
@@ -71,6 +76,12 @@ sie_status attention_launch(int32_t dtype, int32_t head_dim, const AttentionShap
     if (head_dim == 32) return attention_launch_bias<32>(dtype, shape, ctas, on, params);
     if (head_dim == 64) return attention_launch_bias<64>(dtype, shape, ctas, on, params);
     return attention_launch_bias<128>(dtype, shape, ctas, on, params);
+  }
+  if (params.prefix_k != nullptr) {
+    if (head_dim == 32) return attention_launch_prefix<32>(dtype, shape, ctas, on, params);
+    if (head_dim == 64) return attention_launch_prefix<64>(dtype, shape, ctas, on, params);
+    if (head_dim == 128) return attention_launch_prefix<128>(dtype, shape, ctas, on, params);
+    return attention_launch_prefix<256>(dtype, shape, ctas, on, params);
   }
   switch (head_dim) {
     case 32:
@@ -92,6 +103,10 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
   if (a->seqs.cap == 0 || a->q_rows.cap == 0) return SIE_OK;
   if (a->work == nullptr || a->q.p == nullptr || a->y.p == nullptr) return SIE_INVALID_ARGUMENT;
   if (a->max_kv > 0 && (a->k.p == nullptr || a->v.p == nullptr)) return SIE_INVALID_ARGUMENT;
+  if (a->prefix_keys != nullptr) {
+    if (a->prefix_k.p == nullptr || a->prefix_v.p == nullptr) return SIE_INVALID_ARGUMENT;
+    if (!is_aligned(a->prefix_k.p) || !is_aligned(a->prefix_v.p)) return SIE_UNSUPPORTED;
+  }
   if (!is_aligned(a->q.p) || !is_aligned(a->k.p) || !is_aligned(a->v.p) || !is_aligned(a->y.p) ||
       !is_aligned(a->work)) {
     return SIE_UNSUPPORTED;

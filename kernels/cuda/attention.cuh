@@ -2,9 +2,11 @@
 // the visible keys.
 //   s_j = q·k_j,  p_j = 2^(c·s_j − max c·s),  y = Σ p_j·v_j / Σ p_j
 //   with c = scale·log₂e (attention_block.cuh)
-// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], any row strides; D 32, 64, 128, 256. Head h reads key
-//          head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq, or at i with queries_first;
-//          y is zero where it sees no key. bias [H, 2·reach + 1] f32, D 32, 64, 128.
+// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], prefix_k, prefix_v [Rp, Hkv·D], any row strides; D 32,
+//          64, 128, 256. Head h reads key head h·Hkv/H. The Lkv keys of a sequence are its prefix's,
+//          if it has one, then its own. Query i of Lq stands at position i + Lkv − Lq, or at i with
+//          queries_first; y is zero where it sees no key. bias [H, 2·reach + 1] f32, D 32, 64, 128,
+//          and without prefixes.
 // Types    bf16 | f16, all one; sums, scores and exponentials f32; p rounded to the operands' type
 //          for p·v.
 // Alias    none.
@@ -26,7 +28,9 @@
 //          an item nor the warps of a CTA change a bit. A head's CTAs take the list's items in
 //          turn, costliest first; the heads of an item run side by side and share its lines in L2.
 //          A relative bias has instances of its own: a head's row of it stays in L1, read by
-//          distance, and the other instances have none of its registers.
+//          distance, and the other instances have none of its registers. So have prefixes: each row
+//          of a block is copied from its own segment, so blocks, forms and bits are those of the
+//          same keys in one segment.
 // Memory   queries 16·D·2 B a warp; a block of keys and values 4·64·D B: 72 KiB at D = 64, 256
 //          keys, 4 warps. L2 → SM at L = 512, D = 64: 128 rows a round read keys four times,
 //          200 MB, 36 µs of 5.5 TB/s: hidden.
@@ -49,13 +53,13 @@ namespace {
 
 // warp: one warp does a unit of at most 32 keys and 32 query rows, in its own part of shared
 // memory.
-template <ptx::Operand T, int D, bool kBias>
+template <ptx::Operand T, int D, With kWith>
 SIE_DEVICE void attention_warp(const AttentionParams &p, const Unit<D> &unit, uint32_t shared, int lane) {
   constexpr uint32_t kTile = kAttentionWarpKeys * D * 2;
   uint32_t k_tile = shared, v_tile = shared + kTile, q_tile = shared + 2 * kTile;
   copy_queries<D>(p, unit, 0, q_tile, lane);
   if (unit.queries(p).count > kWarpRows) copy_queries<D>(p, unit, kWarpRows, q_tile + kTile / 2, lane);
-  copy_keys<D, kAttentionWarpKeys, 32>(p, unit, 0, k_tile, lane);
+  copy_keys<D, kAttentionWarpKeys, 32, kWith>(p, unit, 0, k_tile, lane);
   ptx::cp_async_commit();
   ptx::cp_async_wait<0>();
   ptx::sync_warp();
@@ -66,7 +70,8 @@ SIE_DEVICE void attention_warp(const AttentionParams &p, const Unit<D> &unit, ui
     q.take(q_tile + static_cast<uint32_t>(row * D * 2), lane);
     rows.clear();
     if (sight.sees(0, kAttentionWarpKeys)) {
-      attend<T, D, kAttentionWarpKeys, kBias>(rows, q, sight, unit.scale(p), 0, k_tile, v_tile, lane);
+      attend<T, D, kAttentionWarpKeys, kWith == With::bias>(rows, q, sight, unit.scale(p), 0, k_tile, v_tile,
+                                                            lane);
     }
     store_unit_rows<T, D>(p, unit, rows, row, lane);
   }
@@ -79,7 +84,7 @@ SIE_DEVICE int warp_row(int thread) { return (thread >> 5) * kWarpRows; }
 // (short), the blocks are read once for all rows; otherwise (tiled) they pass through two slots for
 // each round of rows. It is one function: two would keep so many shared values alive that registers
 // spill.
-template <ptx::Operand T, int D, int kWarps, bool kBias>
+template <ptx::Operand T, int D, int kWarps, With kWith>
 SIE_DEVICE void attention_cta(const AttentionParams &p, const Unit<D> &unit, uint32_t queries, uint32_t ring,
                               int thread) {
   constexpr int kKeys = kBlockKeys<D>, kRows = kWarps * kWarpRows;
@@ -98,11 +103,11 @@ SIE_DEVICE void attention_cta(const AttentionParams &p, const Unit<D> &unit, uin
       copy_queries<D>(p, unit, round + warp_row(thread), q_tile, thread & 31);
     }
     if (arriving) {
-      copy_keys<D, kKeys, kWarps * 32>(p, unit, blocks.key, ring, thread);
+      copy_keys<D, kKeys, kWarps * 32, kWith>(p, unit, blocks.key, ring, thread);
       ptx::cp_async_commit();
       for (int i = 1; resident && i < blocks.count; i++) {
-        copy_keys<D, kKeys, kWarps * 32>(p, unit, blocks.key + i * kKeys,
-                                         ring + static_cast<uint32_t>(i) * kSlot, thread);
+        copy_keys<D, kKeys, kWarps * 32, kWith>(p, unit, blocks.key + i * kKeys,
+                                                ring + static_cast<uint32_t>(i) * kSlot, thread);
       }
       ptx::cp_async_commit();
       ptx::cp_async_wait<1>();
@@ -123,8 +128,8 @@ SIE_DEVICE void attention_cta(const AttentionParams &p, const Unit<D> &unit, uin
         __syncthreads();  // the block is here for all, and all have left the one before
       }
       if (!resident && i + 1 < blocks.count) {
-        copy_keys<D, kKeys, kWarps * 32>(p, unit, key + kKeys, ring + (~static_cast<uint32_t>(i) & 1) * kSlot,
-                                         thread);
+        copy_keys<D, kKeys, kWarps * 32, kWith>(p, unit, key + kKeys,
+                                                ring + (~static_cast<uint32_t>(i) & 1) * kSlot, thread);
         ptx::cp_async_commit();
       }
       if (Queries<D>::kKept && resident && i + 1 == blocks.count && round + kRows < unit.queries(p).count) {
@@ -133,8 +138,8 @@ SIE_DEVICE void attention_cta(const AttentionParams &p, const Unit<D> &unit, uin
       }
       if (!sight.sees(key, kKeys)) continue;
       uint32_t slot = ring + static_cast<uint32_t>(resident ? i : i & 1) * kSlot;
-      attend<T, D, kKeys, kBias>(rows, q, sight, unit.scale(p), key, slot, slot + kSlot / 2,
-                                 ptx::opaque(thread & 31));
+      attend<T, D, kKeys, kWith == With::bias>(rows, q, sight, unit.scale(p), key, slot, slot + kSlot / 2,
+                                               ptx::opaque(thread & 31));
     }
     int late = ptx::opaque(thread);
     store_unit_rows<T, D>(p, unit, rows, round + warp_row(late), late & 31);
@@ -153,7 +158,7 @@ constexpr int attention_warps(int head_dim) { return head_dim <= 64 ? 16 : 8; }
 #endif
 
 // What a CTA does; each kernel below is an instance.
-template <ptx::Operand T, int D, int kWarps, bool kBias>
+template <ptx::Operand T, int D, int kWarps, With kWith>
 SIE_DEVICE void attend_items(const AttentionParams &p) {
   constexpr int kRows = kWarps * kWarpRows;
   ptx::grid_dependency_wait();
@@ -168,11 +173,11 @@ SIE_DEVICE void attend_items(const AttentionParams &p) {
     if (share != blockIdx.y) __syncthreads();  // shared memory is free again
     int thread = static_cast<int>(threadIdx.x);
     if (share < items.x) {
-      attention_cta<T, D, kWarps, kBias>(p, Unit<D>{share}, shared, shared + kRows * D * 2, thread);
+      attention_cta<T, D, kWarps, kWith>(p, Unit<D>{share}, shared, shared + kRows * D * 2, thread);
     } else {
       unsigned warp = threadIdx.x / 32, index = (share - items.x) * per_cta + warp;
       if (warp < per_cta && index < items.y) {
-        attention_warp<T, D, kBias>(p, Unit<D>{items.x + index}, shared + warp * kWarpBytes<D>, thread & 31);
+        attention_warp<T, D, kWith>(p, Unit<D>{items.x + index}, shared + warp * kWarpBytes<D>, thread & 31);
       }
     }
   }
@@ -181,14 +186,21 @@ SIE_DEVICE void attend_items(const AttentionParams &p) {
 template <ptx::Operand T, int D, int kWarps>
 __global__ void __launch_bounds__(kWarps * 32, attention_warps(D) / kWarps)
     attention_kernel(const __grid_constant__ AttentionParams p) {
-  attend_items<T, D, kWarps, false>(p);
+  attend_items<T, D, kWarps, With::nothing>(p);
 }
 
 // With a relative bias. Its addresses take registers, so up to D = 64 a multiprocessor has 12 warps.
 template <ptx::Operand T, int D, int kWarps>
 __global__ void __launch_bounds__(kWarps * 32, (D <= 64 ? 12 : 8) / kWarps)
     attention_bias_kernel(const __grid_constant__ AttentionParams p) {
-  attend_items<T, D, kWarps, true>(p);
+  attend_items<T, D, kWarps, With::bias>(p);
+}
+
+// Over keys in two segments, whose second address takes registers as well.
+template <ptx::Operand T, int D, int kWarps>
+__global__ void __launch_bounds__(kWarps * 32, (D <= 64 ? 12 : 8) / kWarps)
+    attention_prefix_kernel(const __grid_constant__ AttentionParams p) {
+  attend_items<T, D, kWarps, With::prefix>(p);
 }
 
 // Host.
@@ -211,6 +223,17 @@ sie_status attention_start_bias(int32_t dtype, const AttentionShape &shape, int6
     return SIE_LAUNCH((attention_bias_kernel<ptx::Operand::bf16, D, kWarps>), grid, kWarps * 32,
                       shape.shared_bytes, on, params);
   return SIE_LAUNCH((attention_bias_kernel<ptx::Operand::f16, D, kWarps>), grid, kWarps * 32,
+                    shape.shared_bytes, on, params);
+}
+
+template <int D, int kWarps>
+sie_status attention_start_prefix(int32_t dtype, const AttentionShape &shape, int64_t ctas,
+                                  const sie_stream *on, const AttentionParams &params) {
+  const dim3 grid(static_cast<unsigned>(params.heads), static_cast<unsigned>(ctas));
+  if (dtype == SIE_BF16)
+    return SIE_LAUNCH((attention_prefix_kernel<ptx::Operand::bf16, D, kWarps>), grid, kWarps * 32,
+                      shape.shared_bytes, on, params);
+  return SIE_LAUNCH((attention_prefix_kernel<ptx::Operand::f16, D, kWarps>), grid, kWarps * 32,
                     shape.shared_bytes, on, params);
 }
 

@@ -20,6 +20,8 @@ struct AttentionParams {
   float scale_log2, inverse_scale;  // scale·log₂e, 1/scale
   const float *bias;                // [heads, 2·bias_reach + 1] or NULL
   int32_t bias_reach;
+  const uint16_t *prefix_k, *prefix_v;  // NULL: no item has a prefix
+  int64_t prefix_k_ld, prefix_v_ld;
 };
 
 // The shared memory of a warp-form unit: keys, values and queries of 32 rows.
@@ -53,6 +55,11 @@ sie_status attention_launch(int32_t dtype, const AttentionShape &shape, int64_t 
 template <int D>
 sie_status attention_launch_bias(int32_t dtype, const AttentionShape &shape, int64_t ctas,
                                  const sie_stream *on, const AttentionParams &params);
+
+// The same over keys in two segments: attention_prefix_d32.cu … attention_prefix_d256.cu.
+template <int D>
+sie_status attention_launch_prefix(int32_t dtype, const AttentionShape &shape, int64_t ctas,
+                                   const sie_stream *on, const AttentionParams &params);
 
 }  // namespace sie_cuda
 

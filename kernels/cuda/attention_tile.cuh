@@ -41,6 +41,24 @@ SIE_DEVICE void copy_rows(uint32_t tile, const uint16_t *from, int64_t ld, int v
   }
 }
 
+// The same of rows in two places: those before `split`, where there are any, from `first`, the others
+// from `second` on.
+template <int D, int kRows, int kThreads>
+SIE_DEVICE void copy_split_rows(uint32_t tile, const uint16_t *first, int64_t first_ld, int split,
+                                const uint16_t *second, int64_t second_ld, int valid, int thread) {
+  constexpr int kChunks = D / 8, kStep = kThreads / kChunks;
+  static_assert(kThreads % kChunks == 0 && kRows % kStep == 0, "every thread copies as much");
+  thread = ptx::opaque(thread);
+  int start = thread / kChunks, chunk = thread % kChunks;
+#pragma unroll
+  for (int i = 0; i < kRows / kStep; i++) {
+    int row = start + i * kStep;
+    const uint16_t *at = row < split ? first + row * first_ld : second + (row - split) * second_ld;
+    ptx::cp_async_16(tile + static_cast<uint32_t>((row * kChunks + (chunk ^ chunk_key<D>(row))) * 16),
+                     at + chunk * 8, row < valid);
+  }
+}
+
 // Sixteen query rows as A operands. Up to D = 128 they stay in registers; above, the accumulators
 // need those registers.
 template <int D>

@@ -10,6 +10,9 @@
 namespace sie_cuda {
 namespace {
 
+// What an instance has beside the rest.
+enum class With { nothing, bias, prefix };
+
 struct Blocks {
   int key, count;  // the first block's first key
 };
@@ -24,7 +27,9 @@ struct Unit {
     int row, count;
   };
   SIE_DEVICE Span queries(const AttentionParams &p) const { return span(&entry(p)->q_row); }
+  // The first own row, and the number of all keys.
   SIE_DEVICE Span keys(const AttentionParams &p) const { return span(&entry(p)->kv_row); }
+  SIE_DEVICE Span prefix(const AttentionParams &p) const { return span(&entry(p)->prefix_row); }
   // For `rows` rows from `row` on, or as many as exist.
   SIE_DEVICE Sight sight(const AttentionParams &p, int row, int rows) const {
     int position = static_cast<int>(ptx::load_global<uint32_t>(&entry(p)->position));
@@ -58,13 +63,25 @@ struct Unit {
 };
 
 // Loads keys from `key` on to `tile` and their values behind them; kThreads threads together.
-template <int D, int kKeys, int kThreads>
+template <int D, int kKeys, int kThreads, With kWith>
 SIE_DEVICE void copy_keys(const AttentionParams &p, const Unit<D> &unit, int key, uint32_t tile, int thread) {
   auto keys = unit.keys(p);
-  int64_t row = int64_t{keys.row} + key, column = unit.kv_column(p);
-  copy_rows<D, kKeys, kThreads>(tile, p.k + row * p.k_ld + column, p.k_ld, keys.count - key, thread);
-  copy_rows<D, kKeys, kThreads>(tile + kKeys * D * 2, p.v + row * p.v_ld + column, p.v_ld, keys.count - key,
-                                thread);
+  const int64_t column = unit.kv_column(p);
+  if constexpr (kWith == With::prefix) {
+    auto prefix = unit.prefix(p);
+    const int split = prefix.count - key;  // of the block's rows; below 0 behind the prefix
+    const int64_t shared = int64_t{prefix.row} + key, own = keys.row;
+    copy_split_rows<D, kKeys, kThreads>(tile, p.prefix_k + shared * p.prefix_k_ld + column, p.prefix_k_ld,
+                                        split, p.k + own * p.k_ld + column, p.k_ld, keys.count - key, thread);
+    copy_split_rows<D, kKeys, kThreads>(tile + kKeys * D * 2, p.prefix_v + shared * p.prefix_v_ld + column,
+                                        p.prefix_v_ld, split, p.v + own * p.v_ld + column, p.v_ld,
+                                        keys.count - key, thread);
+  } else {
+    int64_t row = int64_t{keys.row} + key;
+    copy_rows<D, kKeys, kThreads>(tile, p.k + row * p.k_ld + column, p.k_ld, keys.count - key, thread);
+    copy_rows<D, kKeys, kThreads>(tile + kKeys * D * 2, p.v + row * p.v_ld + column, p.v_ld, keys.count - key,
+                                  thread);
+  }
 }
 
 // Loads sixteen rows of queries from `row` on; one warp.

@@ -19,6 +19,15 @@ constexpr int32_t kFewestRows = 64;
 
 bool is_warp_form(int64_t keys) { return keys <= kAttentionWarpKeys; }
 
+int32_t prefix_of(const sie_attention_args *a, int32_t b) {
+  return a->prefix_keys != nullptr ? a->prefix_keys[b] : 0;
+}
+
+// The keys of sequence b, those of its prefix included.
+int64_t keys_of(const sie_attention_args *a, int32_t b) {
+  return int64_t{prefix_of(a, b)} + a->cu_kv[b + 1] - a->cu_kv[b];
+}
+
 // The rows that share one reading of the keys: a few rounds of a CTA with resident keys, else one
 // round.
 int32_t most_rows(int32_t head_dim, int64_t keys) {
@@ -38,7 +47,7 @@ int32_t choose_limit(const sie_attention_args *a, int32_t seqs) {
   for (; limit > kFewestRows; limit /= 2) {
     int64_t ctas = 0;
     for (int32_t b = 0; b < seqs; b++) {
-      int64_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = a->cu_kv[b + 1] - a->cu_kv[b];
+      int64_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = keys_of(a, b);
       if (is_warp_form(keys)) continue;
       ctas += items_of(queries, clamped(most_rows(a->head_dim, keys), limit)) * a->heads;
     }
@@ -76,8 +85,8 @@ void sort(AttentionItem *items, int64_t n) {
   }
 }
 
-// Checks that offsets ascend from zero or more, that sequences are no longer than stated, and that
-// rows end within their count.
+// Checks that offsets ascend from zero or more, that prefixes have rows, that sequences are no longer
+// than stated, and that rows end within their count.
 sie_status check_offsets(const sie_attention_args *a, int32_t seqs) {
   if (seqs < 0 || seqs > a->seqs.cap) return SIE_INVALID_ARGUMENT;
   if (seqs == 0) return SIE_OK;
@@ -85,8 +94,9 @@ sie_status check_offsets(const sie_attention_args *a, int32_t seqs) {
   if (a->cu_q[0] < 0 || a->cu_kv[0] < 0) return SIE_INVALID_ARGUMENT;
   for (int32_t b = 0; b < seqs; b++) {
     if (a->cu_q[b + 1] < a->cu_q[b] || a->cu_kv[b + 1] < a->cu_kv[b]) return SIE_INVALID_ARGUMENT;
-    int64_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = a->cu_kv[b + 1] - a->cu_kv[b];
-    if (keys > a->max_kv) return SIE_INVALID_ARGUMENT;
+    if (prefix_of(a, b) < 0 || (prefix_of(a, b) > 0 && a->prefix_first[b] < 0)) return SIE_INVALID_ARGUMENT;
+    int64_t queries = a->cu_q[b + 1] - a->cu_q[b];
+    if (keys_of(a, b) > a->max_kv) return SIE_INVALID_ARGUMENT;
     if (queries > kAttentionMaxLength) return SIE_UNSUPPORTED;
   }
   int32_t rows = a->cu_q[seqs];
@@ -113,8 +123,13 @@ sie_status attention_check(const sie_attention_args *a) {
   if (a->mask == SIE_MASK_WINDOW && a->window < 0) return SIE_INVALID_ARGUMENT;
   if (a->queries_first != 0 && a->queries_first != 1) return SIE_INVALID_ARGUMENT;
   if (a->bias_reach < 0 || a->bias_reach > SIE_MAX_BIAS_REACH) return SIE_INVALID_ARGUMENT;
-  if (a->bias != nullptr && a->head_dim > 128) return SIE_UNSUPPORTED;
-  if (a->prefix_keys != nullptr) return SIE_UNSUPPORTED;
+  if (a->bias != nullptr && (a->head_dim > 128 || a->prefix_keys != nullptr)) return SIE_UNSUPPORTED;
+  if (a->prefix_keys != nullptr) {
+    const sie_tensor &k = a->prefix_k, &v = a->prefix_v;
+    if (k.dtype != a->q.dtype || v.dtype != a->q.dtype) return SIE_UNSUPPORTED;
+    if (k.ld < kv_columns || v.ld < kv_columns || a->prefix_first == nullptr) return SIE_INVALID_ARGUMENT;
+    if ((k.ld | v.ld) % 8 != 0) return SIE_UNSUPPORTED;
+  }
   // The largest score is found before scaling, so the scale must keep the order; slopes are divided
   // by it.
   if (!(a->scale >= 1e-30f && a->scale <= 1e30f)) return SIE_INVALID_ARGUMENT;
@@ -144,7 +159,7 @@ sie_status attention_work(const sie_attention_args *host_view, void *dst) {
   *work = AttentionWork{};
   int32_t limit = choose_limit(a, seqs), n = 0;
   for (int32_t b = 0; b < seqs; b++) {
-    int32_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = a->cu_kv[b + 1] - a->cu_kv[b];
+    int32_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = static_cast<int32_t>(keys_of(a, b));
     bool warp = is_warp_form(keys);
     int32_t rows = warp ? kAttentionWarpKeys : clamped(most_rows(a->head_dim, keys), limit);
     for (int32_t i = 0; i < queries; i += rows) {
@@ -154,6 +169,8 @@ sie_status attention_work(const sie_attention_args *host_view, void *dst) {
       item.kv_row = a->cu_kv[b];
       item.keys = keys;
       item.position = a->queries_first ? i : keys - queries + i;
+      item.prefix_keys = prefix_of(a, b);
+      item.prefix_row = item.prefix_keys > 0 ? a->prefix_first[b] : 0;
       items[n++] = item;
       (warp ? work->warp_items : work->cta_items)++;
     }

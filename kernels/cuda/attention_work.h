@@ -25,9 +25,10 @@ struct AttentionWork {
 
 struct AttentionItem {
   int32_t q_row, q_rows;  // rows of q and y
-  int32_t kv_row, keys;   // rows of k and v
+  int32_t kv_row, keys;   // the first own row of k and v; the number of keys, the prefix's included
   int32_t position;       // of row q_row in its sequence; below zero where there are more queries than keys
-  int32_t reserved[3];
+  int32_t reserved;
+  int32_t prefix_row, prefix_keys;  // rows of prefix_k and prefix_v: the first of the keys
 };
 
 static_assert(sizeof(AttentionWork) == 32 && sizeof(AttentionItem) == 32, "read as pairs of 16 bytes");

@@ -29,7 +29,6 @@ sie_status check(const sie_qk_norm_rope_args &a, bool empty) {
   if (!valid_rows(a.q, int64_t{a.heads} * a.head_dim, empty)) return SIE_INVALID_ARGUMENT;
   if (a.k.p != nullptr && a.k.ld < int64_t{a.kv_heads} * a.head_dim) return SIE_INVALID_ARGUMENT;
   if (a.head_dim > rope_head_max || !is_float(a.q.dtype)) return SIE_UNSUPPORTED;
-  if (a.first_position != nullptr) return SIE_UNSUPPORTED;
   if (a.k.p != nullptr && a.k.dtype != a.q.dtype) return SIE_UNSUPPORTED;
   // The head form has a warp for each token and head, and counts columns in int32.
   const int64_t heads = int64_t{a.heads} + a.kv_heads;

@@ -2,10 +2,10 @@
 // rounded once.
 //   x' = x/√(Σ x²/D + ε)·(offset + γ)
 //   y[i] = x'[i]·cos[p,i] − x'[i+h]·sin[p,i],  y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]
-//   for i < h = rot/2; p is the token's index in its own sequence + offset. Columns from rot on are
-//   only normalised.
+//   for i < h = rot/2; p is the token's index in its own sequence b + offset + first_position[b].
+//   Columns from rot on are only normalised.
 // Shapes   q [T, H·D], k [T, Hkv·D], row strides ≥ columns; γ [D]; cos, sin [positions, h];
-//          cu_seqlens [B+1]. T ≥ 0, 1 ≤ D ≤ 256, rot even, 0 … D; every p < positions (the caller's
+//          cu_seqlens [B+1]; first_position [B] or absent: 0. T ≥ 0, 1 ≤ D ≤ 256, rot even, 0 … D; every p < positions (the caller's
 //          check).
 // Types    q, k bf16 | f16 | f32, one type; γ, cos, sin f32.
 // Alias    in place; q and k are disjoint.
@@ -34,6 +34,14 @@ struct Rotation {
   float cos[8], sin[8];  // sin with the sign that this half takes it with
   int partner;           // lane of the pairs' other halves; the lane itself where nothing rotates
 };
+
+// By a whole warp.
+SIE_DEVICE int32_t position_of(const sie_qk_norm_rope_args &a, int64_t token) {
+  const int32_t t = static_cast<int32_t>(token);
+  const Sequence b = sequence_of(a.cu_seqlens, *a.seqs.n, t);
+  const int32_t first = a.first_position != nullptr ? a.first_position[b.index] : 0;
+  return t - b.start + a.position_offset + first;
+}
 
 template <int D>
 SIE_DEVICE Rotation load_rotation(const sie_qk_norm_rope_args &a, int32_t position) {
@@ -109,8 +117,7 @@ __global__ void __launch_bounds__(row_threads, 3) qk_norm_rope_octets_kernel(con
   ptx::grid_dependency_wait();
   const int64_t token = static_cast<int64_t>(blockIdx.x) * row_warps + threadIdx.x / 32;
   if (token >= *a.tokens.n) return;
-  const int32_t start = sequence_of(a.cu_seqlens, *a.seqs.n, static_cast<int32_t>(token)).start;
-  const Rotation r = load_rotation<D>(a, static_cast<int32_t>(token) - start + a.position_offset);
+  const Rotation r = load_rotation<D>(a, position_of(a, token));
   rotate_heads<S, D>(a.q, token, a.heads, a.q_gamma, a.weight_offset, a.eps, r);
   ptx::grid_dependency_launch();
   if (a.k.p != nullptr) rotate_heads<S, D>(a.k, token, a.kv_heads, a.k_gamma, a.weight_offset, a.eps, r);
@@ -130,8 +137,7 @@ __global__ void __launch_bounds__(row_threads, 4) qk_norm_rope_heads_kernel(cons
   const float *gamma = of_q ? a.q_gamma : a.k_gamma;
   const int32_t d = a.head_dim, half = a.rot / 2, column = (of_q ? head : head - a.heads) * d;
   float *x = reinterpret_cast<float *>(shared) + threadIdx.x / 32 * rope_head_max;
-  const int32_t start = sequence_of(a.cu_seqlens, *a.seqs.n, static_cast<int32_t>(token)).start;
-  const int64_t position = token - start + a.position_offset;
+  const int64_t position = position_of(a, token);
 
   float squares = 0;
   for (int32_t i = lane; i < d; i += 32) {

@@ -51,7 +51,7 @@ AttentionShape shape_of(const Form &form, int head_dim) {
 Problem::Problem(const Config &config) : c_(config), cu_q_(1, 0), cu_kv_(1, 0) {
   for (const Lengths &l : c_.lengths) {
     cu_q_.push_back(cu_q_.back() + l.queries);
-    cu_kv_.push_back(cu_kv_.back() + l.keys);
+    cu_kv_.push_back(cu_kv_.back() + l.keys - l.prefix);
   }
   seqs_ = static_cast<int32_t>(c_.lengths.size());
   rows_ = cu_q_.back();
@@ -67,6 +67,16 @@ Problem::Problem(const Config &config) : c_(config), cu_q_(1, 0), cu_kv_(1, 0) {
     }
   }
   v_ = make_rows(&random, cu_kv_.back(), kv_columns, c_.dtype, 72);
+  int32_t prefix_rows = 0;
+  for (const Lengths &l : c_.lengths) {
+    prefix_first_.push_back(static_cast<int32_t>(5 * prefix_first_.size() % 7));
+    prefix_keys_.push_back(l.prefix);
+    if (l.prefix > 0) prefix_rows = std::max(prefix_rows, prefix_first_.back() + l.prefix);
+  }
+  if (prefix_rows > 0) {
+    prefix_k_ = make_rows(&random, prefix_rows, kv_columns, c_.dtype, 96);
+    prefix_v_ = make_rows(&random, prefix_rows, kv_columns, c_.dtype, 120);
+  }
   y_.reset(new harness::Rows(&random, harness::aligned, rows_, q_columns, c_.dtype));
   expected_.reset(new harness::Rows(rows_, q_columns, SIE_F32));
 }
@@ -84,6 +94,10 @@ sie_attention_args Problem::args() {
   a.alibi_slopes = c_.alibi ? slopes_.data() : nullptr;
   a.queries_first = c_.first ? 1 : 0;
   if (c_.reach >= 0) a.bias = bias_.data(), a.bias_reach = c_.reach;
+  if (prefix_k_ != nullptr) {
+    a.prefix_k = prefix_k_->tensor(), a.prefix_v = prefix_v_->tensor();
+    a.prefix_first = prefix_first_.data(), a.prefix_keys = prefix_keys_.data();
+  }
   return a;
 }
 
@@ -120,8 +134,10 @@ Bits Problem::run_as(const Form &form) {
     const bool single = form.warp_form && l.keys <= sie_cuda::kAttentionWarpKeys;
     const int32_t step = single ? 32 : form.rows;
     for (int32_t i = 0; i < l.queries; i += step) {
-      const AttentionItem item = {cu_q_[b] + i, std::min(step, l.queries - i),         cu_kv_[b],
-                                  l.keys,       c_.first ? i : l.keys - l.queries + i, {}};
+      const int32_t position = c_.first ? i : l.keys - l.queries + i;
+      const AttentionItem item = {
+          cu_q_[b] + i, std::min(step, l.queries - i), cu_kv_[b], l.keys, position, 0, prefix_first_[b],
+          l.prefix};
       (single ? warp : cta).push_back(item);
     }
   }
@@ -170,9 +186,9 @@ void Problem::verify() {
 std::string Problem::text() const {
   static const char *const masks[] = {"full", "causal", "window"};
   char line[120];
-  snprintf(line, sizeof line, "%s D=%d H=%d/%d mask=%s %d%s%s B=%zu", c_.dtype == SIE_BF16 ? "bf16" : "f16",
+  snprintf(line, sizeof line, "%s D=%d H=%d/%d mask=%s %d%s%s%s B=%zu", c_.dtype == SIE_BF16 ? "bf16" : "f16",
            c_.head_dim, c_.heads, c_.kv_heads, masks[c_.mask], c_.window, c_.alibi ? " alibi" : "",
-           c_.reach >= 0 ? " bias" : "", c_.lengths.size());
+           c_.reach >= 0 ? " bias" : "", prefix_k_ != nullptr ? " prefix" : "", c_.lengths.size());
   return line;
 }
 

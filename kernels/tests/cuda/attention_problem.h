@@ -14,6 +14,7 @@ namespace attention_test {
 
 struct Lengths {
   int32_t queries, keys;
+  int32_t prefix = 0;  // of the keys, in rows of their own
 };
 
 struct Config {
@@ -57,10 +58,11 @@ class Problem {
 
   Config c_;
   harness::Array<int32_t> cu_q_, cu_kv_;
+  harness::Array<int32_t> prefix_first_, prefix_keys_;  // empty where no sequence has a prefix
   int32_t seqs_, rows_;
   harness::Array<float> slopes_, bias_;
   harness::Array<uint8_t> list_;
-  std::unique_ptr<harness::Rows> q_, k_, v_, y_, expected_;
+  std::unique_ptr<harness::Rows> q_, k_, v_, prefix_k_, prefix_v_, y_, expected_;
 };
 
 }  // namespace attention_test

@@ -58,6 +58,19 @@ TEST(forms_agree_on_first_keys) {
   }
 }
 
+// Keys in two segments in every form: prefixes that end within a block, between two and between the
+// rows of a copy; of no key, of all keys, and longer than a window.
+TEST(forms_agree_on_prefixes) {
+  const vector<Lengths> lengths = {{90, 150, 60}, {20, 20},      {5, 32, 27},   {1, 31, 31},
+                                   {3, 67, 64},   {70, 0},       {40, 103, 63}, {6, 71, 65},
+                                   {2, 200, 193}, {64, 128, 64}, {0, 40, 9}};
+  for (int32_t d : {32, 64, 128, 256}) {
+    check_forms({SIE_BF16, d, 2, 1, SIE_MASK_CAUSAL, 0, false, lengths});
+    check_forms({SIE_F16, d, 2, 2, SIE_MASK_WINDOW, 17, d == 64, lengths});
+    check_forms({SIE_BF16, d, 1, 1, SIE_MASK_FULL, 0, true, {{40, 133, 70}, {3, 9, 4}}});
+  }
+}
+
 // What no instance has, and a reach that is none.
 TEST(biases_are_refused) {
   Problem problem({SIE_BF16, 256, 2, 2, SIE_MASK_FULL, 0, false, {{3, 3}}, 1, 4});
@@ -65,6 +78,9 @@ TEST(biases_are_refused) {
   CHECK(sie_cuda::attention_check(&a) == SIE_UNSUPPORTED, "head dimension 256 has a bias");
   a.head_dim = 128;
   CHECK(sie_cuda::attention_check(&a) == SIE_OK, "head dimension 128 has none");
+  Problem both({SIE_BF16, 64, 2, 2, SIE_MASK_FULL, 0, false, {{3, 5, 2}}, 1, 4});
+  const sie_attention_args refused = both.args();
+  CHECK(sie_cuda::attention_check(&refused) == SIE_UNSUPPORTED, "a bias behind a prefix passes");
   for (int32_t reach : {-1, SIE_MAX_BIAS_REACH + 1}) {
     a.bias_reach = reach;
     CHECK(sie_cuda::attention_check(&a) == SIE_INVALID_ARGUMENT, "a reach of %d passes", reach);

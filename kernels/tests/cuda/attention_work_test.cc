@@ -33,13 +33,16 @@ List parse(const uint8_t *bytes) {
 
 // Sequences without tensors: all that a list is made from.
 struct Run {
-  vector<int32_t> cu_q = {0}, cu_kv = {0};
+  vector<int32_t> cu_q = {0}, cu_kv = {0}, prefix_first, prefix_keys;
   int32_t seqs = 0, rows = 0;
   sie_attention_args a = {};
 
-  void add(int32_t queries, int32_t keys) {
+  // `prefix` of the keys are rows of their own, from row `first` on.
+  void add(int32_t queries, int32_t keys, int32_t prefix = 0, int32_t first = 0) {
     cu_q.push_back(cu_q.back() + queries);
-    cu_kv.push_back(cu_kv.back() + keys);
+    cu_kv.push_back(cu_kv.back() + keys - prefix);
+    prefix_first.push_back(first);
+    prefix_keys.push_back(prefix);
     seqs++;
     rows = cu_q.back();
     a.max_kv = std::max<int64_t>(a.max_kv, keys);
@@ -52,6 +55,8 @@ struct Run {
     a.heads = a.kv_heads = heads, a.head_dim = head_dim;
     a.q.dtype = a.k.dtype = a.v.dtype = a.y.dtype = SIE_BF16;
     a.q.ld = a.k.ld = a.v.ld = a.y.ld = int64_t{heads} * head_dim;
+    a.prefix_k = a.k, a.prefix_v = a.v;
+    a.prefix_first = prefix_first.data(), a.prefix_keys = prefix_keys.data();
     a.scale = 1;
     sie_op_bounds bounds = {};
     bounds.rows = std::max(rows, cu_kv.back());
@@ -83,7 +88,10 @@ void check_list(const Run &run, const List &list) {
       const size_t b = static_cast<size_t>(next - run.cu_q.begin()) - 1;
       const int32_t queries = run.cu_q[b + 1] - run.cu_q[b], row = item.q_row - run.cu_q[b];
       CHECK(row + item.q_rows <= queries, "an item leaves its sequence");
-      CHECK(item.kv_row == run.cu_kv[b] && item.keys == run.cu_kv[b + 1] - run.cu_kv[b], "keys of another");
+      CHECK(item.kv_row == run.cu_kv[b] && item.prefix_keys == run.prefix_keys[b] &&
+                item.keys == run.cu_kv[b + 1] - run.cu_kv[b] + run.prefix_keys[b],
+            "keys of another");
+      CHECK(item.prefix_row == (run.prefix_keys[b] > 0 ? run.prefix_first[b] : 0), "a prefix of another");
       CHECK(item.position == item.keys - queries + row, "position %d of row %d", item.position, row);
       CHECK(row % (warp ? 32 : 64) == 0, "rows cut at %d", row);
       for (int32_t r = 0; r < item.q_rows; r++) seen[static_cast<size_t>(item.q_row + r)]++;
@@ -100,7 +108,8 @@ TEST(work_list_covers_every_row_once) {
     const bool self = random.below(2) == 0;
     for (int32_t b = random.below(40); b > 0; b--) {
       const int32_t keys = random.below(random.below(3) == 0 ? 40 : (round % 2 == 0 ? 300 : 2000));
-      run.add(self ? keys : random.below(4) * random.below(100), keys);
+      const int32_t prefix = random.below(2) * random.below(keys + 1);
+      run.add(self ? keys : random.below(4) * random.below(100), keys, prefix, random.below(1000));
     }
     const int32_t heads = 1 + random.below(16);
     check_list(run, run.list(heads, dims[random.below(4)]));
@@ -170,10 +179,20 @@ class Refusals {
 
   // What attention and attention_work say of sound arguments after a change.
   void expect(sie_status launched, sie_status listed, const char *what, Change change) {
+    expect(&problem_, launched, listed, what, change);
+  }
+  // The same of arguments with prefixes, of 5 keys and of none.
+  void expect_behind(sie_status launched, sie_status listed, const char *what, Change change) {
+    expect(&behind_, launched, listed, what, change);
+  }
+  void expect(sie_status status, const char *what, Change change) { expect(status, status, what, change); }
+
+ private:
+  void expect(Problem *problem, sie_status launched, sie_status listed, const char *what, Change change) {
     const AttentionWork nothing = {};
     alignas(16) uint8_t work[sizeof nothing];
     memcpy(work, &nothing, sizeof nothing);
-    sie_attention_args a = problem_.args();
+    sie_attention_args a = problem->args();
     a.work = work;
     sie_stream on = {nullptr, 90, 1, 0, 0};
     sie_share share = {0, 1, nullptr, 0, &on};
@@ -183,10 +202,9 @@ class Refusals {
     status = sie_cuda::attention_work(&a, list_.data());
     CHECK(status == listed, "%s: attention_work says %d, not %d", what, status, listed);
   }
-  void expect(sie_status status, const char *what, Change change) { expect(status, status, what, change); }
 
- private:
   Problem problem_{{SIE_BF16, 64, 2, 2, SIE_MASK_FULL, 0, false, {{8, 8}, {3, 3}}}};
+  Problem behind_{{SIE_BF16, 64, 2, 2, SIE_MASK_CAUSAL, 0, false, {{8, 13, 5}, {3, 3}}}};
   vector<uint8_t> list_ = vector<uint8_t>(4096);
 };
 
@@ -263,6 +281,37 @@ TEST(the_list_refuses) {
   r.expect(ok, invalid, "negative offsets of q", [](A a, S, O) { a->cu_q = negative; });
   r.expect(ok, invalid, "negative offsets of k", [](A a, S, O) { a->cu_kv = negative; });
   r.expect(ok, unsupported, "too many queries", [](A a, S, O) { a->cu_q = far; });
+}
+
+TEST(prefixes_are_refused) {
+  Refusals r;
+  static const int32_t negative[] = {-1, 0}, beyond[] = {6, 0}, none[] = {0, 0}, late[] = {0, 11},
+                       far[] = {INT32_MAX, 0};
+  auto both = [&](sie_status status, const char *what, Refusals::Change change) {
+    r.expect_behind(status, status, what, change);
+  };
+  both(ok, "nothing wrong", [](A, S, O) {});
+  both(unsupported, "prefix_k of another type", [](A a, S, O) { a->prefix_k.dtype = SIE_F16; });
+  both(unsupported, "prefix_v of another type", [](A a, S, O) { a->prefix_v.dtype = SIE_F16; });
+  both(invalid, "prefix_k's stride below its columns", [](A a, S, O) { a->prefix_k.ld = 120; });
+  both(invalid, "prefix_v's stride below its columns", [](A a, S, O) { a->prefix_v.ld = 120; });
+  both(unsupported, "prefix_k's stride of 132", [](A a, S, O) { a->prefix_k.ld = 132; });
+  both(unsupported, "prefix_v's stride of 130", [](A a, S, O) { a->prefix_v.ld = 130; });
+  both(invalid, "no first rows", [](A a, S, O) { a->prefix_first = nullptr; });
+  r.expect_behind(invalid, ok, "no prefix_k", [](A a, S, O) { a->prefix_k.p = nullptr; });
+  r.expect_behind(invalid, ok, "no prefix_v", [](A a, S, O) { a->prefix_v.p = nullptr; });
+  r.expect_behind(unsupported, ok, "prefix_k at 4 bytes",
+                  [](A a, S, O) { a->prefix_k.p = static_cast<uint16_t *>(a->prefix_k.p) + 2; });
+  r.expect_behind(unsupported, ok, "prefix_v at 8 bytes",
+                  [](A a, S, O) { a->prefix_v.p = static_cast<uint16_t *>(a->prefix_v.p) + 4; });
+  r.expect_behind(ok, invalid, "fewer keys than none", [](A a, S, O) { a->prefix_keys = negative; });
+  r.expect_behind(ok, invalid, "rows before the first", [](A a, S, O) { a->prefix_first = negative; });
+  r.expect_behind(ok, invalid, "more keys than stated", [](A a, S, O) { a->prefix_keys = beyond; });
+  r.expect_behind(ok, invalid, "more keys than stated, behind none",
+                  [](A a, S, O) { a->prefix_keys = late; });
+  r.expect_behind(ok, invalid, "keys beyond 32 bits", [](A a, S, O) { a->prefix_keys = far; });
+  both(ok, "rows before the first, of no key",
+       [](A a, S, O) { a->prefix_first = negative, a->prefix_keys = none; });
 }
 
 TEST(nothing_to_do) {
