@@ -196,3 +196,39 @@ func TestTurnsLoseNothing(t *testing.T) {
 		})
 	}
 }
+
+// A request of many slices gets the room of those that are answered: it ends, in a gateway with
+// turns as in one without.
+func TestALargeRequestHasItsTurns(t *testing.T) {
+	bubble(t, 1, 4, func(o *Options) { o.Fair = true }, func(t *testing.T, q *Queue, w *world) {
+		w.pace = 10 * time.Millisecond
+		texts := make([]string, 1000)
+		for i := range texts {
+			texts[i] = fmt.Sprint("text ", i)
+		}
+		got, err := ask(t.Context(), q, "large", texts, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, text := range got {
+			if text != "answer to "+texts[i] {
+				t.Fatalf("item %d: %q", i, text)
+			}
+		}
+	})
+}
+
+// Low priority is refused at half of the usual wait and high priority at twice of it; where there
+// is no bound there is none for anybody.
+func TestBoundsOfPriorities(t *testing.T) {
+	for p, want := range map[tenant.Priority]time.Duration{
+		tenant.Low: 2 * time.Second, tenant.Normal: 4 * time.Second, tenant.High: 8 * time.Second,
+	} {
+		if got := (asker{priority: p}).limit(4 * time.Second); got != want {
+			t.Errorf("%v: %v, want %v", p, got, want)
+		}
+		if got := (asker{priority: p}).limit(-1); got >= 0 {
+			t.Errorf("%v: a bound of %v where there is none", p, got)
+		}
+	}
+}
