@@ -28,11 +28,13 @@ if [ "${1:-run}" = run ]; then
   if [ $# = 0 ]; then
     # The library as the server uses it: models of several architectures share a device, are loaded,
     # evicted and changed by adapters under load, and at the end nothing may be left.
-    sed 's#/build/libsie.a#/build-asan/libsie.a -fsanitize=address,undefined#' runtime/engine/libsie_gen.go \
-      >build-asan/libsie_gen.go.txt
-    printf '{"Replace": {"%s": "%s"}}' "$PWD/runtime/engine/libsie_gen.go" \
-      "$PWD/build-asan/libsie_gen.go.txt" >build-asan/overlay.json
-    UBSAN_OPTIONS=halt_on_error=1 go test -asan -tags native -overlay build-asan/overlay.json \
+    changed=$(mktemp -d)
+    trap 'rm -rf "$changed"' EXIT
+    sed 's#/build/libsie.a#/build-asan/libsie.a -fsanitize=address,undefined#' \
+      runtime/engine/libsie_gen.go >"$changed/libsie_gen.go"
+    printf '{"Replace": {"%s": "%s"}}' "$PWD/runtime/engine/libsie_gen.go" "$changed/libsie_gen.go" \
+      >"$changed/overlay.json"
+    UBSAN_OPTIONS=halt_on_error=1 go test -asan -tags native -overlay "$changed/overlay.json" \
       ./runtime/model -count 3 -run '^(TestChaos|TestArchitecturesShareAServer)$'
   fi
 fi
