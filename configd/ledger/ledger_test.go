@@ -111,6 +111,23 @@ func TestEveryCallMayFail(t *testing.T) {
 	}
 }
 
+// A write whose answer was lost is a success once the store is read again.
+func TestAWriteThatArrivedIsASuccess(t *testing.T) {
+	f := &faulty{Place: Memory(), fail: func(_ int, call string) (error, bool) {
+		if call == "put" {
+			return context.DeadlineExceeded, true
+		}
+		return nil, false
+	}}
+	l := open(t, f, NewWriter("a"))
+	for i := range uint64(3) {
+		err := l.Commit(t.Context(), l.State().Set("m", Entry{Document: fmt.Sprint(i)}))
+		if err != nil || l.State().Epoch != i+1 {
+			t.Errorf("%v, epoch %d", err, l.State().Epoch)
+		}
+	}
+}
+
 // A write of which the store said nothing, and which it did, is found without another write.
 func TestRefreshFindsALateWrite(t *testing.T) {
 	f := &faulty{Place: Memory(), fail: func(int, string) (error, bool) { return nil, false }}
