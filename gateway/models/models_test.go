@@ -421,3 +421,40 @@ func TestParseLanes(t *testing.T) {
 		t.Errorf("%d lanes, %v", len(got), err)
 	}
 }
+
+// The lanes of a client's pool are for requests that name it, and a lane that no pool has stays the
+// worker's own.
+func TestRouteToAPoolOfAClient(t *testing.T) {
+	f := fleet.New(slog.New(slog.DiscardHandler))
+	f.Connected()
+	r := models.New(models.Options{Fleet: f, Pools: func(name string) ([]bus.Lane, bool) {
+		switch strings.ToLower(name) {
+		case "mine":
+			return []bus.Lane{laneOf("Mine/l4/default")}, true
+		case "empty":
+			return nil, true
+		}
+		return nil, false
+	}})
+	c, b := load(t, files...)
+	r.Set(c, b, models.Version{Epoch: 7})
+	worker(t, f, "w1", "Mine/l4/default", func(h *bus.WorkerHeartbeat) { h.HomePool = "default" })
+	for _, x := range []struct{ profile, pool, want string }{
+		{"", "mine", "Mine/l4/default"}, {"MINE/L4", "", "Mine/l4/default"}, {"", "", "default/l4/default"},
+		{"", "default", "default/l4/default"}, {"", "other", "404"}, {"", "empty", "503"},
+		{"h100", "mine", "400"},
+	} {
+		m, err := r.Find("org/both")
+		if err != nil {
+			t.Fatal(err)
+		}
+		route, err := m.Route(x.profile, x.pool)
+		got := route.Lane.String()
+		if e := errs.As(err); e != nil {
+			got = fmt.Sprint(e.Status)
+		}
+		if got != x.want {
+			t.Errorf("%q %q: %s (%v), want %s", x.profile, x.pool, got, err, x.want)
+		}
+	}
+}

@@ -15,6 +15,7 @@ type link struct {
 	pause  *sync.Cond
 	still  bool // nothing gets through, and nobody is told
 	cut    bool // connections end
+	deaf   bool // what the broker says is lost
 	opened map[net.Conn]bool
 }
 
@@ -68,12 +69,19 @@ func (k *link) accept() {
 		}
 		k.opened[a], k.opened[b] = true, true
 		k.mu.Unlock()
-		go k.copy(a, b)
-		go k.copy(b, a)
+		go k.copy(a, b, true)
+		go k.copy(b, a, false)
 	}
 }
 
-func (k *link) copy(to, from net.Conn) {
+// setDeaf makes the link lose what the broker says, or not.
+func (k *link) setDeaf(deaf bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.deaf = deaf
+}
+
+func (k *link) copy(to, from net.Conn, said bool) {
 	defer to.Close()
 	buf := make([]byte, 32<<10)
 	for {
@@ -85,7 +93,11 @@ func (k *link) copy(to, from net.Conn) {
 		for k.still && !k.cut {
 			k.pause.Wait()
 		}
+		lost := k.deaf && said
 		k.mu.Unlock()
+		if lost {
+			continue
+		}
 		if _, err := to.Write(buf[:n]); err != nil {
 			return
 		}

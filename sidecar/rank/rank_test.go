@@ -271,6 +271,18 @@ func TestChangesAreTold(t *testing.T) {
 	}
 }
 
+// A worker that serves another lane now is none of this one, at once.
+func TestWhoServesAnotherLaneIsGone(t *testing.T) {
+	table := New(lane, "self")
+	h := bus.WorkerHeartbeat{Name: "w", Ready: true, PoolName: "p", MachineProfile: "cpu", Bundle: "b",
+		LoadedModels: []string{"m"}}
+	table.Heartbeat(time.Unix(1, 0), &h)
+	h.PoolName = "mine"
+	if !table.Heartbeat(time.Unix(1, 0), &h) || table.Len() != 0 || table.Other("m", nil) {
+		t.Error("it is still in the lane")
+	}
+}
+
 // The threshold of a watch is four windows of the worker that has the model, within its bounds.
 func TestThreshold(t *testing.T) {
 	for window, want := range map[int]int{0: minThreshold, 1: minThreshold, 5: 20, 100_000: maxThreshold} {
