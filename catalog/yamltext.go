@@ -76,8 +76,14 @@ func appendBelow(b *bytes.Buffer, v any, depth int) {
 		b.WriteByte(' ')
 		appendQuoted(b, x)
 	default:
+		number := string(confighash.Canonical(v, confighash.ASCII))
+		if digits, exponent, ok := strings.Cut(number, "e+"); ok && !strings.Contains(digits, ".") {
+			number = digits + ".0e+" + exponent // without a point it is a text in YAML 1.1
+		} else if digits, exponent, ok := strings.Cut(number, "e-"); ok && !strings.Contains(digits, ".") {
+			number = digits + ".0e-" + exponent
+		}
 		b.WriteByte(' ')
-		b.Write(confighash.Canonical(v, confighash.ASCII))
+		b.WriteString(number)
 	}
 	b.WriteByte('\n')
 }
