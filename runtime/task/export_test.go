@@ -2,6 +2,7 @@ package task
 
 import (
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
@@ -42,4 +43,9 @@ func ServedFamilies() (out []catalog.Family) {
 		out = append(out, f)
 	}
 	return out
+}
+
+// CommonStart returns the ids that items share.
+func CommonStart(items []batch.Item, longest, maxTokens int) []int32 {
+	return commonStart(items, longest, maxTokens)
 }

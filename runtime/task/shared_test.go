@@ -2,12 +2,15 @@ package task_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/task"
 )
 
 // The documents of a request share the tokens with which they all begin. Scores and token counts
@@ -15,6 +18,7 @@ import (
 func TestDocumentsShareTheQuery(t *testing.T) {
 	var shared, batches, prefixes atomic.Int64
 	watch := func(o *Options) {
+		o.ShortTokens = 400
 		o.Intercept = func(b *engine.Batch) error {
 			batches.Add(1)
 			if b.Prefix != nil {
@@ -29,12 +33,19 @@ func TestDocumentsShareTheQuery(t *testing.T) {
 		judge(t, "judge-qwen3", dir("judge-qwen3"), judgedBy, qwen3Load),
 		judge(t, "judge-mxbai", dir("judge-mxbai"), judgedBy, "{}"),
 		judge(t, "judge-chat", dir("judge-chat"), "native_causal_cross_encoder.adapter", "{}"))
-	query := "which words are in the document " + strings.Repeat("that was found here ", 8)
+	query := "which words are in the document " + strings.Repeat("that was found here ", 20)
 	var texts []string
-	for i := range 140 { // two chunks
-		texts = append(texts, strings.Repeat(fmt.Sprintf("word %d of a text ", i), 1+i%9))
+	for i := range 140 { // two chunks; those of the first have more in common
+		text := strings.Repeat(fmt.Sprintf("word %d of a text ", i), 1+i%9)
+		if i < 128 {
+			text = "the same words begin this text " + text
+		}
+		texts = append(texts, text)
 	}
-	texts[3], texts[135] = "", strings.Repeat("long ", 2000)
+	for _, i := range []int{3, 5, 100, 135, 136} { // for the program of longer texts
+		texts[i] += strings.Repeat("long ", 230)
+	}
+	texts[137] = ""
 	for _, name := range []string{"judge-qwen3", "judge-mxbai", "judge-chat"} {
 		ask := func(texts ...string) *Result {
 			t.Helper()
@@ -65,6 +76,32 @@ func TestDocumentsShareTheQuery(t *testing.T) {
 		}
 		if tokens != all.Tokens {
 			t.Errorf("%s: %d tokens, alone %d", name, all.Tokens, tokens)
+		}
+	}
+}
+
+// What items have in common leaves each a token of its own.
+func TestCommonStart(t *testing.T) {
+	items := func(lists ...[]int32) (out []batch.Item) {
+		for _, ids := range lists {
+			out = append(out, batch.Item{Inputs: batch.Inputs{IDs: ids}})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		items []batch.Item
+		want  []int32
+	}{
+		{items([]int32{1, 2, 3}), nil},
+		{items([]int32{1, 2, 3}, []int32{1, 2, 4}), []int32{1, 2}},
+		{items([]int32{1, 2, 3}, []int32{1, 2, 3}), []int32{1, 2}},
+		{items([]int32{1, 2, 3, 4}, []int32{1, 2}, nil), []int32{1}},
+		{items([]int32{1, 2, 3}, []int32{2, 2, 3}), []int32{}},
+		{items([]int32{1, 2, 3, 4, 5, 6}, []int32{1, 2, 3, 4, 5, 7}), []int32{1, 2, 3, 4}}, // at most 4
+		{items([]int32{1, 2, 3, 4}, make([]int32, 9), []int32{1, 2, 3, 5}), []int32{1, 2, 3}},
+	} {
+		if got := task.CommonStart(c.items, 8, 4); !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, want %v", c.items, got, c.want)
 		}
 	}
 }
