@@ -78,9 +78,6 @@ sie_status check_spaces(const sie_program *p, const sie_attention_params &a, sie
 sie_status check_prefix(const sie_program *p, const sie_attention_params &a, sie_error *err) {
   if (a.segment == 0) return SIE_OK;
   SIE_TRY(check_segment(p, a.segment, false, err));
-  SIE_FAIL_IF(p->device->is_gpu(), SIE_UNSUPPORTED, err,
-              "segment is %d; attention of this device (%s) reads no rows of a state", a.segment,
-              p->device->ops->name);
   SIE_FAIL_IF(a.alibi != nullptr || a.bias != nullptr, SIE_UNSUPPORTED, err,
               "segment is %d; with rows of a state attention has neither alibi nor bias", a.segment);
   bool last = p->values[a.q].space != p->seqs || a.which == SIE_POOL_LAST || a.mask == SIE_MASK_FULL;

@@ -253,7 +253,7 @@ func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) 
 	m := &Model{
 		Task:       o.Task,
 		device:     dev,
-		noPrefixes: o.NoPrefixes || info.Kind == engine.CUDA, // whose attention reads no state yet
+		noPrefixes: o.NoPrefixes,
 		Compute:    o.Compute,
 		Poolings:   chain.pooling.modes,
 		Normalize:  chain.normalize,
