@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,8 +35,8 @@ type Server struct {
 	notifier Notifier
 	content  atomic.Pointer[Content]
 
-	mu     sync.Mutex     // held by the one that changes content
-	ledger *ledger.Ledger // by mu
+	turn   chan struct{}  // has an element while somebody changes content
+	ledger *ledger.Ledger // whose turn it is
 	lost   chan error     // why writing has ended
 }
 
@@ -50,7 +49,7 @@ const maxBody = 1 << 20
 // New returns a server without content, which is not ready.
 func New(o Options) (*Server, error) {
 	s := &Server{tokens: o.Tokens, log: o.Log, notifier: o.Notifier, ledger: o.Ledger,
-		lost: make(chan error, 1)}
+		turn: make(chan struct{}, 1), lost: make(chan error, 1)}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -106,8 +105,8 @@ func New(o Options) (*Server, error) {
 
 // Set replaces what is built in. What was added is added to it.
 func (s *Server) Set(base *catalog.Catalog, bundles catalog.Bundles) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.turn <- struct{}{}
+	defer s.pass()
 	c, err := (&Content{base: base, bundles: bundles}).With(s.ledger.State())
 	if err != nil {
 		return err
@@ -116,7 +115,10 @@ func (s *Server) Set(base *catalog.Catalog, bundles catalog.Bundles) error {
 	return nil
 }
 
-// install makes a content the one that is served. The caller holds mu.
+// pass ends a turn.
+func (s *Server) pass() { <-s.turn }
+
+// install makes a content the one that is served. The caller has the turn.
 func (s *Server) install(c *Content) {
 	for _, p := range c.Problems() {
 		s.log.Warn("an added model is not as it was added", "problem", p)

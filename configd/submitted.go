@@ -53,16 +53,18 @@ func (d *submitted) profiles() map[string]any {
 // submit reads a body: YAML, or JSON. path is the id that a path names, "" for none; the body may
 // then leave it out.
 func submit(body []byte, path string) (*submitted, *refusal) {
+	t := bytes.TrimSpace(body)
+	isJSON := len(t) > 0 && t[0] == '{' && json.Valid(t)
 	src := body
-	if t := bytes.TrimSpace(body); len(t) > 0 && t[0] == '{' && json.Valid(t) {
-		var lines bytes.Buffer // a document's lines are bounded
-		if err := json.Indent(&lines, t, "", " "); err == nil {
-			src = lines.Bytes()
-		}
+	if isJSON {
+		src = lines(t, "")
 	}
 	content, err := catalog.Document{Name: "body", Source: src}.Content()
 	if err != nil {
 		return nil, parseError(err)
+	}
+	if isJSON { // for people; its nesting is bounded now, or this could take any memory
+		src = lines(t, " ")
 	}
 	asWritten := content["sie_id"] != nil && content["model_id"] == nil
 	id, no := submittedID(content, path)
@@ -80,6 +82,15 @@ func submit(body []byte, path string) (*submitted, *refusal) {
 		d.text = string(catalog.Text(content))
 	}
 	return d, nil
+}
+
+// lines returns JSON in lines, which a document has bounds for.
+func lines(text []byte, indent string) []byte {
+	var out bytes.Buffer
+	if err := json.Indent(&out, text, "", indent); err != nil {
+		return text // it is no JSON
+	}
+	return out.Bytes()
 }
 
 // parseError refuses a body that is no document.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"time"
 
 	"github.com/sie-engine/sie/configd/ledger"
@@ -21,6 +22,9 @@ type maker func(c *Content, body []byte, id string) (*change, *refusal)
 // commitTime bounds the writing of a change; that the caller leaves does not end it.
 const commitTime = 30 * time.Second
 
+// turnTime bounds a request's wait for the changes before it.
+const turnTime = 10 * time.Second
+
 // maxCommits bounds how often a change is made anew because an earlier one has arrived.
 const maxCommits = 3
 
@@ -35,11 +39,15 @@ func (s *Server) writing(make maker) func(*httpd.Request, string) {
 			fail(r, no.status, no.detail)
 			return
 		}
-		err := r.Do("", func(_ *admit.Work, body []byte) {
-			w := write{make: make, body: body, id: id, key: r.Header("Idempotency-Key"),
-				dry: string(r.QueryArgs().Peek("dry_run")) == "true"}
+		err := r.Do("", func(work *admit.Work, body []byte) {
+			dry, no := dryRun(r)
+			if no != nil {
+				fail(r, no.status, no.detail)
+				return
+			}
+			w := write{make: make, body: body, id: id, key: r.Header("Idempotency-Key"), dry: dry}
 			w.request = ledger.Digest(string(r.Method()), string(r.Path()), string(body))
-			status, out := s.apply(&w)
+			status, out := s.apply(work.Context(), &w)
 			if status >= 300 {
 				fail(r, status, out)
 				return
@@ -63,6 +71,21 @@ func (s *Server) writing(make maker) func(*httpd.Request, string) {
 	}
 }
 
+// dryRun reports whether a request only asks what would change. What says neither yes nor no is
+// refused: its caller may not want a change.
+func dryRun(r *httpd.Request) (bool, *refusal) {
+	if !r.QueryArgs().Has("dry_run") {
+		return false, nil
+	}
+	value := string(r.QueryArgs().Peek("dry_run"))
+	dry, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, &refusal{400, object{"error": "invalid_query",
+			"message": fmt.Sprintf("dry_run is %.32q; use true or false. Nothing was changed.", value)}}
+	}
+	return dry, nil
+}
+
 // write is one request that writes.
 type write struct {
 	make    maker
@@ -78,10 +101,18 @@ type write struct {
 
 // apply makes a change and commits it, and returns the status and the body of the answer, or the
 // detail of an error. Changes happen one after the other: a second request with the same
-// Idempotency-Key finds the first one's answer, or is the first itself if that failed.
-func (s *Server) apply(w *write) (int, any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// Idempotency-Key finds the first one's answer, or is the first itself if that failed. One whose
+// turn does not come within turnTime, or whose caller leaves before, changes nothing.
+func (s *Server) apply(ctx context.Context, w *write) (int, any) {
+	ctx, cancel := context.WithTimeout(ctx, turnTime)
+	defer cancel()
+	select {
+	case s.turn <- struct{}{}:
+		defer s.pass()
+	case <-ctx.Done():
+		return 503, object{"error": "config_store_unavailable",
+			"message": "Earlier changes still wait for the store. Nothing was changed: send it again."}
+	}
 	if s.content.Load() == nil {
 		return 503, object{"error": "registry_unavailable", "message": "The models are not read yet."}
 	}
@@ -101,7 +132,7 @@ func (s *Server) apply(w *write) (int, any) {
 	return 503, object{"error": "config_store_unavailable", "message": ledger.ErrAgain.Error()}
 }
 
-// catchUp makes the content that of the ledger. The caller holds mu.
+// catchUp makes the content that of the ledger. The caller has the turn.
 func (s *Server) catchUp() error {
 	c, err := s.content.Load().With(s.ledger.State())
 	if err == nil {
@@ -152,6 +183,9 @@ func (s *Server) try(w *write) (int, any, error) {
 		return status, detail, err
 	}
 	if ch.state == nil {
+		same := *content
+		same.added = s.ledger.State() // the next change is made of it, and keeps the answer
+		s.content.Store(&same)
 		return ch.status, out, nil
 	}
 	ch.content.added = s.ledger.State()
@@ -208,10 +242,15 @@ func (s *Server) commit(next *ledger.State) (int, any, error) {
 // store.
 func (s *Server) Lost() <-chan error { return s.lost }
 
-// Refresh looks whether a change whose outcome was unknown has arrived, and serves it then.
+// Refresh looks whether a change whose outcome was unknown has arrived, and serves it then. While a
+// request writes there is no need to: its commit finds the same.
 func (s *Server) Refresh(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	select {
+	case s.turn <- struct{}{}:
+		defer s.pass()
+	default:
+		return nil
+	}
 	changed, err := s.ledger.Refresh(ctx)
 	if err != nil || !changed || s.content.Load() == nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -291,5 +292,60 @@ func TestDeltas(t *testing.T) {
 	if a, _ := ask("POST", modelsPath, "", document("new/b", 8)); a.status != 503 ||
 		!strings.Contains(string(a.body), "nats_unavailable") {
 		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// The answer of a key stays when its request changed nothing, whatever is changed after it.
+func TestTheAnswerOfNoChangeStays(t *testing.T) {
+	_, ask := start(t, directory(t, filepath.Join(t.TempDir(), "store")), nil)
+	for _, key := range []string{"", "k"} { // the second changes nothing
+		if a, _ := ask("POST", modelsPath, key, document("new/a", 8)); a.status/100 != 2 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if a, _ := ask("DELETE", modelsPath+"/new/a", "d", ""); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if a, _ := ask("POST", modelsPath, "k", document("new/a", 8)); a.status != 200 {
+		t.Errorf("the change is made again: %d %s", a.status, a.body)
+	}
+	if a, _ := ask("GET", modelsPath+"/new/a", "", ""); a.status != 404 {
+		t.Errorf("the removed model is back: %d %s", a.status, a.body)
+	}
+	if a, _ := ask("POST", modelsPath, "k", document("new/a", 9)); a.status != 422 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// A value of dry_run that says neither yes nor no is refused: the caller may mean that nothing is
+// to change.
+func TestDryRunIsYesOrNo(t *testing.T) {
+	_, ask := start(t, ledger.Memory(), nil)
+	for query, status := range map[string]int{"true": 200, "True": 200, "1": 200, "yes": 400, "": 400, "2": 400} {
+		a, _ := ask("POST", modelsPath+"?dry_run="+query, "", document("new/a", 8))
+		if a.status != status || status == 400 && !strings.Contains(string(a.body), "dry_run") {
+			t.Errorf("dry_run=%s: %d %s, want %d", query, a.status, a.body, status)
+		}
+	}
+	if a, _ := ask("GET", modelsPath+"/new/a", "", ""); a.status != 404 {
+		t.Errorf("a dry run changed something: %d", a.status)
+	}
+	if a, _ := ask("POST", modelsPath+"?dry_run=false", "", document("new/a", 8)); a.status != 201 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// JSON that is nested deeply takes no more memory than its bytes.
+func TestNestedJSONIsNoBomb(t *testing.T) {
+	_, ask := start(t, ledger.Memory(), nil)
+	body := `{"a":` + strings.Repeat("[", 3000) + strings.Repeat("0,", 30000) + "0" + strings.Repeat("]", 3000) + "}"
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if a, _ := ask("POST", modelsPath, "", body); a.status != 400 {
+		t.Errorf("%d %.200s", a.status, a.body)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 32<<20 {
+		t.Errorf("a body of %d bytes took %d", len(body), took)
 	}
 }
