@@ -94,11 +94,13 @@ func (s *session) route(m models.Model) (models.Route, error) {
 		pool = asked
 	}
 	pool = cmp.Or(pool, r.Lane.Pool)
-	if t := s.head.Tenant; err == nil && !t.MayUsePool(pool) {
-		return models.Route{}, t.Forbid("use pool " + errs.Quote(pool) + "; its pools are: " +
-			strings.Join(t.Pools(), ", "))
+	if err != nil {
+		return r, err
 	}
-	return r, err
+	if e := s.head.Tenant.CheckPool(pool); e != nil {
+		return models.Route{}, e
+	}
+	return r, nil
 }
 
 // Models implements inference.Backend. A name that stands for others is described as the heaviest

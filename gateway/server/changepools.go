@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/internal/lease"
+	"github.com/sie-engine/sie/internal/tenant"
 )
 
 // maxPool bounds the body of a call about a pool, in bytes.
@@ -77,6 +79,9 @@ func (s *Server) putPool(r *httpd.Request, _ string) {
 		if e != nil {
 			return e
 		}
+		if e := checkPools(r.Tenant(), &spec); e != nil {
+			return e
+		}
 		if spec.Name != "" && s.operators(spec.Name) {
 			return errs.PoolForbidden("Pool " + errs.Quote(spec.Name) +
 				" is the operator's: give a pool of your own another name")
@@ -90,6 +95,20 @@ func (s *Server) putPool(r *httpd.Request, _ string) {
 	})
 }
 
+// checkPools refuses a pool that a tenant may not use, and one that would take the workers of such a
+// pool.
+func checkPools(t *tenant.Tenant, s *lease.Spec) *errs.Error {
+	for _, pool := range []string{s.Name, cmp.Or(s.QueuePool, pools.DefaultPool)} {
+		if pool == "" {
+			continue // it is refused for that
+		}
+		if e := t.CheckPool(pool); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
 // renewPool answers POST /v1/pools/{name}/renew. The operator's pools never expire.
 func (s *Server) renewPool(r *httpd.Request, rest string) {
 	name, renew := strings.CutSuffix(rest, "/renew")
@@ -98,6 +117,9 @@ func (s *Server) renewPool(r *httpd.Request, rest string) {
 		return
 	}
 	s.changePool(r, func(ctx context.Context, _ []byte) *errs.Error {
+		if e := r.Tenant().CheckPool(name); e != nil {
+			return e
+		}
 		if !s.operators(name) {
 			if e := s.opt.Pools.Renew(ctx, name); e != nil {
 				return e
@@ -111,6 +133,9 @@ func (s *Server) renewPool(r *httpd.Request, rest string) {
 // deletePool answers DELETE /v1/pools/{name}.
 func (s *Server) deletePool(r *httpd.Request, name string) {
 	s.changePool(r, func(ctx context.Context, _ []byte) *errs.Error {
+		if e := r.Tenant().CheckPool(name); e != nil {
+			return e
+		}
 		switch {
 		case strings.EqualFold(name, pools.DefaultPool):
 			return errs.KeepDefaultPool()

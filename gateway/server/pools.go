@@ -126,7 +126,9 @@ func unixSeconds(t time.Time) *float64 {
 }
 
 func (s *Server) listPools(r *httpd.Request, _ string) {
-	answer(r, map[string]any{"pools": s.pools()})
+	all, t := s.pools(), r.Tenant()
+	answer(r, map[string]any{"pools": slices.DeleteFunc(all,
+		func(p *poolView) bool { return !t.MayUsePool(p.Name) })})
 }
 
 // pool returns the pool of a name, in any case, or nil.
@@ -140,6 +142,10 @@ func (s *Server) pool(name string) *poolView {
 }
 
 func (s *Server) getPool(r *httpd.Request, name string) {
+	if e := r.Tenant().CheckPool(name); e != nil {
+		r.Fail(dialect.RouteNative, e)
+		return
+	}
 	if p := s.pool(name); p != nil {
 		answer(r, p)
 		return

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/bus/bustest"
 	"github.com/sie-engine/sie/internal/lease"
+	"github.com/sie-engine/sie/internal/tenant"
 )
 
 // keepPools gives a rig's pools a real bucket until the test ends.
@@ -192,4 +195,46 @@ func TestPoolsWithoutABroker(t *testing.T) {
 		}
 	}
 	r.get("/v1/pools", &struct{}{})
+}
+
+// A tenant sees, makes, renews and deletes the pools that it may use alone, and takes no workers of
+// others.
+func TestPoolsOfTenants(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.yaml")
+	const tokens = "tenants:\n- {name: a, tokens: [ta], pools: [default, Mine]}\n- {name: b, tokens: [tb]}\n" +
+		"- {name: c, tokens: [tc], pools: [Mine]}\n"
+	if err := os.WriteFile(path, []byte(tokens), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := tenant.Open(tenant.Options{File: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keeper *pools.Keeper
+	r := start(t, func(o *Options) { keeper, o.Keys = o.Pools, keys })
+	keepPools(t, keeper)
+	for i, c := range []struct {
+		token, method, path, body string
+		status                    int
+	}{
+		{"tb", "POST", "/v1/pools", `{"name":"other","gpus":{"l4":1}}`, 201},
+		{"ta", "POST", "/v1/pools", `{"name":"other","gpus":{"l4":2}}`, 403},
+		{"ta", "POST", "/v1/pools/other/renew", "", 403},
+		{"ta", "DELETE", "/v1/pools/OTHER", "", 403},
+		{"ta", "GET", "/v1/pools/other", "", 403},
+		{"tc", "POST", "/v1/pools", `{"name":"mine","gpus":{"l4":1}}`, 403}, // workers of default
+		{"ta", "POST", "/v1/pools", `{"name":"mine","gpus":{"l4":1}}`, 201},
+		{"ta", "POST", "/v1/pools", `{"gpus":{"l4":1}}`, 400},
+		{"tc", "POST", "/v1/pools/mine/renew", "", 200},
+		{"tb", "GET", "/v1/pools/mine", "", 200},
+	} {
+		a := r.do(c.method, c.path, c.body, "Authorization", "Bearer "+c.token)
+		if a.status != c.status || a.status == 403 && !strings.Contains(a.body, "its pools are") {
+			t.Errorf("%d: %s %s of %s: %d %s, want %d", i, c.method, c.path, c.token, a.status, a.body, c.status)
+		}
+	}
+	a := r.do("GET", "/v1/pools", "", "Authorization", "Bearer ta")
+	if a.status != 200 || strings.Contains(a.body, "other") || !strings.Contains(a.body, `"mine"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
 }

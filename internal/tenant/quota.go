@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -104,6 +105,15 @@ func (t *Tenant) overRateLocked(now time.Time) *errs.Error {
 	}
 	wait := time.Duration(min((-u.level)/t.itemsPerSecond*float64(time.Second)+1, 1e15))
 	return errs.OverRate(t.Name, t.itemsPerSecond, wait)
+}
+
+// CheckPool returns the 403 of a request for a pool that the tenant may not use, or nil. It counts
+// the request.
+func (t *Tenant) CheckPool(pool string) *errs.Error {
+	if t.MayUsePool(pool) {
+		return nil
+	}
+	return t.Forbid("use pool " + errs.Quote(pool) + "; its pools are: " + strings.Join(t.pools, ", "))
 }
 
 // Forbid counts a request that the tenant may not make, and returns its 403. what ends a sentence.

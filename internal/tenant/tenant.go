@@ -94,14 +94,6 @@ func (t *Tenant) Pool() string {
 	return t.pools[0]
 }
 
-// Pools returns the pools that the tenant may use, nil for all. The caller changes nothing.
-func (t *Tenant) Pools() []string {
-	if t == nil {
-		return nil
-	}
-	return t.pools
-}
-
 // MayUseModel reports whether the tenant may use the model of an id. A pattern is an id, which
 // stands for all its profiles too, or the beginning of ids before a final *.
 func (t *Tenant) MayUseModel(id string) bool {
