@@ -65,6 +65,9 @@ func (t *Tracker) Note(l bus.Lane) {
 	t.own[l], t.all[l] = until, until
 }
 
+// Home returns the lane whose workers serve a lane.
+func (t *Tracker) Home(l bus.Lane) bus.Lane { return t.opt.Pools.Home(l) }
+
 // Told returns what this gateway noted and what lasts, for its heartbeats.
 func (t *Tracker) Told() (out []bus.LaneDemand) {
 	t.mu.Lock()

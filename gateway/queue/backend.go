@@ -37,13 +37,15 @@ type Backend struct {
 	requests *requestMetrics
 
 	mu       sync.Mutex
-	capacity map[bus.Lane]*inference.Refusal // at most one for each lane
+	capacity map[string]*inference.Refusal // at most one for each machine profile
 }
 
 // Demand is told of requests that found no worker: a demand.Tracker.
 type Demand interface {
 	// Note notes that a request wanted a worker of a lane that has none.
 	Note(l bus.Lane)
+	// Home returns the lane whose workers serve a lane, which may be of a client's pool.
+	Home(l bus.Lane) bus.Lane
 	// Told returns what was noted and lasts, for the heartbeats of this gateway.
 	Told() []bus.LaneDemand
 }
@@ -51,7 +53,7 @@ type Demand interface {
 // NewBackend returns a backend over a queue, the models of the cluster and its workers.
 func NewBackend(q *Queue, r *models.Registry, w Workers, d Demand) *Backend {
 	b := &Backend{queue: q, registry: r, workers: w, requests: newRequestMetrics(q.opt.Metrics),
-		capacity: map[bus.Lane]*inference.Refusal{}, demand: d}
+		capacity: map[string]*inference.Refusal{}, demand: d}
 	q.demand.Store(&d)
 	b.holds.observe(q.opt.Metrics)
 	known := func(worker string) presence {
@@ -81,6 +83,10 @@ func (b *Backend) Begin(h inference.Head) inference.Session {
 	}
 	return s
 }
+
+// at notes the lane of a request, for its series: that of the workers, because clients choose the
+// names of their pools.
+func (s *session) at(l bus.Lane) { s.lane = s.backend.demand.Home(l) }
 
 // asker returns who asks.
 func (s *session) asker() asker { return asker{s.head.Tenant.Key(), s.priority} }
@@ -129,7 +135,7 @@ type session struct {
 	began   time.Time
 	model   models.Model // the last that was found
 	found   bool
-	lane    bus.Lane // that the request went to
+	lane    bus.Lane // whose workers the request went to
 
 	priority tenant.Priority
 	hold     time.Duration // for which it may wait for capacity
@@ -207,7 +213,7 @@ func (s *session) Refusal(id string) *inference.Refusal {
 	if err != nil {
 		return nil // the request itself is told
 	}
-	s.lane = route.Lane
+	s.at(route.Lane)
 	q := s.backend.queue
 	if empty(s.backend.workers.Snapshot(), route) {
 		if s.hold > 0 {
@@ -235,10 +241,10 @@ func (b *Backend) noCapacity(l bus.Lane) *inference.Refusal {
 	b.demand.Note(l)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.capacity[l]
+	r := b.capacity[l.Profile]
 	if r == nil {
 		r = inference.Refuse(errs.Capacity(l.Profile, capacityRetry))
-		b.capacity[l] = r
+		b.capacity[l.Profile] = r
 	}
 	return r
 }

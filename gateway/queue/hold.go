@@ -91,7 +91,7 @@ func empty(f *fleet.Snapshot, r models.Route) bool { return f.Settled && f.Lane(
 
 // await returns the route of a model to a lane with a ready worker. A request that may be held
 // waits for one. When it has been held for long enough, or when too much is held, it is refused as
-// it would have been at first.
+// it would have been at first; also when a worker would come too late for its answer.
 func (s *session) await(w *admit.Work, m models.Model) (models.Route, error) {
 	b, bytes := s.backend, w.RequestBytes()
 	var end *time.Timer
@@ -100,7 +100,7 @@ func (s *session) await(w *admit.Work, m models.Model) (models.Route, error) {
 		route, err := s.route(m)
 		refused := errs.As(err)
 		if err == nil {
-			s.lane = route.Lane
+			s.at(route.Lane)
 			if !empty(f, route) {
 				return route, nil
 			}
@@ -118,7 +118,8 @@ func (s *session) await(w *admit.Work, m models.Model) (models.Route, error) {
 			return models.Route{}, refused
 		default:
 			defer b.holds.give(bytes)
-			end = time.NewTimer(s.hold)
+			late := w.Began().Add(limitFor(b.queue.opt.Timeout, s.head.Caller))
+			end = time.NewTimer(min(s.hold, time.Until(late)))
 			defer end.Stop()
 		}
 		again := time.NewTimer(holdAsk)

@@ -3,10 +3,14 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sie-engine/sie/gateway/models"
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
@@ -97,6 +101,41 @@ func TestHoldsAreBounded(t *testing.T) {
 	h.give(60)
 	if !h.take(60, &o) || h.take(1, &o) {
 		t.Error("what ended is still counted")
+	}
+}
+
+// Nothing is held until it is too late for an answer: it is told to come again while it listens.
+func TestNothingIsHeldTooLong(t *testing.T) {
+	g := deserted(t, func(o *Options) { o.Timeout = 50 * time.Millisecond })
+	_, err := g.encodeAs(t.Context(), inference.Head{Hold: "10m"}, "text")
+	if !errors.Is(err, &errs.Error{Code: errs.Provisioning}) {
+		t.Error(err)
+	}
+}
+
+// Clients name their pools: what requests to many of them leave behind does not grow.
+func TestPoolsLeaveNoSeries(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	g := deserted(t, func(o *Options) { o.Metrics = registry })
+	g.backend.registry = models.New(models.Options{Fleet: g.fleet, Lanes: []bus.Lane{lane},
+		Pools: func(pool string) ([]bus.Lane, bool) {
+			return []bus.Lane{{Pool: pool, Profile: lane.Profile, Bundle: lane.Bundle}}, true
+		}})
+	g.backend.registry.Set(testCatalog(t))
+	for i := range 20 {
+		s := g.backend.Begin(inference.Head{Pool: fmt.Sprint("of-client-", i)})
+		r := s.Refusal(modelID)
+		if r == nil {
+			t.Fatal("not refused")
+		}
+		s.End(modelID, nil, r.Err)
+	}
+	want := map[string]string{"pool": lane.Pool, "machine_profile": lane.Profile, "scaling_action": "scale_up"}
+	if got := series(t, registry, "sie_gateway_rejected_requests_total", want); got != 20 {
+		t.Errorf("%v of 20 refusals are the lane's", got)
+	}
+	if n := len(g.backend.capacity); n != 1 {
+		t.Errorf("%d refusals are kept", n)
 	}
 }
 

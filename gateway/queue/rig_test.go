@@ -59,6 +59,13 @@ func (n *noted) Note(l bus.Lane) {
 	n.lanes = append(n.lanes, l)
 }
 
+func (n *noted) Home(l bus.Lane) bus.Lane {
+	if strings.HasPrefix(l.Pool, "of-client-") {
+		l.Pool = lane.Pool
+	}
+	return l
+}
+
 func (n *noted) Told() []bus.LaneDemand { return nil }
 
 func newRig(t *testing.T, change func(*Options)) *rig {
