@@ -95,8 +95,8 @@ func (s *Server) putPool(r *httpd.Request, _ string) {
 	})
 }
 
-// checkPools refuses a pool that a tenant may not use, and one that would take the workers of such a
-// pool.
+// checkPools refuses a pool that a tenant may not use, and one that would take the workers of one
+// that it may not use.
 func checkPools(t *tenant.Tenant, s *lease.Spec) *errs.Error {
 	for _, pool := range []string{s.Name, cmp.Or(s.QueuePool, pools.DefaultPool)} {
 		if pool == "" {
