@@ -321,7 +321,9 @@ func TestTheAnswerOfNoChangeStays(t *testing.T) {
 // to change.
 func TestDryRunIsYesOrNo(t *testing.T) {
 	_, ask := start(t, ledger.Memory(), nil)
-	for query, status := range map[string]int{"true": 200, "True": 200, "1": 200, "yes": 400, "": 400, "2": 400} {
+	for query, status := range map[string]int{
+		"true": 200, "True": 200, "1": 200, "yes": 400, "": 400, "2": 400,
+	} {
 		a, _ := ask("POST", modelsPath+"?dry_run="+query, "", document("new/a", 8))
 		if a.status != status || status == 400 && !strings.Contains(string(a.body), "dry_run") {
 			t.Errorf("dry_run=%s: %d %s, want %d", query, a.status, a.body, status)
@@ -338,7 +340,8 @@ func TestDryRunIsYesOrNo(t *testing.T) {
 // JSON that is nested deeply takes no more memory than its bytes.
 func TestNestedJSONIsNoBomb(t *testing.T) {
 	_, ask := start(t, ledger.Memory(), nil)
-	body := `{"a":` + strings.Repeat("[", 3000) + strings.Repeat("0,", 30000) + "0" + strings.Repeat("]", 3000) + "}"
+	body := `{"a":` + strings.Repeat("[", 3000) + strings.Repeat("0,", 30000) + "0" +
+		strings.Repeat("]", 3000) + "}"
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	if a, _ := ask("POST", modelsPath, "", body); a.status != 400 {

@@ -130,7 +130,8 @@ func TestPoolsLeaveNoSeries(t *testing.T) {
 		}
 		s.End(modelID, nil, r.Err)
 	}
-	want := map[string]string{"pool": lane.Pool, "machine_profile": lane.Profile, "scaling_action": "scale_up"}
+	want := map[string]string{"pool": lane.Pool, "machine_profile": lane.Profile,
+		"scaling_action": "scale_up"}
 	if got := series(t, registry, "sie_gateway_rejected_requests_total", want); got != 20 {
 		t.Errorf("%v of 20 refusals are the lane's", got)
 	}

@@ -230,7 +230,8 @@ func TestPoolsOfTenants(t *testing.T) {
 	} {
 		a := r.do(c.method, c.path, c.body, "Authorization", "Bearer "+c.token)
 		if a.status != c.status || a.status == 403 && !strings.Contains(a.body, "its pools are") {
-			t.Errorf("%d: %s %s of %s: %d %s, want %d", i, c.method, c.path, c.token, a.status, a.body, c.status)
+			t.Errorf("%d: %s %s of %s: %d %s, want %d", i, c.method, c.path, c.token, a.status, a.body,
+				c.status)
 		}
 	}
 	a := r.do("GET", "/v1/pools", "", "Authorization", "Bearer ta")

@@ -41,24 +41,22 @@ func (s *Server) relayed() []httpd.Route {
 	if s.opt.ConfigURL == "" {
 		return nil
 	}
-	return []httpd.Route{
-		{Method: "POST", Path: "/v1/configs/models", Serve: s.relay, Open: true},
-		{Method: "PUT", Path: "/v1/configs/models/", Serve: s.relay, Open: true},
-		{Method: "DELETE", Path: "/v1/configs/models/", Serve: s.relay, Open: true},
-		{Method: "GET", Path: "/v1/configs/export", Serve: s.relay, Open: true},
-		{Method: "GET", Path: "/v1/configs/epoch", Serve: s.relay, Open: true},
+	var out []httpd.Route
+	for _, x := range []struct{ method, path string }{
+		{"POST", "/v1/configs/models"}, {"PUT", "/v1/configs/models/"}, {"DELETE", "/v1/configs/models/"},
+		{"GET", "/v1/configs/export"}, {"GET", "/v1/configs/epoch"},
+	} {
+		out = append(out, httpd.Route{Method: x.method, Path: x.path, Open: true, MaxBody: maxRelayed,
+			Serve: func(r *httpd.Request, rest string) { s.relay(r, x.path+rest) }})
 	}
+	return out
 }
 
-// relay answers with what sie-config answers.
-func (s *Server) relay(r *httpd.Request, _ string) {
+// relay answers with what sie-config answers at a path, which is as the client wrote it: ".." and
+// "//" in the id of a model are for sie-config to refuse.
+func (s *Server) relay(r *httpd.Request, path string) {
 	err := r.Do("", func(w *admit.Work, body []byte) {
-		if len(body) > maxRelayed {
-			detail(r, 413, "payload_too_large",
-				fmt.Sprintf("Config body exceeds %d bytes limit.", maxRelayed))
-			return
-		}
-		status, kind, answer, err := s.ask(w.Context(), r, body)
+		status, kind, answer, err := s.ask(w.Context(), r, path, body)
 		if err != nil {
 			s.opt.Log.Warn("sie-config could not be asked", "error", err, "path", string(r.Path()))
 			detail(r, 503, "config_service_unavailable",
@@ -74,18 +72,20 @@ func (s *Server) relay(r *httpd.Request, _ string) {
 		r.SetContentType(kind)
 		r.Answer(status, nil, answer)
 	})
-	if err != nil {
-		r.Fail(dialect.RouteNative, errs.As(err))
+	if e := errs.As(err); err != nil && e.Status == 413 {
+		detail(r, 413, "payload_too_large", fmt.Sprintf("Config body exceeds %d bytes limit.", maxRelayed))
+	} else if err != nil {
+		r.Fail(dialect.RouteNative, e)
 	}
 }
 
 // ask sends a request to sie-config and returns its answer. The error holds no credential.
 func (s *Server) ask(
-	ctx context.Context, r *httpd.Request, body []byte,
+	ctx context.Context, r *httpd.Request, path string, body []byte,
 ) (status int, kind string, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, relayTime)
 	defer cancel()
-	to := s.opt.ConfigURL + (&url.URL{Path: string(r.Path())}).EscapedPath()
+	to := s.opt.ConfigURL + (&url.URL{Path: path}).EscapedPath()
 	if query := r.URI().QueryString(); len(query) > 0 {
 		to += "?" + string(query)
 	}

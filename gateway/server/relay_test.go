@@ -52,6 +52,10 @@ func TestRelay(t *testing.T) {
 		{"PUT", "/v1/configs/models/org/a", "admin", "x", "PUT /v1/configs/models/org/a admin k on x", 200},
 		{"PUT", "/v1/configs/models/org%2Fa%3Fb", "admin", "x",
 			"PUT /v1/configs/models/org/a%3Fb admin k on x", 200},
+		{"DELETE", "/v1/configs/models/org/../../b", "admin", "",
+			"DELETE /v1/configs/models/org/../../b admin k on ", 200},
+		{"DELETE", "/v1/configs/models/a//b%2F..%2Fc", "admin", "",
+			"DELETE /v1/configs/models/a//b/../c admin k on ", 200},
 		{"DELETE", "/v1/configs/models/org/a", "admin", "",
 			"DELETE /v1/configs/models/org/a admin k on ", 200},
 		{"GET", "/v1/configs/export", "reader", "", "GET /v1/configs/export reader k on ", 200},
@@ -65,8 +69,12 @@ func TestRelay(t *testing.T) {
 			t.Errorf("%s %s: %d %.300s, want %d %s", c.method, c.path, a.status, a.body, c.status, c.want)
 		}
 	}
-	if n := changes.Load(); n != 4 {
+	if n := changes.Load(); n != 6 {
 		t.Errorf("%d changes were noticed", n)
+	}
+	a := r.do("POST", "/v1/configs/models", "x", "Authorization", "admin", "Expect", "100-continue")
+	if a.status != 201 {
+		t.Errorf("a client that asks before it sends: %d %s", a.status, a.body)
 	}
 	r.worker("w-1", bus.Lane{Pool: "team", Profile: "h100", Bundle: "fast"}, nil)
 	r.worker("w-2", bus.Lane{Pool: "default", Profile: "l4", Bundle: "default"}, nil)

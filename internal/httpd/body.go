@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -36,9 +37,10 @@ type bodies struct {
 func (b *bodies) read(r *Request) (*heldBody, error) {
 	r.bodyRead = true
 	declared := int64(r.Request.Header.ContentLength())
-	if declared > b.maxOne {
+	limit := cmp.Or(r.maxBody, b.maxOne)
+	if declared > limit {
 		b.drain(r, b.drainFor)
-		return nil, errs.BodyTooLarge(b.maxOne)
+		return nil, errs.BodyTooLarge(limit)
 	}
 	reserve := max(declared, 4096)
 	if err := b.gate.Reserve(reserve); err != nil {
@@ -55,13 +57,13 @@ func (b *bodies) read(r *Request) (*heldBody, error) {
 	if stream == nil { // a small body that arrived with its head
 		*buf = append((*buf)[:0], r.Request.Body()...)
 		h.Bytes = *buf
-		if int64(len(h.Bytes)) > b.maxOne {
+		if int64(len(h.Bytes)) > limit {
 			h.release()
-			return nil, errs.BodyTooLarge(b.maxOne)
+			return nil, errs.BodyTooLarge(limit)
 		}
 		return h, nil
 	}
-	err, broken := b.fill(h, r.Conn(), stream, declared)
+	err, broken := b.fill(h, r.Conn(), stream, declared, limit)
 	if err == nil {
 		return h, nil
 	}
@@ -74,9 +76,11 @@ func (b *bodies) read(r *Request) (*heldBody, error) {
 	return nil, err
 }
 
-// fill reads the stream with a deadline that moves with its progress. broken reports that no more
-// of the stream can be read.
-func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int64) (err error, broken bool) {
+// fill reads at most most bytes of the stream with a deadline that moves with its progress. broken
+// reports that no more of the stream can be read.
+func (b *bodies) fill(
+	h *heldBody, conn net.Conn, stream io.Reader, declared, most int64,
+) (err error, broken bool) {
 	limit := time.Now().Add(b.whole)
 	defer func() { _ = conn.SetReadDeadline(time.Time{}) }()
 	data := (*h.buf)[:0]
@@ -99,8 +103,8 @@ func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int
 		n, err := stream.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
 		*h.buf, h.Bytes = data, data
-		if int64(len(data)) > b.maxOne {
-			return errs.BodyTooLarge(b.maxOne), false
+		if int64(len(data)) > most {
+			return errs.BodyTooLarge(most), false
 		}
 		if more := int64(len(data)) - h.reserved; more > 0 {
 			if err := b.gate.Reserve(more); err != nil {

@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -24,7 +25,9 @@ type Route struct {
 	Kind  dialect.RouteKind // selects the format of errors before the handler runs
 	Span  string            // name of its trace span; "": none
 	Open  bool              // it needs no API key
-	Roles tenant.Role       // one of them is needed [tenant.Inference]
+	// MaxBody bounds a request's body, in bytes [Options.MaxBodyBytes]
+	MaxBody int64
+	Roles   tenant.Role // one of them is needed [tenant.Inference]
 }
 
 func (r *Route) match(path string) (rest string, ok bool) {
@@ -64,32 +67,40 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		r.Fail(dialect.RouteNative, errs.Invalid("path", "the path is not valid percent-encoding"))
 		return
 	}
+	route, rest, allowed := s.find(ctx, path)
+	if route == nil {
+		s.unrouted(r, path, allowed)
+		return
+	}
+	r.maxBody = route.MaxBody
+	if route.Method == "GET" {
+		r.discard()
+	}
+	r.begin(route.Span)
+	if !route.Open && !r.admit(route.Kind, route.Roles) {
+		return
+	}
+	route.Serve(r, rest)
+}
+
+// find returns the route of a request and what of its path is a name. Without a route, allowed is
+// another method that one serves at the path, "" if there is none.
+func (s *Server) find(ctx *fasthttp.RequestCtx, path string) (route *Route, rest, allowed string) {
 	method := string(ctx.Method())
 	if method == "HEAD" {
 		method = "GET"
 	}
-	allowed := ""
 	for i := range s.routes {
 		route := &s.routes[i]
 		rest, ok := route.match(path)
-		if !ok {
-			continue
+		if ok && route.Method == method {
+			return route, rest, ""
 		}
-		if route.Method != method {
+		if ok {
 			allowed = route.Method
-			continue
 		}
-		if route.Method == "GET" {
-			r.discard()
-		}
-		r.begin(route.Span)
-		if !route.Open && !r.admit(route.Kind, route.Roles) {
-			return
-		}
-		route.Serve(r, rest)
-		return
 	}
-	s.unrouted(r, path, allowed)
+	return nil, "", allowed
 }
 
 // unrouted answers a request whose path no route serves with this method. allowed is another method
@@ -117,11 +128,19 @@ func (s *Server) unrouted(r *Request, path, allowed string) {
 // body that would be refused later: for a wrong key, for its size, or because the server drains.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	var e *errs.Error
-	switch _, refused := s.authenticate(&ctx.Request.Header); {
-	case refused != nil:
-		e = refused
-	case int64(ctx.Request.Header.ContentLength()) > s.bodies.maxOne:
-		e = errs.BodyTooLarge(s.bodies.maxOne)
+	limit, open := s.bodies.maxOne, false
+	if path, err := url.PathUnescape(string(ctx.URI().PathOriginal())); err == nil {
+		if route, _, _ := s.find(ctx, path); route != nil {
+			limit, open = cmp.Or(route.MaxBody, limit), route.Open
+		}
+	}
+	if !open {
+		_, e = s.authenticate(&ctx.Request.Header)
+	}
+	switch {
+	case e != nil:
+	case int64(ctx.Request.Header.ContentLength()) > limit:
+		e = errs.BodyTooLarge(limit)
 	case s.gate.Draining():
 		e = errs.ShuttingDown()
 	default:

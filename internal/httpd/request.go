@@ -33,6 +33,7 @@ type Request struct {
 	tenant   *tenant.Tenant
 	span     trace.Span  // nil: no tracing, or not a route with a span
 	bodyRead bool        // the request's body was read, or reading it was tried
+	maxBody  int64       // of the route; 0: that of the server
 	work     *admit.Work // set by Do, once the request is admitted
 	writing  *writing    // the answer, if it is written after the handler returns
 }
