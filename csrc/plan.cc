@@ -25,8 +25,10 @@ struct Uses {
   int32_t floats = 0;     // of a base: how many operations read its float rows
   int32_t outputs = 0;    // of a base: how many of these write output rows of all its columns
   int32_t quantised = 0;  // of any value: how many INT8 and FP8 linears read it
+  int32_t adapted = 0;    // of a base: how many of these have adapters, which read its float rows
   bool updated = false;   // of a base: an operation updates it
   bool strict = false;    // of a base: a reader needs the class's activation type
+  bool exact = false;     // of a linear's result: its float rows are f32, to be quantised and rounded
 };
 
 // How rows are stored.
@@ -147,7 +149,8 @@ class Planner {
         int32_t base = p_->values[v].base;
         if (operand == 0 && reads_quantised(op)) {
           uses_[v].quantised++;
-          if (v != base || op.lora >= 0) uses_[base].floats++;  // for quantising, or for adapters
+          if (v != base) uses_[base].floats++;  // for quantising
+          if (v == base && op.lora >= 0) uses_[base].adapted++;
           continue;
         }
         uses_[base].floats++;
@@ -238,7 +241,8 @@ class Planner {
     return SIE_OK;
   }
 
-  // Emits an operation that quantises v, unless its quantised rows exist already.
+  // Emits an operation that quantises v, unless its quantised rows exist already. The f32 rows of a
+  // linear become the bytes that the linear itself would write.
   sie_status quantise(sie_value v) {
     Value &value = p_->values[v];
     if (value.quantised >= 0) return SIE_OK;
@@ -246,18 +250,19 @@ class Planner {
     planned.op.kind = SIE_OP_QUANTISE_ROWS;
     planned.op.in[0] = v;
     planned.op.out = v;
-    value.quantised = add_buffer(value.space, value.columns, quantised_form(value, SIE_OP_QUANTISE_ROWS));
+    uint32_t producer = uses_[v].exact ? SIE_OP_LINEAR : SIE_OP_QUANTISE_ROWS;
+    value.quantised = add_buffer(value.space, value.columns, quantised_form(value, producer));
     SIE_TRY(need(value.quantised));
     planned.in[0] = float_operand(v);
     planned.quantised = operand(value.quantised, 0);
     return push(planned);
   }
 
-  // Emits an operation that rounds a stream to its class's type, unless that is f32 or the rounded
-  // rows exist already. All columns are rounded, so that views share them.
+  // Emits an operation that rounds a stream, or the f32 rows of a linear, to its class's type, unless
+  // that is f32 or the rounded rows exist already. All columns are rounded, so that views share them.
   sie_status round(sie_value v) {
-    if (!is_stream(p_, v)) return SIE_OK;
     sie_value base = p_->values[v].base;
+    if (!is_stream(p_, v) && !uses_[base].exact) return SIE_OK;
     Value &value = p_->values[base];
     int32_t dtype = activation_dtype(value.compute);
     if (value.rounded >= 0 || dtype == SIE_F32) return SIE_OK;
@@ -271,7 +276,7 @@ class Planner {
     return push(planned);
   }
 
-  // The rows of v in its class's type. A stream has been rounded before.
+  // The rows of v in its class's type. Rows of another type have been rounded before.
   Operand class_operand(sie_value v) {
     const Value &value = p_->values[v];
     int32_t rounded = p_->values[value.base].rounded;
@@ -298,9 +303,13 @@ class Planner {
   // Chooses type and buffers of the value that an operation makes.
   sie_status emit_result(const Op &op, PlannedOp *planned) {
     Value &out = p_->values[op.out];
-    const Uses &uses = uses_[op.out];
+    Uses &uses = uses_[op.out];
     bool norm = op.kind == SIE_OP_EMBED_LAYERNORM || op.kind == SIE_OP_LAYERNORM;
-    bool only_quantised = op.kind == SIE_OP_LINEAR && uses.quantised > 0 && uses.floats == 0;
+    // Adapters read the float rows of a value that without them has none. The quantised rows must not
+    // change by that: a sequence without an adapter has the same bits in both programs.
+    uses.exact = op.kind == SIE_OP_LINEAR && uses.floats == 0 && uses.adapted > 0;
+    bool only_quantised =
+        op.kind == SIE_OP_LINEAR && uses.floats == 0 && uses.quantised > 0 && uses.adapted == 0;
     if (only_quantised || (norm && uses.quantised > 0)) {
       out.quantised = add_buffer(out.space, out.columns, quantised_form(out, op.kind));
       SIE_TRY(need(out.quantised));
@@ -311,7 +320,7 @@ class Planner {
     if (op.kind == SIE_OP_LINEAR && op.residual != SIE_NO_VALUE) dtype = sum_dtype(op.out);
     if (op.kind == SIE_OP_POOL || op.kind == SIE_OP_SPLADE || op.kind == SIE_OP_MAXSIM) dtype = SIE_F32;
     if (moves_rows(op)) dtype = planned->in[0].dtype;
-    if (out.stream) dtype = SIE_F32;
+    if (out.stream || uses.exact) dtype = SIE_F32;
     out.buffer = add_buffer(out.space, out.columns, {dtype});
     SIE_TRY(need(out.buffer));
     planned->out = operand(out.buffer, 0);

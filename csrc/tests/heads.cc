@@ -123,15 +123,16 @@ sie_status adapter(Model *m, uint32_t seed, int64_t n, int64_t k, float scale, s
   return m->data(half ? SIE_F16 : SIE_BF16, n, k, narrow.data(), out);
 }
 
-// Records y[R, n] with LoRA adapters of ranks 4, 8 and 5. With `some`, the last does not change
-// this linear.
-sie_status adapted(Model *m, sie_value x, int64_t n, int64_t k, bool some, uint32_t act, sie_value residual,
+// Records y[R, n] with LoRA adapters of ranks 4, 8 and 5, of which the first `change` change this
+// linear; 0: a linear without adapters.
+sie_status adapted(Model *m, sie_value x, int64_t n, int64_t k, int change, uint32_t act, sie_value residual,
                    sie_value *y) {
   sie_weight *w, *bias, *a[n_adapters] = {}, *b[n_adapters] = {};
   TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), n, k, 1.7f / sqrtf(static_cast<float>(k)), 0, &w));
   TRY(m->weight(SIE_WEIGHT_VECTOR, m->compute(), n, 1, 0.1f, 0, &bias));
+  if (change == 0) return record::linear(m->program, x, w, bias, act, residual, y, &m->err);
   const int64_t ranks[n_adapters] = {4, 8, 5};
-  for (int i = 0; i < n_adapters - (some ? 1 : 0); i++) {
+  for (int i = 0; i < change; i++) {
     uint32_t seed = static_cast<uint32_t>(900 + 10 * i + n);
     TRY(adapter(m, seed, ranks[i], k, 0.2f, &a[i]));
     TRY(adapter(m, seed + 1, n, ranks[i], 0.3f, &b[i]));
@@ -140,17 +141,20 @@ sie_status adapted(Model *m, sie_value x, int64_t n, int64_t k, bool some, uint3
   return record::linear_lora(m->program, x, w, bias, act, residual, lora, y, &m->err);
 }
 
-// Linears with adapters behind a norm (whose quantised rows the linear reads), behind a linear, and
-// with one row for each sequence.
-sie_status lora_tail(Model *m, sie_value x) {
+// Linears behind a norm (whose quantised rows the linear reads), behind a linear, and with one row
+// for each sequence. `adapters` of them change each linear, one fewer the second.
+sie_status lora_linears(Model *m, sie_value x, int adapters) {
+  constexpr int ffn = 160;  // a block of 128 columns, and a short one
   sie_value inner, sum, first, last;
-  TRY(adapted(m, x, 96, hidden, false, SIE_ACT_GELU_ERF, SIE_NO_VALUE, &inner));
-  TRY(adapted(m, inner, hidden, 96, true, SIE_ACT_NONE, x, &sum));
+  TRY(adapted(m, x, ffn, hidden, adapters, SIE_ACT_GELU_ERF, SIE_NO_VALUE, &inner));
+  TRY(adapted(m, inner, hidden, ffn, adapters == 0 ? 0 : adapters - 1, SIE_ACT_NONE, x, &sum));
   TRY(record::gather_rows(m->program, sum, SIE_POOL_CLS, &first, &m->err));
-  TRY(adapted(m, first, reduced, hidden, false, SIE_ACT_TANH, SIE_NO_VALUE, &last));
+  TRY(adapted(m, first, reduced, hidden, adapters, SIE_ACT_TANH, SIE_NO_VALUE, &last));
   TRY(record::output_token_rows(m->program, sum, 0, &m->err));
   return record::output_values(m->program, last, 1, &m->err);
 }
+
+sie_status lora_tail(Model *m, sie_value x) { return lora_linears(m, x, n_adapters); }
 
 // A stream made by an embedding and one by a norm. Rows taken from a stream are streams: a residual
 // reads them as they are, and a matrix with adapters in the class's type.
@@ -171,9 +175,9 @@ sie_status stream_rows_tail(Model *m, sie_value) {
   TRY(record::linear(m->program, normal, w, nullptr, SIE_ACT_NONE, words, &rows, &m->err));
   TRY(record::stream(m->program, rows, &m->err));
   TRY(record::gather_rows(m->program, rows, SIE_POOL_LAST, &last, &m->err));
-  TRY(adapted(m, last, hidden, hidden, false, SIE_ACT_NONE, last, &both));
+  TRY(adapted(m, last, hidden, hidden, n_adapters, SIE_ACT_NONE, last, &both));
   TRY(reduce(m, words, &narrow));
-  TRY(adapted(m, rows, reduced, hidden, true, SIE_ACT_TANH, narrow, &adapted_rows));
+  TRY(adapted(m, rows, reduced, hidden, n_adapters - 1, SIE_ACT_TANH, narrow, &adapted_rows));
   TRY(record::output_values(m->program, words, 0, &m->err));
   TRY(record::output_values(m->program, last, 1, &m->err));
   TRY(record::output_values(m->program, both, 2, &m->err));
@@ -243,6 +247,8 @@ sie_status smve_tail(Model *m, sie_value x) {
 bool always(const sie_ops *) { return true; }
 
 }  // namespace
+
+sie_status lora_tail_without_adapters(Model *m, sie_value x) { return lora_linears(m, x, 0); }
 
 std::vector<float> simhash() { return reals(71, int64_t{repetitions} * hidden * bits, 1); }
 std::vector<int32_t> ams() { return signed_indices(72, int64_t{repetitions} * hidden, projected); }

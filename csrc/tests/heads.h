@@ -32,6 +32,8 @@ struct Head {
 extern const Head all[];
 extern const int count;
 const Head &named(const char *name);
+// The head "lora" with the same linears, but no adapters.
+sie_status lora_tail_without_adapters(model::Model *m, sie_value x);
 
 constexpr int n_adapters = 3, n_queries = 3, reduced = 48, vocabulary = 301;
 

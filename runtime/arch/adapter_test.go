@@ -116,38 +116,45 @@ func checkAdapters(t *testing.T, dev *engine.Device, c *golden.Case, compute eng
 			}
 		}
 	}
-	alone(t, m, r, adapters, &run, which, seqs, one.cu)
+	alone(t, m, r, adapters, &run, seqs, one.cu)
 }
 
-// alone runs one adapter's sequences without the others. The bits must be the same.
+// alone runs the sequences without an adapter in a program without adapters, and one adapter's
+// without the others. The bits must be the same.
 func alone(
-	t *testing.T, m *Model, r *engine.Runner, adapters []*Adapter, all *engine.Batch, which []int32, seqs int,
-	cu []int32,
+	t *testing.T, m *Model, r *engine.Runner, adapters []*Adapter, all *engine.Batch, seqs int, cu []int32,
 ) {
-	program, err := m.RecordHiddenStates(0, adapters[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(program.Close)
 	n := int(cu[seqs])
-	run := engine.Batch{
-		Program:   program,
-		IDs:       all.IDs[:n],
-		TypeIDs:   all.TypeIDs[:min(n, len(all.TypeIDs))],
-		CuSeqlens: cu,
-		Adapter:   make([]int32, seqs),
-	}
-	last := len(program.Outputs()) - 1
-	run.OutBytes[last] = int64(4 * n * m.HiddenSize())
-	for i := range last {
-		run.OutBytes[i] = run.OutBytes[last]
-	}
-	if err := r.Run(t.Context(), &run); err != nil {
-		t.Fatal(err)
-	}
-	from := 2 * 4 * n * m.HiddenSize() // behind the plain ones and adapter 0's
-	if !bytes.Equal(run.Out[last], all.Out[last][from:from+len(run.Out[last])]) {
-		t.Error("an adapter's results depend on what else is in the batch")
+	for _, part := range []int{-1, 1} { // the adapter
+		var set []*Adapter
+		if part >= 0 {
+			set = adapters[part : part+1]
+		}
+		program, err := m.RecordHiddenStates(0, set...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(program.Close)
+		run := engine.Batch{
+			Program:   program,
+			IDs:       all.IDs[:n],
+			TypeIDs:   all.TypeIDs[:min(n, len(all.TypeIDs))],
+			CuSeqlens: cu,
+		}
+		if set != nil {
+			run.Adapter = make([]int32, seqs)
+		}
+		last := len(program.Outputs()) - 1
+		for i := range last + 1 {
+			run.OutBytes[i] = int64(4 * n * m.HiddenSize())
+		}
+		if err := r.Run(t.Context(), &run); err != nil {
+			t.Fatal(err)
+		}
+		from := (part + 1) * 4 * n * m.HiddenSize()
+		if !bytes.Equal(run.Out[last], all.Out[last][from:from+len(run.Out[last])]) {
+			t.Errorf("the results of adapter %d depend on what else is in the batch", part)
+		}
 	}
 }
 

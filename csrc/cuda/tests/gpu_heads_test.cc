@@ -192,6 +192,35 @@ TEST(gpu_heads_do_not_depend_on_the_batch_or_the_graph) {
   }
 }
 
+// A sequence without an adapter has the same bits beside others with one as in a program without
+// adapters.
+TEST(gpu_sequences_without_an_adapter_do_not_depend_on_adapters) {
+  const Head &head = heads::named("lora");
+  Head without = head;
+  without.tail = heads::lora_tail_without_adapters;
+  for (const Path &path : paths) {
+    std::vector<uint8_t> expected[3][2];
+    for (bool plain : {true, false}) {
+      StandInCard card(path.major, path.minor, true);
+      Model m;
+      if (!open(&m, plain ? without : head, &card, path)) continue;
+      Batch batch = heads::batch_of(
+          head, m.shape, plain ? std::vector<int>{1, 3, 6} : std::vector<int>{1, 2, 3, 5, 6}, false);
+      batch.adapter = plain ? std::vector<int32_t>{} : std::vector<int32_t>{-1, 0, -1, 2, -1};
+      Result got = run(&m, batch);
+      CHECK(got.status == SIE_OK, "%s: %s", name_of(path), m.err.message);
+      for (int b = 0; b < 3; b++) {
+        for (int o = 0; o < 2; o++) {
+          std::vector<uint8_t> bytes = heads::part(head, batch, got, o, plain ? b : 2 * b);
+          if (plain) expected[b][o] = bytes;
+          CHECK(!bytes.empty() && bytes == expected[b][o],
+                "%s: output %d of sequence %d differs beside sequences with adapters", name_of(path), o, b);
+        }
+      }
+    }
+  }
+}
+
 // A graph must read the batch's choices from the batch, not from its capture: runs two batches of
 // one bucket that differ only in choices.
 TEST(gpu_graphs_read_a_batchs_choices) {
