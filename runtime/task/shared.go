@@ -6,25 +6,27 @@ import (
 	"github.com/sie-engine/sie/runtime/batch"
 )
 
-// share makes the ids with which all items of a request begin their prefix, where batches of the
-// variant take maxTokens tokens of prefixes. Which ids these are is read off the ids of the first
-// items, so that it does not matter how the prompt was tokenised; an item of a later chunk that
-// begins otherwise, or is for the program of longer texts, keeps all its ids. Every item keeps one
-// of its own. Results do not depend on it, in any bit.
+// share makes the ids with which all items of a chunk begin their prefix, where batches of the
+// variant take maxTokens tokens of prefixes. Which ids these are is read off the ids, so that it does
+// not matter how the prompt was tokenised. The items of a later chunk have the prefix of the one
+// before if all begin with it. An item for the program of longer texts keeps all its ids, and every
+// item one of its own. Results do not depend on it, in any bit.
 func (r *run) share(items []batch.Item, maxTokens int) {
 	longest := r.use.Weights().ShortLen
-	if r.shared == nil {
-		r.shared = &batch.Prefix{IDs: commonStart(items, longest, maxTokens)}
-	}
-	common := r.shared.IDs
-	if len(common) == 0 {
-		return
+	isShort := func(it *batch.Item) bool { return len(it.IDs) > 0 && len(it.IDs) <= longest }
+	begins := func(it *batch.Item) bool {
+		n := len(r.shared.IDs)
+		return n > 0 && len(it.IDs) > n && slices.Equal(it.IDs[:n], r.shared.IDs)
 	}
 	for i := range items {
-		it := &items[i]
-		n := len(common)
-		if len(it.IDs) > n && len(it.IDs) <= longest && slices.Equal(it.IDs[:n], common) {
-			it.Prefix, it.IDs = r.shared, it.IDs[n:]
+		if it := &items[i]; r.shared == nil || isShort(it) && !begins(it) {
+			r.shared = &batch.Prefix{IDs: commonStart(items, longest, maxTokens)}
+			break
+		}
+	}
+	for i := range items {
+		if it := &items[i]; isShort(it) && begins(it) {
+			it.Prefix, it.IDs = r.shared, it.IDs[len(r.shared.IDs):]
 		}
 	}
 }

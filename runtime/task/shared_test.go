@@ -105,3 +105,32 @@ func TestCommonStart(t *testing.T) {
 		}
 	}
 }
+
+// The texts of a later chunk share the query, too, where those of the first one have more than it in
+// common.
+func TestLaterTextsShareTheQuery(t *testing.T) {
+	var shared atomic.Int64
+	r := start(t, func(o *Options) {
+		o.Intercept = func(b *engine.Batch) error {
+			for _, rows := range b.PrefixRows {
+				if rows > 0 {
+					shared.Add(1)
+				}
+			}
+			return nil
+		}
+	}, nil, judge(t, "judge-qwen3", golden.Open(t, "judge-qwen3").Dir, judgedBy, qwen3Load))
+	var texts []string
+	for i := range 256 { // two chunks
+		texts = append(texts, fmt.Sprintf("%s begin like this, number %d", []string{"these", "others"}[i/128], i))
+	}
+	res, err := untilLoaded(t, func() (*Result, error) {
+		return r.Score(t.Context(), &ScoreRequest{Model: "judge-qwen3", Query: "which", Texts: texts})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shared.Load() <= 128 {
+		t.Errorf("%d texts of %d share what they begin with", shared.Load(), len(res.Scores))
+	}
+}
