@@ -27,7 +27,7 @@ func TestPackingAllocatesPerBatch(t *testing.T) {
 			for i := range items {
 				items[i] = c.make()
 			}
-			if got := testing.AllocsPerRun(100, func() { pack(items) }); got > c.most {
+			if got := testing.AllocsPerRun(100, func() { packAll(items) }); got > c.most {
 				t.Errorf("%s, %d items: %v allocations, at most %v are wanted", c.what, n, got, c.most)
 			}
 		}
@@ -45,6 +45,6 @@ func BenchmarkPack(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		pack(items)
+		packAll(items)
 	}
 }

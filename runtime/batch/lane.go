@@ -157,8 +157,8 @@ func (l *lane) takeLocked(now time.Time) (batch []*Item, took load, full bool) {
 			n++
 			continue
 		}
-		more, fits := prefixes.with(it, o.MaxPrefixTokens)
-		tokens := took.tokens + it.Cost + more
+		runs, fits := prefixes.with(it, o.MaxPrefixTokens)
+		tokens := took.tokens + it.Cost + runs*it.prefixed()
 		if full = len(batch) > 0 && (!fits || tokens > l.q.ctl.cost ||
 			tokens > runTokens && took.work+it.work > limit || len(batch) == o.MaxSeqs ||
 			queries.with(it.Query) > o.MaxQueryRows || sizes.with(it) > o.MaxOutput); full {
@@ -168,8 +168,8 @@ func (l *lane) takeLocked(now time.Time) (batch []*Item, took load, full bool) {
 		sizes.add(it)
 		batch = append(batch, it)
 		took.add(it)
-		took.tokens += more
-		took.work += o.Work.of(more)
+		took.tokens += runs * it.prefixed()
+		took.work += float64(runs) * o.Work.of(it.prefixed())
 		prefixes.add(it)
 		l.remove(it)
 		n++

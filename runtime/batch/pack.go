@@ -29,11 +29,11 @@ type PackedOutput struct {
 // resultAlign keeps every result's elements aligned for the device's stores.
 const resultAlign = 16
 
-// pack lays items end to end. The items belong to one program, so all have as many specs as the
-// first.
-func pack(items []*Item) *Packed {
+// pack lays items end to end, which are a batch with the prefixes of whole, or a part of it. The
+// items belong to one program, so all have as many specs as the first.
+func pack(items []*Item, whole *prefixSet) *Packed {
 	var adapters, queries bool
-	prefixes, items := packPrefixes(items)
+	prefixes, items := packPrefixes(items, whole)
 	p := &Packed{
 		Prefixes:  prefixes,
 		CuSeqlens: make([]int32, 1, len(items)+1),

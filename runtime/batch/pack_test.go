@@ -21,7 +21,7 @@ func TestPack(t *testing.T) {
 			Specs: []Spec{{Bytes: 8}, {Bytes: 4, Values: true}}},
 		{Inputs: Inputs{IDs: []int32{6}}, Query: q, Specs: []Spec{{Bytes: 8}, {Bytes: 4, Values: true}}},
 	}
-	p := pack(items)
+	p := packAll(items)
 	for _, c := range []struct {
 		what       string
 		have, want any
@@ -43,8 +43,8 @@ func TestPack(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.what, c.have, c.want)
 		}
 	}
-	plain := pack(items[3:])
-	plain = pack([]*Item{{Inputs: Inputs{IDs: plain.IDs}, Specs: []Spec{{Bytes: 1}}}})
+	plain := packAll(items[3:])
+	plain = packAll([]*Item{{Inputs: Inputs{IDs: plain.IDs}, Specs: []Spec{{Bytes: 1}}}})
 	if plain.TypeIDs != nil || plain.Keep != nil || plain.Adapters != nil || plain.Partner != nil ||
 		plain.CuQueries != nil {
 		t.Errorf("a batch of plain texts carries more than texts: %+v", plain)
@@ -72,7 +72,7 @@ func TestInputsOfSomeItems(t *testing.T) {
 		if with == 0 {
 			types, keep = nil, nil
 		}
-		if p := pack(items); !reflect.DeepEqual(p.TypeIDs, types) || !reflect.DeepEqual(p.Keep, keep) ||
+		if p := packAll(items); !reflect.DeepEqual(p.TypeIDs, types) || !reflect.DeepEqual(p.Keep, keep) ||
 			len(p.IDs) != 6 {
 			t.Errorf("items %03b: types %v and marks %v, want %v and %v",
 				with, p.TypeIDs, p.Keep, types, keep)
@@ -141,4 +141,10 @@ func TestOutputsBoundABatch(t *testing.T) {
 			t.Errorf("batches of %v items, want %v", run.batches, want)
 		}
 	})
+}
+
+// packAll packs the items of a batch.
+func packAll(items []*Item) *Packed {
+	set := prefixesOf(items)
+	return pack(items, &set)
 }

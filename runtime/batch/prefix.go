@@ -18,12 +18,13 @@ const (
 // sharedBy reports whether n items of a batch share a prefix of that many tokens.
 func sharedBy(n, tokens int) bool { return (n-1)*tokens >= minSpared }
 
-// prefixTokens returns the tokens that the device computes of a prefix that n items have.
-func prefixTokens(n, tokens int) int {
+// prefixRuns returns how many times the device computes a prefix of that many tokens that n items
+// have.
+func prefixRuns(n, tokens int) int {
 	if sharedBy(n, tokens) {
-		return tokens
+		return 1
 	}
-	return n * tokens
+	return n
 }
 
 // prefixKey is what items have in common that may share a prefix: keys and values depend on the
@@ -56,18 +57,18 @@ func (s *prefixSet) find(it *Item) int {
 	return -1
 }
 
-// with returns by how many tokens the device computes more of prefixes if the item were added, and
-// whether maxRows rows and MaxPrefixes prefixes are then enough.
-func (s *prefixSet) with(it *Item, maxRows int) (tokens int, fits bool) {
+// with returns how many times more the device computes the item's prefix if the item were added,
+// below 0 where it is then shared, and whether maxRows rows and MaxPrefixes prefixes are enough.
+func (s *prefixSet) with(it *Item, maxRows int) (runs int, fits bool) {
 	if it.Prefix == nil {
 		return 0, true
 	}
 	n := len(it.Prefix.IDs)
 	if i := s.find(it); i >= 0 {
 		have := s.all[i].items
-		return prefixTokens(have+1, n) - prefixTokens(have, n), true
+		return prefixRuns(have+1, n) - prefixRuns(have, n), true
 	}
-	return n, s.rows+n <= maxRows && len(s.all) < MaxPrefixes
+	return 1, s.rows+n <= maxRows && len(s.all) < MaxPrefixes
 }
 
 func (s *prefixSet) add(it *Item) {
@@ -94,38 +95,35 @@ type PackedPrefixes struct {
 }
 
 // packPrefixes returns the prefixes that items share, nil without any, and the items with those
-// that they do not share as their own tokens.
-func packPrefixes(items []*Item) (*PackedPrefixes, []*Item) {
-	var set prefixSet
-	for _, it := range items {
-		set.add(it)
-	}
-	if len(set.all) == 0 {
+// that they do not share as their own tokens. items are a batch or a part of one, and whole has the
+// prefixes of the batch. A part shares what the batch does, so that it has no more tokens than the
+// batch; an item alone shares nothing.
+func packPrefixes(items []*Item, whole *prefixSet) (*PackedPrefixes, []*Item) {
+	if len(whole.all) == 0 {
 		return nil, items
 	}
 	p := &PackedPrefixes{
 		CuSeqlens: []int32{0}, First: make([]int32, len(items)), Tokens: make([]int32, len(items)),
 	}
-	starts := make([]int32, len(set.all)) // -1: not shared
-	for i, use := range set.all {
-		if starts[i] = -1; sharedBy(use.items, len(use.prefix.IDs)) {
-			starts[i] = int32(len(p.IDs))
-			p.IDs = append(p.IDs, use.prefix.IDs...)
-			p.CuSeqlens = append(p.CuSeqlens, int32(len(p.IDs)))
-			p.Adapters = append(p.Adapters, use.adapter)
-		}
-	}
+	starts := make([]int32, len(whole.all)) // in p.IDs, behind one; 0: not packed
 	packed := make([]*Item, len(items))
 	for i, it := range items {
 		packed[i] = it
 		if it.Prefix == nil {
 			continue
 		}
-		if start := starts[set.find(it)]; start >= 0 {
-			p.First[i], p.Tokens[i] = start, int32(len(it.Prefix.IDs))
-		} else {
+		of, n := whole.find(it), len(it.Prefix.IDs)
+		if len(items) == 1 || !sharedBy(whole.all[of].items, n) {
 			packed[i] = it.whole()
+			continue
 		}
+		if starts[of] == 0 {
+			starts[of] = int32(len(p.IDs)) + 1
+			p.IDs = append(p.IDs, it.Prefix.IDs...)
+			p.CuSeqlens = append(p.CuSeqlens, int32(len(p.IDs)))
+			p.Adapters = append(p.Adapters, it.Adapter)
+		}
+		p.First[i], p.Tokens[i] = starts[of]-1, int32(n)
 	}
 	if len(p.IDs) == 0 {
 		return nil, packed
@@ -134,6 +132,15 @@ func packPrefixes(items []*Item) (*PackedPrefixes, []*Item) {
 		p.Adapters = nil
 	}
 	return p, packed
+}
+
+// prefixesOf returns the prefixes of a batch.
+func prefixesOf(items []*Item) prefixSet {
+	var set prefixSet
+	for _, it := range items {
+		set.add(it)
+	}
+	return set
 }
 
 func hasAny(adapters []Adapter) bool {

@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -30,7 +31,7 @@ func TestPackPrefixes(t *testing.T) {
 		behindPrefix(long, &blue, 7), behindPrefix(long, &red, 8), behindPrefix(short, nil, 9),
 		behindPrefix(long, &blue, 10, 11), behindPrefix(long, nil, 12),
 	}
-	p := pack(items)
+	p := packAll(items)
 	n := int32(minSpared)
 	for _, c := range []struct {
 		what       string
@@ -54,14 +55,14 @@ func TestPackPrefixes(t *testing.T) {
 		t.Error("packing changed an item")
 	}
 	for _, alone := range [][]*Item{items[:1], items[1:4], items[2:3]} {
-		if p := pack(alone); p.Prefixes != nil {
+		if p := packAll(alone); p.Prefixes != nil {
 			t.Errorf("a prefix that spares nothing is shared: %+v", p.Prefixes)
 		}
 	}
-	if p := pack([]*Item{items[4], items[1]}); p.Prefixes == nil || p.Prefixes.Tokens[0] != n {
+	if p := packAll([]*Item{items[4], items[1]}); p.Prefixes == nil || p.Prefixes.Tokens[0] != n {
 		t.Error("two items with a long prefix do not share it")
 	}
-	if p := pack([]*Item{behindPrefix(long, nil, 1), behindPrefix(long, nil, 2)}); p.Adapters != nil ||
+	if p := packAll([]*Item{behindPrefix(long, nil, 1), behindPrefix(long, nil, 2)}); p.Adapters != nil ||
 		p.Prefixes.Adapters != nil {
 		t.Errorf("adapters of a batch without any: %v, %v", p.Adapters, p.Prefixes.Adapters)
 	}
@@ -74,12 +75,18 @@ type prefixRunner struct {
 	mu         sync.Mutex
 	tokens     []int
 	rows, most int // bounds of the program
+	fail       func(items int) error
 }
 
 func (r *prefixRunner) RunPacked(_ context.Context, _ int, p *Packed) (Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	place := p.Outputs[0]
+	if r.fail != nil {
+		if err := r.fail(len(place.Specs)); err != nil {
+			return Result{}, err
+		}
+	}
 	out := make([]byte, place.Bytes)
 	computed := len(p.IDs)
 	if p.Prefixes != nil {
@@ -187,5 +194,50 @@ func TestPrefixCountsOnce(t *testing.T) {
 	w := Work{PerToken: 2, PerPair: 3}
 	if got, want := w.behind(10, 5), w.of(15)-w.of(10); got != want || w.behind(0, 5) != w.of(5) {
 		t.Errorf("the work of 5 tokens behind 10 is %v, want %v", got, want)
+	}
+}
+
+// A batch that the device has too little memory for runs in parts, and each has no more tokens than
+// a batch may, though fewer of its items share a prefix.
+func TestPartsOfABatchShareItsPrefixes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		short := errors.New("too little memory")
+		r := &prefixRunner{t: t, rows: 300, most: 1000, fail: func(items int) error {
+			if items == 4 {
+				return short
+			}
+			return nil
+		}}
+		q := NewQueue(NewSingleScheduler(1), r, Options{MaxCost: r.most, MaxPrefixTokens: r.rows,
+			MaxRequests: 40, IdleCoalesce: time.Second, NoMemory: func(err error) bool { return err == short }})
+		p, other := &Prefix{IDs: make([]int32, 100)}, &Prefix{IDs: make([]int32, 60)}
+		items := []Item{*behindPrefix(other, nil, 5), *behindPrefix(p, nil, 1, 2),
+			*behindPrefix(p, nil, make([]int32, 400)...), *behindPrefix(p, nil, make([]int32, 430)...)}
+		results, err := submit(t, q, t.Context(), items...).Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []uint32{61, 102, 500, 530} {
+			if got := binary.LittleEndian.Uint32(results[i][0][4:]); got != want {
+				t.Errorf("item %d has %d tokens, want %d", i, got, want)
+			}
+		}
+		q.Close(ErrClosed)
+		if want := []int{163, 930}; !slices.Equal(r.tokens, want) {
+			t.Errorf("parts of %v tokens, want %v", r.tokens, want)
+		}
+	})
+}
+
+// The device computes a prefix for each of the first items, and once when there are enough.
+func TestPrefixRuns(t *testing.T) {
+	p := &Prefix{IDs: make([]int32, 50)}
+	var set prefixSet
+	for i, want := range []int{1, 1, 1, -2, 0, 0} { // 3·50 tokens are spared from the fourth item on
+		it := behindPrefix(p, nil, 1)
+		if runs, fits := set.with(it, 50); runs != want || !fits {
+			t.Errorf("item %d: the prefix runs %d times more (%v), want %d", i, runs, fits, want)
+		}
+		set.add(it)
 	}
 }

@@ -53,6 +53,7 @@ type attempt struct {
 	nonFinite int  // items whose results are not finite
 	short     bool // the device had too little memory
 	did       Recovery
+	prefixes  prefixSet // of the whole batch
 }
 
 // run runs items and delivers their results. A batch that fails is run again in halves, so that one
@@ -60,7 +61,10 @@ type attempt struct {
 // batch and for a single item, but not for the parts in between: they become smaller anyway, and
 // MakeRoom would unload models for them.
 func (a *attempt) run(items []*Item, whole bool) {
-	p := pack(items)
+	if whole {
+		a.prefixes = prefixesOf(items)
+	}
+	p := pack(items, &a.prefixes)
 	out, err := a.once(p)
 	if a.noMemory(err) && (whole || len(items) == 1) && a.q.opt.MakeRoom != nil && a.q.opt.MakeRoom() {
 		a.did.Evictions++
