@@ -209,7 +209,8 @@ func TestPartsOfABatchShareItsPrefixes(t *testing.T) {
 			return nil
 		}}
 		q := NewQueue(NewSingleScheduler(1), r, Options{MaxCost: r.most, MaxPrefixTokens: r.rows,
-			MaxRequests: 40, IdleCoalesce: time.Second, NoMemory: func(err error) bool { return err == short }})
+			MaxRequests: 40, IdleCoalesce: time.Second,
+			NoMemory: func(err error) bool { return err == short }})
 		p, other := &Prefix{IDs: make([]int32, 100)}, &Prefix{IDs: make([]int32, 60)}
 		items := []Item{*behindPrefix(other, nil, 5), *behindPrefix(p, nil, 1, 2),
 			*behindPrefix(p, nil, make([]int32, 400)...), *behindPrefix(p, nil, make([]int32, 430)...)}

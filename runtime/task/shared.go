@@ -7,10 +7,10 @@ import (
 )
 
 // share makes the ids with which all items of a chunk begin their prefix, where batches of the
-// variant take maxTokens tokens of prefixes. Which ids these are is read off the ids, so that it does
-// not matter how the prompt was tokenised. The items of a later chunk have the prefix of the one
-// before if all begin with it. An item for the program of longer texts keeps all its ids, and every
-// item one of its own. Results do not depend on it, in any bit.
+// variant take maxTokens tokens of prefixes. Which ids these are is read off the ids, so that it
+// does not matter how the prompt was tokenised. The items of a later chunk have the prefix of the
+// one before if all begin with it. An item for the program of longer texts keeps all its ids, and
+// every item one of its own. Results do not depend on it, in any bit.
 func (r *run) share(items []batch.Item, maxTokens int) {
 	longest := r.use.Weights().ShortLen
 	isShort := func(it *batch.Item) bool { return len(it.IDs) > 0 && len(it.IDs) <= longest }

@@ -106,8 +106,8 @@ func TestCommonStart(t *testing.T) {
 	}
 }
 
-// The texts of a later chunk share the query, too, where those of the first one have more than it in
-// common.
+// The texts of a later chunk share the query, too, where those of the first one have more than it
+// in common.
 func TestLaterTextsShareTheQuery(t *testing.T) {
 	var shared atomic.Int64
 	r := start(t, func(o *Options) {
@@ -122,7 +122,8 @@ func TestLaterTextsShareTheQuery(t *testing.T) {
 	}, nil, judge(t, "judge-qwen3", golden.Open(t, "judge-qwen3").Dir, judgedBy, qwen3Load))
 	var texts []string
 	for i := range 256 { // two chunks
-		texts = append(texts, fmt.Sprintf("%s begin like this, number %d", []string{"these", "others"}[i/128], i))
+		start := []string{"these", "others"}[i/128]
+		texts = append(texts, fmt.Sprintf("%s begin like this, number %d", start, i))
 	}
 	res, err := untilLoaded(t, func() (*Result, error) {
 		return r.Score(t.Context(), &ScoreRequest{Model: "judge-qwen3", Query: "which", Texts: texts})
