@@ -10,8 +10,8 @@ import (
 )
 
 // program prints the program that a model directory is recorded as on the first chosen device, and
-// the memory that its batches take there; then the same for longer texts, where the model takes
-// any.
+// the memory that its batches take there; then the same for what texts begin with, where they share
+// it, and for longer texts, where the model takes any.
 func (c *doctorCmd) program(w io.Writer) error {
 	chosen, err := c.devices()
 	if err != nil {
@@ -43,10 +43,18 @@ func (c *doctorCmd) program(w io.Writer) error {
 	if c.ProgramThreads > 0 && info.Kind != engine.CUDA {
 		lanes = c.ProgramThreads
 	}
-	if err := printProgram(w, m.Program(), m.Compute, lanes); err != nil || m.MaxSeqLen == m.ShortLen {
+	if err := printProgram(w, m.Program(), m.Compute, lanes); err != nil {
 		return err
 	}
 	own := m.Own()
+	if m.SharesPrefixes(own) {
+		if err := printPrefixes(w, m, lanes); err != nil {
+			return err
+		}
+	}
+	if m.MaxSeqLen == m.ShortLen {
+		return nil
+	}
 	own.Long = true
 	long, err := m.Record(own)
 	if err != nil {
@@ -77,6 +85,24 @@ func printProgram(w io.Writer, p *engine.Program, compute engine.Compute, lanes 
 		"%s\nin %s on %d threads: lanes of %d bytes, a region of %d bytes, %d bytes (%d MiB) in all\n",
 		p.Describe(), compute, lanes, space.Lane, space.Region, space.Bytes(lanes),
 		(space.Bytes(lanes)+1<<20-1)>>20)
+	return err
+}
+
+// printPrefixes prints the program of what texts begin with, and the state that it writes.
+func printPrefixes(w io.Writer, m *arch.Model, lanes int) error {
+	p, err := m.RecordPrefixes(nil)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if _, err = fmt.Fprintf(w, "\nwhat texts begin with, once for all of a batch:\n"); err != nil {
+		return err
+	}
+	if err := printProgram(w, p, m.Compute, lanes); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "its keys and values: %d bytes (%d MiB) for each batch in flight\n",
+		p.StateBytes(), (p.StateBytes()+1<<20-1)>>20)
 	return err
 }
 

@@ -83,3 +83,18 @@ func TestDoctorProgramRefuses(t *testing.T) {
 		t.Errorf("fp8 on a CPU: %v", err)
 	}
 }
+
+// A model whose texts share what they begin with has a program for it, and a state of keys and
+// values: 2 blocks of 2·2·32 columns for each of 1,024 tokens, 4 bytes each.
+func TestDoctorPrintsTheProgramOfPrefixes(t *testing.T) {
+	c := &doctorCmd{Program: "../../testdata/golden/judge-chat"}
+	c.Device, c.Precision, c.ISA = "cpu", "fp32", "best"
+	var out bytes.Buffer
+	if err := c.program(&out); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); strings.Count(text, ") in all\n") != 2 ||
+		!strings.HasSuffix(text, "its keys and values: 1048576 bytes (1 MiB) for each batch in flight\n") {
+		t.Error(text)
+	}
+}
