@@ -43,6 +43,7 @@ type Access struct {
 
 	mu     sync.Mutex // guards the fields below
 	seen   fs.FileInfo
+	unread bool              // the file could not be read as it was seen
 	usages map[string]*usage // by name, of the tenants and of those whose requests still run
 	loads  [2]uint64         // that failed, that succeeded
 	broken bool              // the file cannot be used, and an earlier one is in force
@@ -88,7 +89,7 @@ func (a *Access) loadLocked() error {
 	if a.file != "" {
 		a.seen = stat(a.file) // before it is read: a change in between is seen by the next look
 		src, err := a.read()
-		if err != nil {
+		if a.unread = err != nil; a.unread {
 			return fmt.Errorf("tokens file: %w", err)
 		}
 		entries, err := readFile(src)
@@ -161,16 +162,20 @@ func (a *Access) look() {
 	}()
 }
 
-// refresh reads the file again if it has changed. The last good one stays in force until another
-// can be used.
+// refresh reads the file again if it has changed, or could not be read: what changes then may be no
+// more than who may read it. The last good one stays in force until another can be used.
 func (a *Access) refresh() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if same(stat(a.file), a.seen) {
+	changed := !same(stat(a.file), a.seen)
+	if !changed && !a.unread {
 		return
 	}
 	err := a.loadLocked()
 	a.broken = err != nil
+	if err != nil && !changed {
+		return // it was told
+	}
 	if err != nil {
 		a.loads[0]++
 		a.log.Error("the tokens file changed and cannot be used; the earlier one stays in force", "error", err)

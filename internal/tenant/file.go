@@ -229,10 +229,16 @@ func word(n *yaml.Node, m map[string]*yaml.Node, key string, most int) (string, 
 	if v == nil {
 		return "", at(n, "%s is missing", key)
 	}
-	if v.Kind != yaml.ScalarNode || v.Value == "" || len(v.Value) > most || !visible(v.Value) {
+	if !isText(v) || len(v.Value) > most || !visible(v.Value) {
 		return "", at(v, "%s must be 1 to %d visible ASCII characters without spaces", key, most)
 	}
 	return v.Value, nil
+}
+
+// isText reports whether a node is a text that is not empty. A null is none: it is what a template
+// leaves of a token that is not set, and as a text anybody could guess it.
+func isText(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.Value != "" && n.ShortTag() != "!!null"
 }
 
 // readTokens reads the tokens of an entry, in plain text or as SHA-256.
@@ -291,7 +297,7 @@ func list(n *yaml.Node, key string) ([]string, error) {
 	}
 	out := make([]string, len(n.Content))
 	for i, c := range n.Content {
-		if c.Kind != yaml.ScalarNode || c.Value == "" || len(c.Value) > maxKeyBytes {
+		if !isText(c) || len(c.Value) > maxKeyBytes {
 			return nil, at(c, "%s[%d] must be a text of 1 to %d bytes", key, i, maxKeyBytes)
 		}
 		out[i] = c.Value

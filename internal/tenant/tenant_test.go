@@ -133,6 +133,10 @@ func TestBadFiles(t *testing.T) {
 		"tenants:\n  - name: a b\n    tokens: [x]":       "visible ASCII characters without spaces",
 		"tenants:\n  - name: a\n":                        "a tenant needs tokens or token_sha256",
 		"tenants:\n  - name: key-1\n    tokens: [x]":     "is that of a plain key",
+		"tenants:\n  - name: a\n    tokens: [null]":      "tokens[0] must be a text",
+		"tenants:\n  - name: a\n    tokens: [~]":         "tokens[0] must be a text",
+		"tenants:\n  - name: ~\n    tokens: [x]":         "name must be 1 to 64",
+		one("    models: [NULL]"):                        "models[0] must be a text",
 		"tenants:\n  - name: a\n    tokens: [\"a b\"]":   "tokens[0]: it holds spaces",
 		"a: &a [x,x]\nb: &b [*a,*a]\ntenants: *b":        "anchors and aliases",
 		"tenants: " + strings.Repeat("[", 1000):          "nested",
@@ -201,6 +205,33 @@ func TestReload(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "cannot be used") || strings.Contains(log.String(), "other-token") {
 		t.Error(log)
+	}
+}
+
+// A file that could not be read is read when it can be, though nothing else of it has changed.
+func TestAFileThatCannotBeRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.yaml")
+	write(t, path, file)
+	a, err := Open(Options{File: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := a.read
+	a.read = func() ([]byte, error) { return nil, os.ErrPermission }
+	write(t, path+".next", strings.ReplaceAll(file, "search-token", "changed-token"))
+	if err := os.Rename(path+".next", path); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		a.refresh()
+	}
+	if a.Find("search-token") == nil || !a.broken || a.loads[0] != 1 {
+		t.Errorf("broken %v, %d loads", a.broken, a.loads)
+	}
+	a.read = read
+	a.refresh()
+	if a.Find("changed-token") == nil || a.Find("search-token") != nil || a.broken {
+		t.Error("the file that can be read is not in force")
 	}
 }
 
