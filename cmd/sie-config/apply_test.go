@@ -108,6 +108,10 @@ func TestApplySaysWhatFailed(t *testing.T) {
 	if err := c.apply(t.Context(), &out); err == nil {
 		t.Error("no error without sie-config")
 	}
+	c.remote, c.Dir, c.Prune = at, t.TempDir(), true
+	if err := c.apply(t.Context(), &out); err == nil || !strings.Contains(err.Error(), "holds no model file") {
+		t.Errorf("an empty directory removes all: %v", err)
+	}
 	c.Dir = t.TempDir() + "/none"
 	if err := c.apply(t.Context(), &out); err == nil {
 		t.Error("no error without a directory")

@@ -19,11 +19,15 @@ type step struct {
 
 // plan compares a directory of model files with what sie-config exports. With prune, what was added
 // there and the directory has not goes; built-in models stay in any case. Steps are ordered by id,
-// removals last.
+// removals last. An empty directory with prune is an error.
 func (r *remote) plan(ctx context.Context, dir string, prune bool) ([]step, error) {
 	wanted, err := catalog.LoadDir(dir)
 	if err != nil {
 		return nil, err
+	}
+	if prune && len(wanted.Models()) == 0 {
+		return nil, fmt.Errorf("--dir %s holds no model file, so that --prune would remove every added model: "+
+			"is it the right directory? A single model is removed with DELETE /v1/configs/models/{id}", dir)
 	}
 	var export struct {
 		Models []struct {

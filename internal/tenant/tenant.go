@@ -94,11 +94,15 @@ func (t *Tenant) Pool() string {
 	return t.pools[0]
 }
 
-// MayUseModel reports whether the tenant may use the model of an id. A pattern is an id, which
-// stands for all its profiles too, or the beginning of ids before a final *.
+// MayUseModel reports whether the tenant may use the model of an id, which may follow a bundle and
+// ":/". A pattern is an id, which stands for all its profiles too, or the beginning of ids before a
+// final *.
 func (t *Tenant) MayUseModel(id string) bool {
 	if t == nil || t.models == nil {
 		return true
+	}
+	if _, model, named := strings.Cut(id, ":/"); named {
+		id = model
 	}
 	id = strings.ToLower(id)
 	for _, p := range t.models {

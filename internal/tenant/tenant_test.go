@@ -70,7 +70,8 @@ func TestTheFile(t *testing.T) {
 	}
 	s := a.Find("search-token")
 	for id, want := range map[string]bool{"BAAI/bge-m3": true, "baai/x:fast": true, "org/one": true,
-		"ORG/One:fast": true, "org/one2": false, "org/on": false, "x/BAAI/y": false} {
+		"ORG/One:fast": true, "org/one2": false, "org/on": false, "x/BAAI/y": false,
+		"BAAI/x:/secret/y": false, "org/one:/secret/y": false, "fast:/org/one": true} {
 		if s.MayUseModel(id) != want || !a.Find("plain").MayUseModel(id) {
 			t.Errorf("model %s: %v", id, !want)
 		}
