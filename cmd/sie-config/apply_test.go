@@ -109,7 +109,8 @@ func TestApplySaysWhatFailed(t *testing.T) {
 		t.Error("no error without sie-config")
 	}
 	c.remote, c.Dir, c.Prune = at, t.TempDir(), true
-	if err := c.apply(t.Context(), &out); err == nil || !strings.Contains(err.Error(), "holds no model file") {
+	err = c.apply(t.Context(), &out)
+	if err == nil || !strings.Contains(err.Error(), "holds no model file") {
 		t.Errorf("an empty directory removes all: %v", err)
 	}
 	c.Dir = t.TempDir() + "/none"
