@@ -255,6 +255,7 @@ func TestNativeRequests(t *testing.T) {
 		{"/embed",
 			`{"inputs":"a","truncate":false,"truncation_direction":"left","prompt_name":"query","normalize":false,"dimensions":5}`},
 		{"/embed_sparse", `{"inputs":"a","prompt_name":"document"}`},
+		{"/embed_sparse", `{"inputs":"a","prompt_name":"separation"}`},
 		{"/v1/rerank",
 			`{"model":"judge","query":"q","documents":["one  two three","x"],"truncation":false,"max_tokens_per_doc":2,"options":{"top_k":1}}`},
 		{"/rerank", `{"query":"q","texts":["a"],"raw_scores":true,"truncation_direction":"left"}`},
@@ -285,6 +286,9 @@ func TestNativeRequests(t *testing.T) {
 	if got := f.encoded[2]; got.OutputTypes[0] != "sparse" || got.Options["is_query"] != false ||
 		got.OutputDType != "float32" {
 		t.Errorf("embed_sparse: %+v", got)
+	}
+	if got := f.encoded[3]; !reflect.DeepEqual(got.Options["prompt_name"], "separation") {
+		t.Errorf("embed_sparse with the name of a task: %+v", got)
 	}
 	s := f.scored[0]
 	if s.Query.Text != "q" || !s.Query.HasText || s.Items[0].Text != "one  two" || s.Items[1].Text != "x" ||
@@ -386,7 +390,6 @@ func TestErrors(t *testing.T) {
 			"Queue full", "judge"},
 		{"/embed", "", `{"inputs":"a"}`, nil, 404, "--default-model", ""},
 		{"/embed", "gone", `{"inputs":"a"}`, nil, 404, "no gone", ""},
-		{"/embed", "org/dense", `{"inputs":"a","prompt_name":"other"}`, nil, 400, "prompt_name", "org/dense"},
 		{"/rerank", "org/dense", `{"query":"q","texts":["a"]}`, nil, 424, "not a re-ranker", "org/dense"},
 		{"/predict", "classes", `{"inputs":"a","prompt_name":"query"}`, nil, 400,
 			"not supported by /predict", "classes"},
