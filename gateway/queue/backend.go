@@ -34,6 +34,7 @@ type Backend struct {
 	workers  Workers
 	demand   Demand
 	holds    holds
+	ask      time.Duration // holdAsk, but in tests
 	requests *requestMetrics
 
 	mu       sync.Mutex
@@ -53,7 +54,7 @@ type Demand interface {
 // NewBackend returns a backend over a queue, the models of the cluster and its workers.
 func NewBackend(q *Queue, r *models.Registry, w Workers, d Demand) *Backend {
 	b := &Backend{queue: q, registry: r, workers: w, requests: newRequestMetrics(q.opt.Metrics),
-		capacity: map[string]*inference.Refusal{}, demand: d}
+		capacity: map[string]*inference.Refusal{}, demand: d, ask: holdAsk}
 	q.demand.Store(&d)
 	b.holds.observe(q.opt.Metrics)
 	known := func(worker string) presence {

@@ -20,7 +20,7 @@ import (
 // A caller that does not know what PROVISIONING means may be held until its lane has a worker.
 // SIE's SDKs know: they are told, and come again.
 
-// holdAsk is the time between two announcements of what held requests wait for.
+// holdAsk is the time between two announcements of what held requests wait for: demand lasts longer.
 const holdAsk = 10 * time.Second
 
 // holds counts the requests that are held, and the bytes of their bodies.
@@ -122,7 +122,7 @@ func (s *session) await(w *admit.Work, m models.Model) (models.Route, error) {
 			end = time.NewTimer(min(s.hold, time.Until(late)))
 			defer end.Stop()
 		}
-		again := time.NewTimer(holdAsk)
+		again := time.NewTimer(b.ask)
 		select {
 		case <-f.Changed():
 		case <-again.C:
