@@ -34,7 +34,7 @@ func (k *Keeper) Put(ctx context.Context, s lease.Spec) (*lease.Pool, *errs.Erro
 	if made {
 		event = "created"
 	}
-	k.tell(event, "pool.create", s.Name)
+	k.events.WithLabelValues(event).Inc()
 	if p := v.Table.Find(s.Name); p != nil {
 		return p, nil
 	}
@@ -52,7 +52,7 @@ func (k *Keeper) Renew(ctx context.Context, name string) *errs.Error {
 		return true, nil
 	})
 	if err == nil {
-		k.tell("renewed", "pool.renew", name)
+		k.events.WithLabelValues("renewed").Inc()
 	}
 	return err
 }
@@ -68,14 +68,9 @@ func (k *Keeper) Delete(ctx context.Context, name string) *errs.Error {
 		return true, nil
 	})
 	if err == nil {
-		k.tell("deleted", "pool.delete", name)
+		k.events.WithLabelValues("deleted").Inc()
 	}
 	return err
-}
-
-func (k *Keeper) tell(event, audit, pool string) {
-	k.events.WithLabelValues(event).Inc()
-	k.opt.Log.Info("audit", "event", audit, "pool", pool)
 }
 
 // call is update for a client, whose error says what to do.

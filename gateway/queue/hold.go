@@ -20,7 +20,7 @@ import (
 // A caller that does not know what PROVISIONING means may be held until its lane has a worker.
 // SIE's SDKs know: they are told, and come again.
 
-// holdAsk is the time between two announcements of what held requests wait for: demand lasts longer.
+// holdAsk is the time between two announcements of what held requests wait for.
 const holdAsk = 10 * time.Second
 
 // holds counts the requests that are held, and the bytes of their bodies.

@@ -88,6 +88,7 @@ func (s *Server) putPool(r *httpd.Request, _ string) {
 		}
 		p, e := s.opt.Pools.Put(ctx, spec)
 		if e == nil {
+			r.Audit("pool.create", p.Spec.Name)
 			r.SetStatusCode(201)
 			answer(r, viewPool(p))
 		}
@@ -104,6 +105,11 @@ func checkPools(t *tenant.Tenant, s *lease.Spec) *errs.Error {
 		}
 		if e := t.CheckPool(pool); e != nil {
 			return e
+		}
+	}
+	for _, id := range s.Pinned {
+		if !t.MayUseModel(id) {
+			return t.Forbid("use model " + errs.Quote(id))
 		}
 	}
 	return nil
@@ -125,6 +131,7 @@ func (s *Server) renewPool(r *httpd.Request, rest string) {
 				return e
 			}
 		}
+		r.Audit("pool.renew", name)
 		answer(r, map[string]string{"message": "Pool renewed"})
 		return nil
 	})
@@ -145,6 +152,7 @@ func (s *Server) deletePool(r *httpd.Request, name string) {
 		if e := s.opt.Pools.Delete(ctx, name); e != nil {
 			return e
 		}
+		r.Audit("pool.delete", name)
 		answer(r, map[string]string{"message": "Pool deleted"})
 		return nil
 	})

@@ -125,6 +125,7 @@ func unixSeconds(t time.Time) *float64 {
 	return &seconds
 }
 
+// listPools answers GET /v1/pools with the pools that its tenant may use.
 func (s *Server) listPools(r *httpd.Request, _ string) {
 	all, t := s.pools(), r.Tenant()
 	answer(r, map[string]any{"pools": slices.DeleteFunc(all,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/sie-engine/sie/internal/bus/bustest"
 	"github.com/sie-engine/sie/internal/lease"
 	"github.com/sie-engine/sie/internal/tenant"
+	"github.com/sie-engine/sie/internal/testrig"
 )
 
 // keepPools gives a rig's pools a real bucket until the test ends.
@@ -180,6 +182,126 @@ func TestRefusedPools(t *testing.T) {
 	if n := len(keeper.Pools()); n != 3 {
 		t.Errorf("there are %d pools", n)
 	}
+}
+
+// What tenants do to pools, and what they may not, is in the audit log; models are checked as pools
+// are, in any case.
+func TestPoolsAreAudited(t *testing.T) {
+	keys := tenants(t, `
+- {name: all, tokens: [all-token]}
+- {name: mine, tokens: [mine-token], pools: [default, Mine], models: [org/a]}
+- {name: alone, tokens: [alone-token], pools: [mine]}
+`)
+	var keeper *pools.Keeper
+	r := start(t, func(o *Options) { keeper, o.Keys, o.AuditLog = o.Pools, keys, true })
+	keepPools(t, keeper)
+	r.configure(1)
+	for i, c := range []struct {
+		who, method, path, body string
+		status                  int
+		contains                string
+	}{
+		{"mine", "POST", "", `{"name":"mine","gpus":{"l4":1}}`, 201, `"name":"mine"`},
+		{"mine", "POST", "", `{"name":"other","gpus":{"l4":1}}`, 403, "pools are: default, Mine"},
+		{"mine", "POST", "", `{"name":"mine","gpus":{"h100":1},"queue_pool":"TEAM"}`, 403, "'TEAM'"},
+		{"mine", "POST", "", `{"name":"mine","gpus":{"l4":1},"pinned_models":["org/b"]}`, 403, "'org/b'"},
+		{"mine", "POST", "", `{"name":"MINE","gpus":{"l4":1},"pinned_models":["org/a"]}`, 201, `"org/a"`},
+		{"mine", "POST", "", `{"gpus":{"l4":1}}`, 400, "name is required"},
+		{"alone", "POST", "", `{"name":"mine","gpus":{"l4":1}}`, 403, "'default'"},
+		{"all", "POST", "", `{"name":"other","gpus":{"h100":1},"queue_pool":"team"}`, 201, `"name":"other"`},
+		{"mine", "GET", "", "", 200, `{"pools":[{"name":"default",`},
+		{"alone", "GET", "", "", 200, `{"pools":[{"name":"mine",`},
+		{"all", "GET", "", "", 200, `{"name":"other",`},
+		{"mine", "GET", "/other", "", 403, "FORBIDDEN"},
+		{"mine", "GET", "/none", "", 403, "FORBIDDEN"},
+		{"all", "GET", "/none", "", 404, "POOL_NOT_FOUND"},
+		{"alone", "GET", "/mine", "", 200, `"name":"mine"`},
+		{"mine", "POST", "/other/renew", "", 403, "FORBIDDEN"},
+		{"alone", "POST", "/default/renew", "", 403, "FORBIDDEN"},
+		{"alone", "POST", "/MINE/renew", "", 200, "renewed"},
+		{"mine", "DELETE", "/other", "", 403, "FORBIDDEN"},
+		{"mine", "DELETE", "/default", "", 403, "DEFAULT_POOL_DELETE_FORBIDDEN"},
+		{"mine", "DELETE", "/mine", "", 200, "deleted"},
+		{"all", "DELETE", "/other", "", 200, "deleted"},
+	} {
+		a := r.do(c.method, "/v1/pools"+c.path, c.body, "Authorization", "Bearer "+c.who+"-token")
+		if a.status != c.status || !strings.Contains(a.body, c.contains) {
+			t.Errorf("%d: %s %s: %d %s, want %d %s", i, c.who, c.body, a.status, a.body, c.status, c.contains)
+		}
+		if c.method == "GET" && c.path == "" && c.who != "all" && strings.Contains(a.body, "other") {
+			t.Errorf("%s sees %s", c.who, a.body)
+		}
+		if a.status == 403 &&
+			(!strings.Contains(a.body, `"detail":{`) || !strings.Contains(a.body, `"error":{`)) {
+			t.Errorf("%d: %s is not in both shapes", i, a.body)
+		}
+	}
+	testrig.Until(t, "the last line is in the log", func() bool {
+		return strings.Contains(r.log.String(), "event=api_request id=") &&
+			strings.Count(r.log.String(), "event=api_request") == 22
+	})
+	var events []string
+	for line := range strings.Lines(r.log.String()) {
+		if _, after, ok := strings.Cut(line, "msg=audit event=pool."); ok {
+			what, rest, _ := strings.Cut(after, " id=")
+			_, rest, _ = strings.Cut(rest, " ")
+			events = append(events, what+" "+strings.TrimSpace(rest))
+		}
+	}
+	want := []string{
+		"create name=mine token_id=******oken tenant=mine",
+		"create name=mine token_id=******oken tenant=mine",
+		"create name=other token_id=*****oken tenant=all",
+		"renew name=MINE token_id=*******oken tenant=alone",
+		"delete name=mine token_id=******oken tenant=mine",
+		"delete name=other token_id=*****oken tenant=all",
+	}
+	if !slices.Equal(events, want) {
+		t.Errorf("the audit log has\n%s", strings.Join(events, "\n"))
+	}
+	if log := r.log.String(); strings.Contains(log, "-token") {
+		t.Error("a token is in the log")
+	}
+}
+
+// What a worker answered has a second line in the audit log, with where it was; other answers have
+// none.
+func TestProxyRequestsAreAudited(t *testing.T) {
+	keys := tenants(t, "\n- {name: caller, tokens: [caller-token]}\n")
+	r := start(t, func(o *Options) { o.Keys, o.AuditLog = keys, true })
+	for path, want := range map[string]int{"/v1/encode/org/a": 200, "/v1/encode/org/none": 404} {
+		a := r.do("POST", path, `{"items":[{"text":"x"}]}`, "X-API-Key", "caller-token")
+		if a.status != want {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	testrig.Until(t, "two requests are in the log", func() bool {
+		return strings.Count(r.log.String(), "event=api_request") == 2
+	})
+	log := r.log.String()
+	if strings.Count(log, "event=proxy_request") != 1 {
+		t.Error(log)
+	}
+	for _, part := range []string{"method=POST endpoint=encode status=200 token_id=********oken tenant=caller " +
+		"model=org/a pool=default gpu=l4 worker=w-1 latency_ms=", "body_bytes=24"} {
+		if !strings.Contains(log, part) {
+			t.Errorf("the log lacks %s:\n%s", part, log)
+		}
+	}
+}
+
+// tenants returns the access of a tokens file with these entries.
+func tenants(t *testing.T, entries string) *tenant.Access {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "tokens.yaml")
+	if err := os.WriteFile(file, []byte("tenants:"+entries), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := tenant.Open(tenant.Options{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
 }
 
 // Without a broker a change is a 503 that says so, and what is known is still told.

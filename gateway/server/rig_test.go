@@ -90,8 +90,9 @@ func (s *fakeSession) Encode(
 		return nil, s.b.err
 	}
 	res := &api.EncodeResponse{Model: m.ID, Usage: &api.Usage{InputTokens: 3}, Outcome: api.Outcome{
-		ModelID: m.ID, Items: len(r.Items), Tokens: 3, Worker: "w-1", BundleHash: "abc",
-		Publish: 1500 * time.Microsecond, QueueWait: 2 * time.Millisecond, Fetch: time.Millisecond,
+		ModelID: m.ID, Items: len(r.Items), Tokens: 3, Pool: "default", Profile: "l4", Worker: "w-1",
+		BundleHash: "abc",
+		Publish:    1500 * time.Microsecond, QueueWait: 2 * time.Millisecond, Fetch: time.Millisecond,
 	}}
 	for i := range r.Items[s.b.short:] {
 		res.Items = append(res.Items, api.EncodeItem{ID: r.Items[i].ID, HasID: r.Items[i].HasID,

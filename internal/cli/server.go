@@ -20,7 +20,7 @@ type Log struct {
 	JSONLogs bool   `help:"Log JSON; the same as --log-format json." env:"SIE_LOG_JSON"`
 	Format   string `name:"log-format" help:"text or json." env:"SIE_LOG_FORMAT" default:"text" enum:"text,json"`
 	Access   bool   `name:"access-log" help:"Log every request: id, path, status, model, counts and times; never texts or keys." env:"SIE_ACCESS_LOG"`
-	Audit    bool   `name:"audit-log" help:"Log who asked for what: token, path, status, model, pool, worker and time of every request but those of probes." env:"SIE_AUDIT_LOG"`
+	Audit    bool   `name:"audit-log" help:"Log who asked for what: the end of the token, its name, path, status, model, pool, worker and time of every request but those of probes." env:"SIE_AUDIT_LOG"`
 	Tracing  bool   `help:"Send traces and metrics to an OTLP collector; the OTEL_ variables say where." env:"SIE_TRACING_ENABLED"`
 }
 

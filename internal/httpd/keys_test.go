@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/sie-engine/sie/internal/tenant"
 )
 
-// A route takes the roles that it names, and others get a 403. The audit log says who asked, and
-// never with what.
+// A route takes the roles that it names, and others get a 403. The audit log says who asked, with
+// no more than the end of a token.
 func TestRoles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.yaml")
 	text := "tenants:\n- {name: caller, tokens: [calls]}\n- {name: watcher, tokens: [watch], roles: [metrics]}\n"
@@ -37,8 +39,10 @@ func TestRoles(t *testing.T) {
 	}
 	log := r.log.String()
 	for _, want := range []string{
-		`msg=audit event=api_request`, "method=GET endpoint=/watched status=200 token_id=watcher",
-		`endpoint=/ status=401 token_id=""`, "endpoint=/ status=403 token_id=watcher",
+		`msg=audit event=api_request`, "method=GET endpoint=/watched status=200 token_id=*atch tenant=watcher",
+		`endpoint=/ status=401 token_id=*ther tenant=""`,
+		"endpoint=/ status=403 token_id=*atch tenant=watcher",
+		`endpoint=/open status=200 token_id="" tenant=""`,
 	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the audit log lacks %s:\n%s", want, log)
@@ -46,5 +50,18 @@ func TestRoles(t *testing.T) {
 	}
 	if strings.Contains(log, "calls") || strings.Contains(log, "endpoint=/healthz") {
 		t.Error(log)
+	}
+}
+
+// Of a token logs show the last four characters, and of a short one none.
+func TestTokenID(t *testing.T) {
+	for token, want := range map[string]string{"": "", "abc": "****", "abcd": "****", "12345": "*2345",
+		"secret-token-123": "************-123", "okén-tokén": "******okén",
+		strings.Repeat("x", 5000): strings.Repeat("*", 60) + "xxxx"} {
+		r := Request{RequestCtx: &fasthttp.RequestCtx{}}
+		r.Request.Header.Set("Authorization", "Bearer "+token)
+		if got := r.tokenID(); got != want {
+			t.Errorf("%.20q: %q, want %q", token, got, want)
+		}
 	}
 }

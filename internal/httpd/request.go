@@ -47,6 +47,7 @@ type Note struct {
 	Timings api.Timings
 
 	Pool, Profile, Worker string // that answered, at a gateway
+	Operation             string // what was asked of the worker, by its name in metrics
 }
 
 // visible reports whether s is visible ASCII.

@@ -81,6 +81,7 @@ func (a *API) serve(
 		case err == nil:
 			r.Note.Items, r.Note.Tokens, r.Note.Timings = out.Items, out.Tokens, out.Timings
 			r.Note.Pool, r.Note.Profile, r.Note.Worker = out.Pool, out.Profile, out.Worker
+			r.Note.Operation = c.endpoint
 			c.End(c.model, out, nil)
 		case errors.Is(err, admit.ErrClientGone):
 			c.End(c.model, nil, err)
