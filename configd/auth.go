@@ -9,7 +9,7 @@ import (
 // Tokens says who may read. Empty ones accept nobody.
 type Tokens struct {
 	Read      string // of gateways and sidecars
-	Inference string // of callers of the inference routes: not for the export
+	Inference string // of callers of the inference routes, with commas between: not for the export
 	Admin     string // also for writing
 
 	// Production refuses everybody while there is no token at all.
@@ -39,7 +39,9 @@ func (t *Tokens) reads(header string, export bool) *refusal {
 	}
 	ok := same(token, t.Read) | same(token, t.Admin)
 	if !export {
-		ok |= same(token, t.Inference)
+		for one := range strings.SplitSeq(t.Inference, ",") {
+			ok |= same(token, strings.TrimSpace(one))
+		}
 	}
 	if ok == 0 {
 		return &refusal{403, "Invalid token"}

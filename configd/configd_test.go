@@ -259,8 +259,8 @@ func TestTokens(t *testing.T) {
 			epoch + " x": 403}},
 		{"read", configd.Tokens{Read: "r"}, map[string]int{export: 401, epoch: 401, write: 403,
 			export + " r": 200, epoch + " r": 200, write + " r": 403, epoch + " rr": 403, epoch + " R": 403}},
-		{"inference", configd.Tokens{Inference: "i"}, map[string]int{export + " i": 403, epoch + " i": 200,
-			write + " i": 403}},
+		{"inference", configd.Tokens{Inference: "i, j"}, map[string]int{export + " i": 403, epoch + " i": 200,
+			epoch + " j": 200, epoch + " i,": 403, write + " i": 403}},
 		{"all", configd.Tokens{Read: "r", Inference: "i", Admin: "a", Production: true}, map[string]int{
 			export + " a": 200, export + " r": 200, export + " i": 403, write + " a": 409, write + " r": 403,
 			write: 401, epoch + " a": 200, epoch + " x": 403}},

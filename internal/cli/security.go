@@ -37,10 +37,15 @@ func (f *Security) access(lookup func(string) (string, bool), log *slog.Logger) 
 		if !ok {
 			continue
 		}
+		before := len(given)
 		for token := range strings.SplitSeq(list, ",") {
 			if token = strings.TrimSpace(token); token != "" {
 				given = append(given, token)
 			}
+		}
+		if len(given) == before && f.AuthMode != "none" {
+			return nil, fmt.Errorf("%s is set but holds no token; set one, or unset it "+
+				"or set SIE_AUTH_MODE to none to serve everybody", name)
 		}
 	}
 	if list, ok := lookup("SIE_API_KEYS"); ok {
