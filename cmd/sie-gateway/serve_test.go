@@ -162,7 +162,7 @@ func TestServeSettings(t *testing.T) {
 		{line: "serve", env: []string{"SIE_AUTH_TOKEN", "a"}},
 		{line: "serve", env: []string{"SIE_AUTH_MODE", "none", "SIE_AUTH_TOKEN", "a"},
 			want: "there are keys"},
-		{line: "serve", env: []string{"SIE_AUTH_TOKEN", ""}, want: "SIE_AUTH_TOKEN is set but holds no token"},
+		{line: "serve", env: []string{"SIE_AUTH_TOKEN", ""}, want: "SIE_AUTH_TOKEN is set but holds no"},
 		{line: "serve", env: []string{"SIE_AUTH_TOKENS", " , "}, want: "SIE_AUTH_TOKENS is set but holds no"},
 		{line: "serve", env: []string{"SIE_AUTH_MODE", "none", "SIE_AUTH_TOKEN", ""}},
 		{line: "serve", env: []string{"SIE_AUTH_TOKEN", "with space"}, want: "API key 1"},
