@@ -258,8 +258,9 @@ class Planner {
     return push(planned);
   }
 
-  // Emits an operation that rounds a stream, or the f32 rows of a linear, to its class's type, unless
-  // that is f32 or the rounded rows exist already. All columns are rounded, so that views share them.
+  // Emits an operation that rounds a stream, or the f32 rows of a linear, to its class's type,
+  // unless that is f32 or the rounded rows exist already. All columns are rounded, so that views
+  // share them.
   sie_status round(sie_value v) {
     sie_value base = p_->values[v].base;
     if (!is_stream(p_, v) && !uses_[base].exact) return SIE_OK;
@@ -305,8 +306,8 @@ class Planner {
     Value &out = p_->values[op.out];
     Uses &uses = uses_[op.out];
     bool norm = op.kind == SIE_OP_EMBED_LAYERNORM || op.kind == SIE_OP_LAYERNORM;
-    // Adapters read the float rows of a value that without them has none. The quantised rows must not
-    // change by that: a sequence without an adapter has the same bits in both programs.
+    // Adapters read the float rows of a value that without them has none. The quantised rows must
+    // not change by that: a sequence without an adapter has the same bits in both programs.
     uses.exact = op.kind == SIE_OP_LINEAR && uses.floats == 0 && uses.adapted > 0;
     bool only_quantised =
         op.kind == SIE_OP_LINEAR && uses.floats == 0 && uses.quantised > 0 && uses.adapted == 0;

@@ -40,8 +40,9 @@ func TestMain(m *testing.M) {
 const waitLimit = 2 * time.Minute
 
 // TestScripts runs the real command line on tiny models; see testdata/script. $GOLDEN holds the
-// directories of the models. $HF_ENDPOINT is a hub with one of them, acme/mean at $COMMIT. The
-// tests add these commands to testscript's: serve, logged, signal, stop, fifo, npy and same.
+// directories of the models. $HF_ENDPOINT is a hub with two of them, acme/mean at $COMMIT and
+// acme/base, and with an adapter of the second, acme/tuned. The tests add these commands to
+// testscript's: serve, logged, signal, stop, fifo, npy and same.
 func TestScripts(t *testing.T) {
 	golden, err := filepath.Abs("../../testdata/golden")
 	if err != nil {
@@ -49,6 +50,8 @@ func TestScripts(t *testing.T) {
 	}
 	server := hubtest.New(t)
 	model := server.Add("acme/mean", published(t, "st-mean"))
+	server.Add("acme/base", published(t, "lora-bert"))
+	server.Add("acme/tuned", adapterRepo(t))
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ const (
 	// maxFailedAdapters bounds the failures that a model remembers. At the bound, the one whose
 	// cooldown ends first is forgotten.
 	maxFailedAdapters = 1024
+	// awaitStep is the time after which await looks again.
+	awaitStep = 10 * time.Millisecond
 )
 
 // load finds and packs an adapter. It shares the limit on downloads, the turns to pack and the
@@ -125,6 +128,33 @@ func (s *adapterCache) pack(a *loadedAdapter, dir string) (err error) {
 	s.model.host.opt.Log.Info("LoRA adapter ready", "lora", a.key.id, "weights", s.model.key,
 		"rank", replicas[0].Rank, "packed_kib", bytes>>10)
 	return nil
+}
+
+// await loads the adapter that requests of m get if they name none, and waits until it is loaded,
+// for at most Options.LoadTimeout. A failed load ends the wait; one that found every adapter in use
+// is begun again. Errors are those of acquire, or ctx's cause.
+func (s *adapterCache) await(ctx context.Context, key LoRAKey, m *catalog.Resolved) error {
+	limit := time.NewTimer(cmp.Or(s.model.host.opt.LoadTimeout, registry.DefaultTimeout))
+	defer limit.Stop()
+	again := time.NewTicker(awaitStep)
+	defer again.Stop()
+	for {
+		a, err := s.acquire(key, m.Runtime.LoRAID, m)
+		if err == nil {
+			s.release(a)
+			return nil
+		}
+		if errs.As(err).Code != errs.LoRALoading {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-limit.C:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // rememberLocked stores a failure with its cooldown, which doubles with each failure of the same

@@ -164,7 +164,8 @@ func (h *Host) Close() {
 	closeDevices(h.devices)
 }
 
-// Preload loads the model of id and waits until it is loaded.
+// Preload loads the model of id, with the adapter that its requests get if they name none, and
+// waits until both are loaded.
 func (h *Host) Preload(ctx context.Context, id string) error {
 	m, err := h.Describe(id)
 	if err != nil {
@@ -177,7 +178,14 @@ func (h *Host) Preload(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("model %s: %w", id, err)
 	}
-	ref.Release()
+	defer ref.Release()
+	adapter, has, err := LoRAOf(m, m.Runtime, nil)
+	if has && err == nil && h.opt.Null == nil {
+		err = ref.Model().adapters.await(ctx, adapter, m)
+	}
+	if err != nil {
+		return fmt.Errorf("model %s: %w", id, err)
+	}
 	return nil
 }
 

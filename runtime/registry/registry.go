@@ -53,6 +53,9 @@ var (
 	ErrClosed  = errors.New("registry: closed")
 )
 
+// DefaultTimeout is Options.Timeout where it is 0.
+const DefaultTimeout = 30 * time.Minute
+
 // ErrBusy means that a load needs the memory of models that are in use. Load.Pack returns it
 // wrapped. It is not remembered as a failure: the callers of the load get ErrLoading, and the next
 // Acquire starts a new load.
@@ -88,7 +91,7 @@ type Options struct {
 	Pinned func(key string) bool
 	// Idle is how long a model may go unused before the monitor unloads it; 0: no limit.
 	Idle time.Duration
-	// Timeout bounds a load [30 min]; packing that has begun is not stopped.
+	// Timeout bounds a load [DefaultTimeout]; packing that has begun is not stopped.
 	Timeout time.Duration
 	// Fetches bounds how many fetches run at once, including those of Registry.Fetch [4].
 	Fetches int
@@ -159,7 +162,7 @@ func New[M Model](opt Options) *Registry[M] {
 		opt.MaxAttempts = 8
 	}
 	if opt.Timeout == 0 {
-		opt.Timeout = 30 * time.Minute
+		opt.Timeout = DefaultTimeout
 	}
 	if opt.Fetches == 0 {
 		opt.Fetches = 4
