@@ -9,7 +9,7 @@ type Prefix struct {
 
 // The rule of sharing. Items of a batch share a prefix if that spares the device at least minSpared
 // tokens. A batch of fewer is not worth another pass over the weights, and its items run with the
-// prefix as their own tokens. MaxPrefixes is the largest number of prefixes of a batch.
+// prefix as their own tokens. MaxPrefixes is the largest number of prefixes that a batch shares.
 const (
 	minSpared   = 128
 	MaxPrefixes = 64
@@ -37,8 +37,9 @@ type prefixKey struct {
 // prefixSet counts the items of a batch by their prefixes, in order of arrival. The items of a
 // request share one, so there are few.
 type prefixSet struct {
-	all  []prefixUse
-	rows int // tokens of all prefixes, each once
+	all    []prefixUse
+	shared int // prefixes that items share
+	rows   int // tokens of these, each once
 }
 
 type prefixUse struct {
@@ -58,17 +59,19 @@ func (s *prefixSet) find(it *Item) int {
 }
 
 // with returns how many times more the device computes the item's prefix if the item were added,
-// below 0 where it is then shared, and whether maxRows rows and MaxPrefixes prefixes are enough.
+// below 0 where it is then shared, and whether maxRows rows and MaxPrefixes prefixes are enough for
+// those that items share.
 func (s *prefixSet) with(it *Item, maxRows int) (runs int, fits bool) {
 	if it.Prefix == nil {
 		return 0, true
 	}
-	n := len(it.Prefix.IDs)
+	n, have := len(it.Prefix.IDs), 0
 	if i := s.find(it); i >= 0 {
-		have := s.all[i].items
-		return prefixRuns(have+1, n) - prefixRuns(have, n), true
+		have = s.all[i].items
 	}
-	return 1, s.rows+n <= maxRows && len(s.all) < MaxPrefixes
+	becomes := !sharedBy(have, n) && sharedBy(have+1, n)
+	return prefixRuns(have+1, n) - prefixRuns(have, n),
+		!becomes || s.rows+n <= maxRows && s.shared < MaxPrefixes
 }
 
 func (s *prefixSet) add(it *Item) {
@@ -79,9 +82,12 @@ func (s *prefixSet) add(it *Item) {
 	if i < 0 {
 		i = len(s.all)
 		s.all = append(s.all, prefixUse{prefixKey: prefixKey{it.Prefix, it.Adapter}})
-		s.rows += len(it.Prefix.IDs)
 	}
-	s.all[i].items++
+	n, have := len(it.Prefix.IDs), s.all[i].items
+	if s.all[i].items++; !sharedBy(have, n) && sharedBy(have+1, n) {
+		s.shared++
+		s.rows += n
+	}
 }
 
 // PackedPrefixes holds the prefixes that items of a batch share, end to end, each once.

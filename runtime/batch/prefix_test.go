@@ -242,3 +242,25 @@ func TestPrefixRuns(t *testing.T) {
 		set.add(it)
 	}
 }
+
+// A prefix that no items share takes no rows of the state: 30 requests of two texts behind 100
+// tokens are one batch.
+func TestPrefixesOfFewItemsFillNoBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &prefixRunner{t: t, rows: 300, most: 16384}
+		q := NewQueue(NewSingleScheduler(1), r, Options{MaxPrefixTokens: r.rows, MaxRequests: 100,
+			IdleCoalesce: time.Second})
+		var items []Item
+		for range 30 {
+			p := &Prefix{IDs: make([]int32, 100)}
+			items = append(items, *behindPrefix(p, nil, 1), *behindPrefix(p, nil, 2))
+		}
+		if _, err := submit(t, q, t.Context(), items...).Wait(); err != nil {
+			t.Fatal(err)
+		}
+		q.Close(ErrClosed)
+		if want := []int{60 * 101}; !slices.Equal(r.tokens, want) {
+			t.Errorf("batches of %v tokens, want %v", r.tokens, want)
+		}
+	})
+}
