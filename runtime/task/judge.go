@@ -78,7 +78,7 @@ func (r *run) judged(p *prompt, texts []string, first int, results *sizes) ([]ba
 	start, limit := time.Now(), r.reader.limit
 	room := limit - len(p.before) - len(p.after)
 	if room < 1 {
-		return nil, r.noRoom(len(p.before)+len(p.after), limit)
+		return nil, r.noRoom(len(p.before)+len(p.after), limit-1)
 	}
 	written := make([]string, len(texts))
 	for i, text := range texts {

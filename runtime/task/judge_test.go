@@ -116,7 +116,7 @@ func TestJudgeRefusals(t *testing.T) {
 		{ScoreRequest{Model: "j", Query: strings.Repeat("word ", 1200)},
 			"Field 'query': with the instruction"},
 		{ScoreRequest{Model: "j", Query: "a", Options: map[string]any{"max_seq_length": int64(50)}},
-			"shorten the query"},
+			"and 49 are possible with a document; shorten the query"},
 		{ScoreRequest{Model: "j", Query: "a", Texts: []string{"b", strings.Repeat("word ", 1200)},
 			Options: map[string]any{"overflow_policy": "error"}},
 			"Field 'items[1]' has more than 1024 tokens"},
