@@ -144,6 +144,14 @@ func Equal(a, b any) bool {
 // has none. It is read-only.
 func (m *Model) Source() []byte { return m.source }
 
+// WithoutText returns a copy without the file's name and text. Two models whose copies are equal
+// differ at most in what nobody runs, such as comments.
+func (m *Model) WithoutText() *Model {
+	out := *m
+	out.File, out.source = "", nil
+	return &out
+}
+
 // Document returns the content of the model's file: nil, bool, int64, float64, string, []any and
 // map[string]any. The caller may change it.
 func (m *Model) Document() map[string]any {

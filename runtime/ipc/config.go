@@ -16,20 +16,34 @@ import (
 // maxConfigs bounds the models that a sidecar adds.
 const maxConfigs = 4096
 
-// Configs holds the models of a server: those of its files, and the configurations that a sidecar
-// sent. Every change of either makes a new catalog snapshot of the service. Safe for concurrent
-// use.
+// Configs holds the models of a server: those of its files, until a sidecar sends all models, and
+// the configurations that a sidecar added to either. Every change makes a new catalog snapshot of
+// the service. Safe for concurrent use.
 type Configs struct {
 	service *service.Service
 	changed func(hash string) // called with the bundle's config hash after each change
 
-	turn   sync.Mutex // held by one change at a time, which waits for nothing
-	base   *catalog.Catalog
-	bundle *catalog.Bundle // nil: none is known
-	docs   []catalog.Document
-	epoch  int64
+	turn  sync.Mutex // held by one change at a time, which waits for nothing
+	now   contents
+	epoch int64
 
 	hashes atomic.Pointer[hashes]
+}
+
+// contents are where the models come from. It is replaced and never changed.
+type contents struct {
+	files  *catalog.Catalog
+	all    *catalog.Catalog   // that a sidecar sent, in place of files; nil: none
+	docs   []catalog.Document // that a sidecar added
+	bundle *catalog.Bundle    // nil: none is known
+}
+
+// base returns the models to which documents are added.
+func (c *contents) base() *catalog.Catalog {
+	if c.all != nil {
+		return c.all
+	}
+	return c.files
 }
 
 // hashes are the config hashes of a snapshot; it is replaced and never changed.
@@ -46,7 +60,7 @@ func NewConfigs(
 	if changed == nil {
 		changed = func(string) {}
 	}
-	c := &Configs{service: w, base: base, bundle: bundle, changed: changed}
+	c := &Configs{service: w, now: contents{files: base, bundle: bundle}, changed: changed}
 	c.hashes.Store(hash(base, bundle))
 	return c
 }
@@ -73,15 +87,15 @@ func (c *Configs) ModelHash(id string) string { return c.hashes.Load().models[id
 func (c *Configs) SetBase(base *catalog.Catalog) (service.Changes, error) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
-	return c.setLocked(base, c.bundle, c.docs)
+	next := c.now
+	next.files = base
+	return c.setLocked(next)
 }
 
-// setLocked makes a snapshot of base and docs and remembers them. On an error all stays as it was.
-func (c *Configs) setLocked(
-	base *catalog.Catalog, bundle *catalog.Bundle, docs []catalog.Document,
-) (service.Changes, error) {
-	whole := base
-	for _, d := range docs {
+// setLocked makes a snapshot of next and remembers it. On an error all stays as it was.
+func (c *Configs) setLocked(next contents) (service.Changes, error) {
+	whole := next.base()
+	for _, d := range next.docs {
 		var err error
 		if whole, err = merge(whole, d); err != nil {
 			return service.Changes{}, err
@@ -91,8 +105,8 @@ func (c *Configs) setLocked(
 	if err != nil {
 		return did, err
 	}
-	c.base, c.bundle, c.docs = base, bundle, docs
-	h := hash(whole, bundle)
+	c.now = next
+	h := hash(whole, next.bundle)
 	c.hashes.Store(h)
 	c.changed(h.bundle)
 	return did, nil
@@ -116,60 +130,130 @@ func merge(c *catalog.Catalog, d catalog.Document) (*catalog.Catalog, error) {
 // update is a set of configurations that a sidecar sent.
 type update struct {
 	models   []wire.ModelConfig
-	replace  bool // of all models
 	epoch    int64
 	bundle   string
 	adapters map[string][]string // of bundles
 }
 
-// apply takes over an update, all of it or nothing. A model that this server cannot run is left out
-// and named in the answer.
-func (c *Configs) apply(u update) (*wire.ConfigResponse, *errs.Error) {
+// apply adds a model's configuration. One that this server cannot run is left out and named in the
+// answer.
+func (c *Configs) apply(u update) (*response, *errs.Error) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
-	bundle, base, docs := c.bundleLocked(u), c.base, slices.Clone(c.docs)
-	if u.replace {
-		docs = nil
-		base, _ = c.base.Select(nil)
-	}
-	out := &wire.ConfigResponse{}
-	for i := range u.models {
-		m := &u.models[i]
-		field := fmt.Sprintf("models[%d].model_config", i)
-		if !u.replace {
-			field = "model_config"
-		}
+	next := c.now
+	next.bundle, next.docs = c.bundleLocked(u), slices.Clone(c.now.docs)
+	out := &response{}
+	for _, m := range u.models {
+		const field = "model_config"
 		d := catalog.Document{Name: m.ModelID, Source: []byte(m.ModelConfig)}
-		one, err := merge(c.base, d)
+		one, err := merge(next.base(), d)
 		if err != nil {
 			return nil, errs.Invalidf(field, "Field '%s': %v", field, err)
 		}
-		entry, err := one.Resolve(m.ModelID)
-		switch {
-		case err != nil && !names(one, m.ModelID):
+		if !names(one, m.ModelID) {
 			return nil, errs.Invalidf(field, "Field '%s' is the configuration of another model than %s",
 				field, errs.Quote(m.ModelID))
-		case err != nil, entry.Usable() != nil, bundle != nil && !bundle.Carries(entry.Adapter):
-			out.UnsupportedModels = append(out.UnsupportedModels, m.ModelID)
+		}
+		if !out.note(one, m.ModelID, next.bundle) {
 			continue
 		}
-		docs = slices.DeleteFunc(docs, func(old catalog.Document) bool { return old.Name == d.Name })
-		docs = append(docs, d)
-		out.AppliedModels = append(out.AppliedModels, m.ModelID)
-		for _, p := range entry.Profiles {
-			out.AppliedProfiles = append(out.AppliedProfiles, m.ModelID+":"+p.Name)
+		next.docs = slices.DeleteFunc(next.docs,
+			func(old catalog.Document) bool { return old.Name == d.Name })
+		next.docs = append(next.docs, d)
+	}
+	return c.take(next, u.epoch, out)
+}
+
+// replace makes the models of an update the only ones. A document that cannot be read leaves its
+// model as it was and is named in the answer, so that one does not keep the others from a server of
+// another version. A model that this server cannot run is named too; requests for it are told so.
+func (c *Configs) replace(u update) (*response, *errs.Error) {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	if len(u.models) > maxConfigs {
+		return nil, tooMany(len(u.models))
+	}
+	before := make(map[string]*catalog.Model)
+	for _, m := range c.now.base().Models() {
+		before[m.ID] = m
+	}
+	next := contents{files: c.now.files, bundle: c.bundleLocked(u)}
+	out := &response{}
+	models := make([]*catalog.Model, 0, len(u.models))
+	for _, x := range u.models {
+		m, one, err := readModel(x, before[x.ModelID])
+		if err != nil {
+			out.broken = append(out.broken, err)
+			out.UnsupportedModels = append(out.UnsupportedModels, x.ModelID)
+			if before[x.ModelID] != nil {
+				models = append(models, before[x.ModelID])
+			}
+			continue
+		}
+		models = append(models, m)
+		out.note(one, m.ID, next.bundle)
+	}
+	var err error
+	if next.all, err = catalog.Of(models...); err != nil {
+		return nil, errs.Invalidf("models", "Field 'models': %v", err)
+	}
+	return c.take(next, u.epoch, out)
+}
+
+// response is what became of an update.
+type response struct {
+	wire.ConfigResponse
+	broken []error // documents that cannot be read
+	did    service.Changes
+}
+
+// note notes a model, alone in its catalog or not, and reports whether this server can run it.
+func (r *response) note(c *catalog.Catalog, id string, bundle *catalog.Bundle) bool {
+	entry, err := c.Resolve(id)
+	if err != nil || entry.Usable() != nil || bundle != nil && !bundle.Carries(entry.Adapter) {
+		r.UnsupportedModels = append(r.UnsupportedModels, id)
+		return false
+	}
+	r.AppliedModels = append(r.AppliedModels, id)
+	for _, p := range entry.Profiles {
+		r.AppliedProfiles = append(r.AppliedProfiles, id+":"+p.Name)
+	}
+	return true
+}
+
+// readModel reads a model, and the catalog of it alone. Of the same document as before it returns
+// the model before.
+func readModel(x wire.ModelConfig, before *catalog.Model) (*catalog.Model, *catalog.Catalog, error) {
+	m := before
+	if m == nil || string(m.Source()) != x.ModelConfig {
+		var err error
+		if m, _, err = catalog.ParseModel(x.ModelID, []byte(x.ModelConfig)); err != nil {
+			return nil, nil, err
 		}
 	}
-	if len(docs) > maxConfigs {
-		return nil, errs.Invalidf("models", "Field 'models': %d models; at most %d are taken",
-			len(docs), maxConfigs)
+	if m.ID != x.ModelID {
+		return nil, nil, fmt.Errorf("the document of %.200q is of %.200q", x.ModelID, m.ID)
 	}
-	if _, err := c.setLocked(base, bundle, docs); err != nil {
+	one, err := catalog.Of(m) // its profiles resolve, or it would take all others with it
+	return m, one, err
+}
+
+// take makes next what is served, and completes the answer.
+func (c *Configs) take(next contents, epoch int64, out *response) (*response, *errs.Error) {
+	if len(next.docs) > maxConfigs {
+		return nil, tooMany(len(next.docs))
+	}
+	var err error
+	if out.did, err = c.setLocked(next); err != nil {
 		return nil, errs.Invalid("models", err.Error())
 	}
-	c.epoch = max(c.epoch, u.epoch)
+	c.epoch = epoch
 	out.Applied, out.BundleConfigHash, out.ConfigVersion = true, c.Hash(), c.epoch
 	return out, nil
+}
+
+func tooMany(n int) *errs.Error {
+	return errs.Invalidf("models", "Field 'models': %d models; at most %d are taken", n, maxConfigs)
 }
 
 // names reports whether a catalog has a model of this id, routable or not.
@@ -181,15 +265,16 @@ func names(c *catalog.Catalog, id string) bool {
 // says it has.
 func (c *Configs) bundleLocked(u update) *catalog.Bundle {
 	adapters, said := u.adapters[u.bundle]
+	mine := c.now.bundle
 	switch {
 	case !said:
-		return c.bundle
-	case c.bundle != nil && c.bundle.Name == u.bundle:
-		b := *c.bundle
+		return mine
+	case mine != nil && mine.Name == u.bundle:
+		b := *mine
 		b.Adapters = adapters
 		return &b
-	case c.bundle != nil:
-		return c.bundle // of another bundle's workers
+	case mine != nil:
+		return mine // of another bundle's workers
 	}
 	return &catalog.Bundle{Name: u.bundle, Adapters: adapters}
 }
@@ -199,10 +284,11 @@ func (c *conn) applyConfig(r *wire.Request) {
 	if !ok {
 		return
 	}
-	c.configure(r, update{
+	out, err := c.server.opt.Configs.apply(update{
 		models: []wire.ModelConfig{{ModelID: b.ModelID, ModelConfig: b.ModelConfig}},
 		epoch:  b.Epoch, bundle: b.BundleID, adapters: b.BundleAdapters,
 	})
+	c.configured(r, out, err)
 }
 
 func (c *conn) replaceConfigs(r *wire.Request) {
@@ -210,19 +296,24 @@ func (c *conn) replaceConfigs(r *wire.Request) {
 	if !ok {
 		return
 	}
-	c.configure(r, update{
-		models: b.Models, replace: true, epoch: b.Epoch, bundle: b.BundleID, adapters: b.BundleAdapters,
+	out, err := c.server.opt.Configs.replace(update{
+		models: b.Models, epoch: b.Epoch, bundle: b.BundleID, adapters: b.BundleAdapters,
 	})
+	c.configured(r, out, err)
 }
 
-func (c *conn) configure(r *wire.Request, u update) {
-	out, err := c.server.opt.Configs.apply(u)
+func (c *conn) configured(r *wire.Request, out *response, err *errs.Error) {
+	log := c.server.opt.Log
 	if err != nil {
-		c.server.opt.Log.Error("ipc: a configuration was not taken", "method", r.Method, "error", err.Message)
+		log.Error("ipc: a configuration was not taken", "method", r.Method, "error", err.Message)
 		c.refuse(r, err)
 		return
 	}
-	c.server.opt.Log.Info("ipc: configuration taken", "epoch", out.ConfigVersion,
-		"models", len(out.AppliedModels), "unsupported", out.UnsupportedModels, "hash", out.BundleConfigHash)
-	c.reply(r, out)
+	for _, problem := range out.broken {
+		log.Error("ipc: a model's document cannot be read; the model stays as it was", "error", problem)
+	}
+	log.Info("ipc: configuration taken", "epoch", out.ConfigVersion, "models", len(out.AppliedModels),
+		"unsupported", len(out.UnsupportedModels), "added", len(out.did.Added),
+		"changed", len(out.did.Changed), "removed", len(out.did.Removed), "hash", out.BundleConfigHash)
+	c.reply(r, &out.ConfigResponse)
 }

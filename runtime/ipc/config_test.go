@@ -81,19 +81,31 @@ func TestApplyModelConfig(t *testing.T) {
 	}
 }
 
-// A replacement is the whole catalog; a broken one changes nothing.
+// A replacement is the whole catalog; a broken document leaves its model as it was, and the others
+// are taken.
 func TestReplaceModelConfigs(t *testing.T) {
 	r := start(t, nil)
 	c := r.dial()
 	var a wire.ConfigResponse
 	broken := &wire.ReplaceRequest{Models: []wire.ModelConfig{
 		{ModelID: "org/a", ModelConfig: document("org/a", plain)}, {ModelID: "org/b", ModelConfig: "{"},
+		{ModelID: "org/c", ModelConfig: document("org/a", plain)}, {ModelID: everything, ModelConfig: "["},
 	}}
-	count := r.service.Catalog().Len()
-	if err := c.call(wire.MethodReplaceModelConfigs, broken, &a); err == nil ||
-		!strings.Contains(err.Error(), "models[1].model_config") || r.service.Catalog().Len() != count {
-		t.Errorf("%v", err)
+	if err := c.call(wire.MethodReplaceModelConfigs, broken, &a); err != nil || !a.Applied ||
+		!slices.Equal(a.AppliedModels, []string{"org/a"}) ||
+		!slices.Equal(a.UnsupportedModels, []string{"org/b", "org/c", everything}) {
+		t.Fatalf("%+v, %v", a, err)
 	}
+	if x := c.one(sliceOf("0", work.Encode, nil, "a")); !x.result.Success {
+		t.Errorf("a model whose new document is broken: %+v", x)
+	}
+	twice := &wire.ReplaceRequest{Models: []wire.ModelConfig{broken.Models[0], broken.Models[0]}}
+	count := r.service.Catalog().Len()
+	if err := c.call(wire.MethodReplaceModelConfigs, twice, &a); err == nil ||
+		r.service.Catalog().Len() != count {
+		t.Errorf("a model twice: %v", err)
+	}
+	a = wire.ConfigResponse{}
 	good := &wire.ReplaceRequest{Epoch: 9, BundleID: "mine", Models: broken.Models[:1],
 		BundleAdapters: map[string][]string{"default": {"sie_server.adapters.bert_flash"}}}
 	if err := c.call(wire.MethodReplaceModelConfigs, good, &a); err != nil || !a.Applied ||
@@ -106,5 +118,28 @@ func TestReplaceModelConfigs(t *testing.T) {
 	}
 	if x := c.one(sliceOf("1", work.Encode, nil, "a")); x.Disposition != wire.NakRetry {
 		t.Errorf("a model that is gone: %+v", x)
+	}
+	// The files are read again: what sie-config has stays all there is.
+	all, err := catalog.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if did, err := r.configs.SetBase(all); err != nil || !did.None() {
+		t.Errorf("%+v, %v", did, err)
+	}
+	// Without a change nothing is loaded again, and a lower epoch is one too.
+	before := r.service.Catalog().Models()[0]
+	good.Epoch = 2
+	if err := c.call(wire.MethodReplaceModelConfigs, good, &a); err != nil || a.ConfigVersion != 2 ||
+		r.service.Catalog().Models()[0] != before {
+		t.Errorf("%+v, %v", a, err)
+	}
+	// A model that this server cannot run is in the hash, as it is for everybody.
+	llm := strings.ReplaceAll(document("org/llm", plain), "bert_flash:BertFlashAdapter",
+		"bert_flash:BertFlashAdapter', compute_precision: 'bfloat16")
+	good.Models = append(good.Models, wire.ModelConfig{ModelID: "org/llm", ModelConfig: llm})
+	hash := a.BundleConfigHash
+	if err := c.call(wire.MethodReplaceModelConfigs, good, &a); err != nil || a.BundleConfigHash == hash {
+		t.Errorf("%+v, %v", a, err)
 	}
 }

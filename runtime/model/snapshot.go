@@ -145,24 +145,22 @@ func (h *Host) SetCatalog(c *catalog.Catalog) (Changes, error) {
 	return out, nil
 }
 
-// same reports whether two lists of entries are equal; the files that the entries come from do not
-// count.
+// same reports whether two lists of entries are equal; the names and the text of the files that
+// they come from do not count.
 func same(a, b []*catalog.Resolved) bool {
 	return slices.EqualFunc(a, b, func(a, b *catalog.Resolved) bool {
 		if a == b {
 			return true
 		}
 		x, y := *a, *b
-		x.Model, y.Model = withoutFile(x.Model), withoutFile(y.Model)
+		x.Model, y.Model = withoutText(x.Model), withoutText(y.Model)
 		return reflect.DeepEqual(x, y)
 	})
 }
 
-func withoutFile(m *catalog.Model) *catalog.Model {
+func withoutText(m *catalog.Model) *catalog.Model {
 	if m == nil {
 		return nil
 	}
-	c := *m
-	c.File = ""
-	return &c
+	return m.WithoutText()
 }
