@@ -22,6 +22,7 @@ import (
 	sie "github.com/sie-engine/sie/internal/cli"
 	"github.com/sie-engine/sie/internal/heap"
 	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/sidecar/control"
 	"github.com/sie-engine/sie/sidecar/health"
 	"github.com/sie-engine/sie/sidecar/worker"
 	"github.com/sie-engine/sie/weights/payload"
@@ -43,6 +44,10 @@ type cli struct {
 	DrainTimeout time.Duration `help:"Longest time from SIGTERM to the exit." env:"SIE_DRAIN_TIMEOUT" default:"25s" range:"1s..1h"`
 	Stall        time.Duration `name:"stall-timeout" help:"Time without progress of the server after which its work goes to another worker." env:"SIE_STALL_TIMEOUT" default:"30s" range:"1s..1h"`
 	PayloadStore string        `name:"payload-store" help:"Where the gateways leave large payloads: a directory, s3://bucket/prefix or gs://bucket/prefix." env:"SIE_PAYLOAD_STORE_URL"`
+
+	Config      string   `name:"config-url" help:"Address of sie-config, or of a gateway, which passes questions on to it: the models that the server has. Without it they come from the server's own files." env:"SIE_CONFIG_SERVICE_URL"`
+	ConfigToken string   `name:"config-token" help:"Token for reading from sie-config." env:"SIE_CONFIG_SERVICE_TOKEN,SIE_CONFIG_READ_TOKEN,SIE_ADMIN_TOKEN"`
+	Trusted     []string `name:"trusted-producers" help:"Names of those whose word on changes of models is heard over NATS: a name, or what it begins with before a dash." sep:"," env:"SIE_NATS_CONFIG_TRUSTED_PRODUCERS" default:"sie-config"`
 
 	bus.Streams `embed:""`
 
@@ -98,6 +103,7 @@ func (c *cli) run(ctx context.Context) error {
 		ClockOffset: c.ClockOffset,
 		Metrics:     health.NewMetrics(registry), State: &health.State{},
 		AccessLog: c.Log.Access,
+		Control:   control.Options{URL: c.Config, Token: c.ConfigToken, Trusted: c.Trusted},
 	}
 	telemetry, err := c.Log.Telemetry(context.Background(), "sie-sidecar", build.Version, registry, log)
 	if err != nil {
@@ -121,6 +127,9 @@ func (c *cli) run(ctx context.Context) error {
 	w, err := worker.New(config)
 	if err != nil {
 		return errors.Join(err, probes.Close())
+	}
+	if f := w.Control(); f != nil {
+		f.Register(registry)
 	}
 	log.Info("sie-sidecar", "version", build.Version, "worker", c.WorkerID, "lane", config.Lane.String(),
 		"socket", c.Socket, "probes", probes.Addr().String())

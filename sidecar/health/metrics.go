@@ -26,6 +26,8 @@ var counted = [][4]string{
 	{"naked", "sie_worker_messages_naked_total", "Work messages that were given back.", ""},
 	{"given_back", "sie_worker_slices_given_back_total", "Slices that were given back.", "reason"},
 	{"dropped", "sie_worker_slices_dropped_total", "Slices that nobody waits for any more.", "reason"},
+	{"config_stale", "sie_worker_config_stale_total",
+		"Slices of a configuration of their model that is gone.", ""},
 	{"redelivered", "sie_worker_nats_redelivery_total", "Messages of slices that are known.", "state"},
 	{"bad_messages", "sie_worker_bad_messages_total", "Messages that cannot be used.", "reason"},
 	{"payload_errors", "sie_worker_payload_fetch_errors_total", "Payloads that could not be read.", ""},

@@ -66,6 +66,7 @@ type core struct {
 	beat       beat
 	discovered time.Time // until then other workers may not be known, and nothing is loaded
 	passed     time.Time // of the last call of passing
+	config     config
 }
 
 // server is what is known of the server.
@@ -157,6 +158,8 @@ func (c *core) tick() {
 		c.decide()
 	}
 	if c.scan {
+		c.give()
+		c.release()
 		c.ask()
 		for _, m := range c.models {
 			if m.busy() {
@@ -321,7 +324,7 @@ func (c *core) giveBack(s *slice, after time.Duration, why string) {
 // giveBackQueued returns all slices that wait for the server.
 func (c *core) giveBackQueued() {
 	for _, s := range c.slices {
-		if s.state == queued || s.state == fetching {
+		if s.state == queued || s.state == fetching || s.state == held {
 			c.giveBack(s, nakServer, "server")
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/ipc"
+	"github.com/sie-engine/sie/sidecar/control"
 	"github.com/sie-engine/sie/sidecar/pull"
 )
 
@@ -252,6 +254,32 @@ func (w *Worker) ensure(model string) {
 		})
 	if err != nil {
 		w.post2(func() { w.core.ensured(model, nil, err) })
+	}
+}
+
+// give gives the server all models of sie-config.
+func (w *Worker) give(e *control.Export) {
+	r := &ipc.ReplaceRequest{BundleID: e.Bundle, Epoch: int64(min(e.Epoch, math.MaxInt64)),
+		BundleConfigHash: e.Hash, BundleAdapters: e.Adapters,
+		Models: make([]ipc.ModelConfig, len(e.Models))}
+	for i, m := range e.Models {
+		r.Models[i] = ipc.ModelConfig{ModelID: m.ID, ModelConfig: m.YAML}
+	}
+	_, err := w.client.Go(ipc.MethodReplaceModelConfigs, r, nil, func(r *ipc.Response, err error) {
+		var did ipc.ConfigResponse
+		if err == nil {
+			_, err = did.UnmarshalMsg(r.Body)
+		}
+		w.post(func() { w.core.gave(e, &did, err) })
+	})
+	if err != nil {
+		w.post2(func() { w.core.gave(e, nil, err) })
+	}
+}
+
+func (w *Worker) askConfig() {
+	if w.control != nil {
+		w.control.Ask()
 	}
 }
 

@@ -32,6 +32,7 @@ type fakeServer struct {
 	conns    []net.Conn
 	epoch    int
 	loaded   []string
+	hash     string // of the models that it was given
 	release  chan struct{}
 	inside   int               // slices in the server
 	most     int               // of them at once
@@ -64,7 +65,7 @@ func (f *fakeServer) start() {
 		f.t.Fatal(err)
 	}
 	f.mu.Lock()
-	f.listener, f.down, f.loaded, f.inside = l, false, nil, 0
+	f.listener, f.down, f.loaded, f.inside, f.hash = l, false, nil, 0, ""
 	f.epoch++
 	f.mu.Unlock()
 	go func() {
@@ -130,12 +131,13 @@ func (f *fakeServer) serve(c net.Conn) {
 			return
 		}
 		f.mu.Lock()
-		epoch, loaded := f.epoch, slices.Clone(f.loaded)
+		epoch, loaded, hash := f.epoch, slices.Clone(f.loaded), f.hash
 		f.mu.Unlock()
 		switch q.Method {
 		case ipc.MethodPing:
 			send(ipc.KindResponse, q.RequestID, &ipc.PingResponse{
 				Ready: true, Epoch: fmt.Sprint(epoch), LoadedModels: loaded, PID: epoch, GPUCount: 1,
+				BundleConfigHash: hash,
 			})
 		case ipc.MethodEnsureModelReady:
 			var m ipc.ModelRequest
@@ -150,6 +152,16 @@ func (f *fakeServer) serve(c net.Conn) {
 		case ipc.MethodWorkerCapabilities:
 			send(ipc.KindResponse, q.RequestID,
 				&ipc.CapabilitiesResponse{SupportedModels: []string{"org/m", "org/b"}})
+		case ipc.MethodReplaceModelConfigs:
+			var all ipc.ReplaceRequest
+			if _, err := all.UnmarshalMsg(q.Body); err != nil {
+				f.t.Error(err)
+			}
+			f.mu.Lock()
+			f.hash = fmt.Sprint(all.Models)
+			hash := f.hash
+			f.mu.Unlock()
+			send(ipc.KindResponse, q.RequestID, &ipc.ConfigResponse{Applied: true, BundleConfigHash: hash})
 		case ipc.MethodRunBatch:
 			var run ipc.RunBatchRequest
 			if _, err := run.UnmarshalMsg(q.Body); err != nil {

@@ -138,7 +138,7 @@ func (c *core) join(s *slice, it *work.Item, d delivery) bool {
 		c.settleOne(d, func(d delivery) { c.do.nak(d, nakOther) })
 		return true
 	}
-	if newer && it.Alone && (s.state == fetching || s.state == queued) {
+	if newer && it.Alone && (s.state == fetching || s.state == queued || s.state == held) {
 		c.settle(s, c.do.ack) // the newer message stands for them
 		c.forget(s)
 		return false
@@ -263,8 +263,13 @@ func lora(options msgp.Raw) string {
 	return ""
 }
 
-// enqueue puts a slice whose texts are here into its model's queue.
+// enqueue puts a slice whose texts are here into its model's queue, once the server has the
+// configuration of its model that the gateway had.
 func (c *core) enqueue(s *slice) {
+	if c.other(s) {
+		c.hold(s)
+		return
+	}
 	it := &s.item
 	n := len(it.Single)
 	for _, list := range [][]msgp.Raw{it.Items, it.ScoreItems} {

@@ -47,6 +47,7 @@ type model struct {
 	backoff time.Duration
 	until   time.Time   // failed: when it may be tried again
 	err     *errs.Error // failed: why
+	missed  time.Time   // when the server first had no model of this id; zero: it has
 
 	full     int64    // tokens of two device batches
 	window   int64    // the credit: full, or less while the server refuses
@@ -310,6 +311,9 @@ func (c *core) ensured(id string, r *ipc.ReadyResponse, err error) {
 	c.dirty = true
 	later := m.backoff
 	m.backoff = min(2*m.backoff, askLast)
+	if err == nil && r.State != ipc.StateFailed {
+		m.missed = time.Time{}
+	}
 	switch {
 	case err != nil:
 		e := errs.As(err)
@@ -327,6 +331,9 @@ func (c *core) ensured(id string, r *ipc.ReadyResponse, err error) {
 		e, err := errs.FromMsgpack(r.Err)
 		if err != nil {
 			e = errs.LoadFailed(id, errs.LoadFailure{Class: "UNKNOWN"}, "the server gave no reason", err)
+		}
+		if e.Code == errs.ModelNotFound && !c.unknown(m, later) {
+			return
 		}
 		c.fail(m, e)
 	case r.State == ipc.StateRetryLater:

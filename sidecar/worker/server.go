@@ -14,6 +14,9 @@ import (
 // up handles a new connection to the server.
 func (c *core) up(p *ipc.PingResponse, same bool) {
 	c.server.up, c.server.limbo = true, false
+	if !same {
+		c.forgotten()
+	}
 	if same { // what it was running has ended with the connection
 		for _, s := range c.sentSlices() {
 			c.left(s)

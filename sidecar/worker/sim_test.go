@@ -50,6 +50,7 @@ type sim struct {
 	parts    map[string]map[uint32][]byte
 	drained_ bool
 	stats    map[string]int
+	config   *simConfig // nil: there is no sie-config
 }
 
 type simMsg struct {
@@ -142,6 +143,12 @@ func (s *sim) newWork() {
 		RouterID:  "g", ReplySubject: bus.Inbox("g", request),
 		Timestamp: float64(s.now.UnixMilli()) / 1e3, Deadline: float64(s.now.Add(left).UnixMilli()) / 1e3,
 		AcceptsChunks: true, Alone: s.r.IntN(15) == 0,
+	}
+	if s.config != nil {
+		it.ModelConfigHash = s.config.gateway[it.ModelID]
+		if it.ModelConfigHash == "" {
+			return // the gateway answers itself
+		}
 	}
 	for range 1 + s.r.IntN(4) {
 		it.Items = append(it.Items, msgp.AppendString(nil, strings.Repeat("t", 1+s.r.IntN(200))))
@@ -261,6 +268,12 @@ func (s *sim) ensure(model string) {
 		if epoch != s.epoch || !s.conn {
 			return
 		}
+		if s.config != nil && !s.config.serves(model) {
+			e := errs.UnknownModel("Model '" + model + "' not found")
+			s.c.ensured(model, &ipc.ReadyResponse{State: ipc.StateFailed, Err: e.AppendMsgpack(nil)}, nil)
+			s.stats["unknown"]++
+			return
+		}
 		if !slices.Contains(s.loaded, model) && s.r.IntN(2) == 0 {
 			s.c.ensured(model, &ipc.ReadyResponse{State: ipc.StateLoadingInProgress}, nil)
 			return
@@ -286,6 +299,7 @@ func (s *sim) run(r *ipc.RunBatchRequest) (string, error) {
 	call := strconv.Itoa(s.lastCall)
 	operation := r.Items[0].Op
 	s.inCredit(r)
+	s.configured(r)
 	for _, i := range r.Items {
 		rec := s.records[i.WorkItemID]
 		if s.inside[i.WorkItemID] != "" {
@@ -416,6 +430,7 @@ func (s *sim) request(subject, number string, data []byte) {
 	}
 	r := s.records[res.WorkItemID]
 	r.results++
+	s.judge(&r.item, &res)
 	if res.ErrorCode == "MODEL_LOAD_FAILED" {
 		s.stats["load error answered"]++
 	}
@@ -503,6 +518,9 @@ func (s *sim) finish() {
 	case 1:
 		o.Result = []byte{0xc1}
 	}
+	if s.config != nil && s.config.refuses[id] {
+		o.Disposition, o.Result = ipc.NakRetry, nil
+	}
 	whole := s.r.IntN(30) == 0 // the call ends without this outcome
 	if !whole {
 		s.c.outcome(call, &o)
@@ -525,6 +543,9 @@ func (s *sim) kill() {
 	clear(s.inside)
 	clear(s.calls)
 	s.loaded = nil
+	if s.config != nil {
+		s.config.server = nil
+	}
 	s.c.lost()
 	s.c.tick()
 	s.c.died()

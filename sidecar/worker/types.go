@@ -8,6 +8,7 @@ import (
 	"github.com/sie-engine/sie/internal/ipc"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/internal/work"
+	"github.com/sie-engine/sie/sidecar/control"
 	"github.com/sie-engine/sie/sidecar/results"
 )
 
@@ -66,6 +67,7 @@ type state int
 
 const (
 	fetching state = iota // its payload
+	held                  // waits for its model's configuration
 	queued                // waits for its model or for credit
 	sent                  // to the server
 	storing               // its result goes to the payload store
@@ -90,6 +92,7 @@ type slice struct {
 	queueMS    float64
 	mark       time.Time // of the next mark
 	until      time.Time // then it is dropped
+	heldUntil  time.Time // held: then it goes back
 	call       string    // of the RunBatch that holds it
 	dropped    bool      // while sent: its outcome is of no use
 	entry      *results.Entry
@@ -142,6 +145,8 @@ type effects interface {
 	fetch(s *slice)
 	store(s *slice, key string, data []byte) // its end comes to stored
 	discard(key string)                      // deletes a stored result
+	give(e *control.Export)                  // to the server; its end comes to gave
+	askConfig()                              // sie-config, soon; its answer comes to read
 	heartbeat(h *bus.WorkerHeartbeat)
 	drained()
 	log(level, text string, s *slice, err error)

@@ -18,6 +18,7 @@ import (
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/ipc"
 	"github.com/sie-engine/sie/internal/lease"
+	"github.com/sie-engine/sie/sidecar/control"
 	"github.com/sie-engine/sie/sidecar/health"
 	"github.com/sie-engine/sie/sidecar/ipcclient"
 	"github.com/sie-engine/sie/sidecar/pull"
@@ -33,11 +34,14 @@ type Config struct {
 	DrainTimeout time.Duration // from the end of Run's context to its return
 	Stall        time.Duration // without progress of the server, after which its work is given up
 	Store        Store         // of payloads; nil: none
-	Log          *slog.Logger
-	Metrics      *health.Metrics
-	State        *health.State // told what the probes say
-	Tracer       trace.Tracer  // nil: nothing is traced
-	AccessLog    bool          // a line in the log for every slice
+	// Control is where the models come from; without a URL the server has those of its own files.
+	// Its Read and its Bundle are the worker's.
+	Control   control.Options
+	Log       *slog.Logger
+	Metrics   *health.Metrics
+	State     *health.State // told what the probes say
+	Tracer    trace.Tracer  // nil: nothing is traced
+	AccessLog bool          // a line in the log for every slice
 
 	// ClockOffset is added to the clock by which deadlines pass: a host whose clock is wrong.
 	ClockOffset time.Duration
@@ -68,12 +72,14 @@ type Worker struct {
 	pools  *lease.Store
 	demand *nats.Subscription // of the lane
 	client *ipcclient.Client
-	inbox  string // prefix of the subjects of replies to this worker
-	events chan func()
-	ended  chan struct{} // closed when nothing reads events any more
-	jobs   chan struct{} // bounds the goroutines of fetch and reconcile
-	over   bool          // drained was called
-	queues uint64        // that were opened
+	// control follows sie-config; nil: there is none
+	control *control.Follower
+	inbox   string // prefix of the subjects of replies to this worker
+	events  chan func()
+	ended   chan struct{} // closed when nothing reads events any more
+	jobs    chan struct{} // bounds the goroutines of fetch and reconcile
+	over    bool          // drained was called
+	queues  uint64        // that were opened
 
 	// storing holds the keys of results that are being stored, or were and core does not know: as
 	// many as maxStoringBytes leaves room for.
@@ -121,6 +127,10 @@ func New(c Config) (*Worker, error) {
 		return nil, err
 	}
 	w.out = bus.NewOutbox(w.nc.PublishMsg, w.unsent)
+	if err := w.followConfig(); err != nil {
+		w.nc.Close()
+		return nil, err
+	}
 	if w.js, err = jetstream.New(w.nc); err != nil {
 		w.nc.Close()
 		return nil, fmt.Errorf("sidecar: %w", err)
@@ -148,6 +158,24 @@ func New(c Config) (*Worker, error) {
 	return w, nil
 }
 
+// followConfig makes the follower of sie-config, if there is one.
+func (w *Worker) followConfig() (err error) {
+	o := w.c.Control
+	if o.URL == "" {
+		return nil
+	}
+	o.Bundle, o.Log = w.c.Lane.Bundle, w.c.Log
+	o.Read = func(e *control.Export, asked time.Time) {
+		w.post(func() { w.core.read(e, asked.Add(w.c.ClockOffset)) })
+	}
+	w.core.config.follows = true
+	w.control, err = control.New(o)
+	return err
+}
+
+// Control returns what follows sie-config, nil without one.
+func (w *Worker) Control() *control.Follower { return w.control }
+
 // post hands an event to the goroutine of Run. It waits while maxEvents are waiting.
 func (w *Worker) post(f func()) {
 	select {
@@ -173,6 +201,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	w.background.Go(func() { w.client.Run(background) })
 	w.background.Go(func() { w.follow(background) })
+	if w.control != nil {
+		w.background.Go(func() { w.control.Run(background) })
+	}
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	var late <-chan time.Time
@@ -244,6 +275,11 @@ func (w *Worker) subscribe() error {
 	for subject, f := range handlers {
 		if _, err := w.nc.Subscribe(subject, f); err != nil {
 			return fmt.Errorf("sidecar: subscribe to %s: %w", subject, err)
+		}
+	}
+	if w.control != nil {
+		if _, err := w.control.Listen(w.nc); err != nil {
+			return fmt.Errorf("sidecar: subscribe to changes of models: %w", err)
 		}
 	}
 	return w.subscribeDemand()

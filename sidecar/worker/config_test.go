@@ -1,0 +1,205 @@
+package worker
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/ipc"
+	"github.com/sie-engine/sie/internal/work"
+	"github.com/sie-engine/sie/sidecar/control"
+)
+
+// simConfig is a sie-config, and what others have of it.
+type simConfig struct {
+	truth   *control.Export
+	changed map[string]time.Time // when a model was changed last
+	gateway map[string]string    // hashes
+	server  *control.Export      // nil: what its files say, the first of simModels
+	refuses map[string]bool      // ids that run under another configuration than their own
+}
+
+// serves reports whether the server has a model.
+func (c *simConfig) serves(model string) bool {
+	if c.server == nil {
+		return model == simModels[0]
+	}
+	return c.server.ModelHash(model) != ""
+}
+
+// fileHash is that of a model in the server's files.
+const fileHash = "of files"
+
+func newConfigSim(t *testing.T, seed uint64) *sim {
+	s := newSim(t, seed)
+	s.config = &simConfig{changed: map[string]time.Time{}, gateway: map[string]string{},
+		refuses: map[string]bool{}, truth: &control.Export{Epoch: 1, Hashes: map[string]string{}}}
+	for _, m := range simModels {
+		s.config.truth.Hashes[m], s.config.gateway[m] = fileHash, fileHash
+	}
+	s.c.config.follows = true
+	return s
+}
+
+// change changes a model in sie-config; "" removes it. Everybody learns of it later.
+func (s *sim) change(model, hash string) {
+	c := s.config
+	next := &control.Export{Epoch: c.truth.Epoch + 1, Hashes: maps.Clone(c.truth.Hashes)}
+	delete(next.Hashes, model)
+	if hash != "" {
+		next.Hashes[model] = hash
+	}
+	c.truth, c.changed[model] = next, s.now
+	s.later(func() { c.gateway = c.truth.Hashes })
+	if s.r.IntN(2) == 0 { // else the delta is lost
+		s.askConfig()
+	}
+}
+
+func (s *sim) askConfig() {
+	s.stats["asked"]++
+	s.later(func() {
+		if s.r.IntN(4) > 0 { // else sie-config is away
+			s.c.read(s.config.truth, s.now)
+		}
+	})
+}
+
+func (s *sim) give(e *control.Export) {
+	epoch := s.epoch
+	s.later(func() {
+		switch {
+		case epoch != s.epoch || !s.conn:
+			s.c.gave(e, nil, errs.Internal(errPayload))
+		case s.r.IntN(5) == 0:
+			s.c.gave(e, nil, errs.Invalid("models", "the server does not like them"))
+		default:
+			before := s.config.server
+			s.config.server = e
+			for _, m := range simModels {
+				if before == nil || before.ModelHash(m) != e.ModelHash(m) {
+					s.unload(m)
+				}
+			}
+			hash := strconv.FormatUint(e.Epoch, 10)
+			s.c.gave(e, &ipc.ConfigResponse{Applied: true, BundleConfigHash: hash}, nil)
+			s.stats["given"]++
+		}
+	})
+}
+
+func (s *sim) unload(model string) {
+	for i, m := range s.loaded {
+		if m == model {
+			s.loaded = append(s.loaded[:i:i], s.loaded[i+1:]...)
+			return
+		}
+	}
+}
+
+// configured notes which slices the server gives back, because they are of another configuration
+// than it has. The core sends none of which it knows that.
+func (s *sim) configured(r *ipc.RunBatchRequest) {
+	if s.config == nil {
+		return
+	}
+	for _, i := range r.Items {
+		it := &s.c.slices[i.WorkItemID].item
+		if known := s.c.config.given; known != nil && known.ModelHash(r.ModelID) != it.ModelConfigHash {
+			s.failf("%s is of the configuration %q, and the server has %q", i.WorkItemID, it.ModelConfigHash,
+				known.ModelHash(r.ModelID))
+		}
+		hash := fileHash
+		if s.config.server != nil {
+			hash = s.config.server.ModelHash(r.ModelID)
+		}
+		s.config.refuses[i.WorkItemID] = hash != it.ModelConfigHash || !s.config.serves(r.ModelID)
+	}
+}
+
+// judge says when an answer is wrong: of a model that is there, or of one that was not changed.
+func (s *sim) judge(it *work.Item, r *work.Result) {
+	c := s.config
+	if c == nil || r.Success {
+		return
+	}
+	published := time.UnixMicro(int64(it.Timestamp * 1e6))
+	changed := c.changed[it.ModelID].After(published.Add(-time.Millisecond)) ||
+		c.truth.ModelHash(it.ModelID) != it.ModelConfigHash
+	switch {
+	case r.ErrorCode == string(errs.ModelNotFound):
+		s.stats["not found"]++
+		if !changed {
+			s.failf("%s: model %s is not found, and there", it.WorkItemID, it.ModelID)
+		}
+	case strings.Contains(r.Error, "configuration of model"):
+		if !changed {
+			s.failf("%s: model %s was not changed: %s", it.WorkItemID, it.ModelID, r.Error)
+		}
+		s.stats["stale"]++
+	}
+}
+
+// Models come, change and go while work for them runs, deltas are lost, sie-config and the server
+// are away at times: nobody is told that a model is missing that is there, nothing runs under a
+// configuration that is known to be another than its own, and in the end the server has what
+// sie-config has.
+func TestRandomConfigurations(t *testing.T) {
+	total := map[string]int{}
+	for seed := range uint64(100) {
+		s := newConfigSim(t, 3000+seed)
+		s.connectServer()
+		s.connectBroker()
+		for i := range 600 {
+			s.c.now = s.now
+			switch n := s.r.IntN(60); {
+			case n < 2:
+				s.change(simModels[s.r.IntN(len(simModels))], "hash "+strconv.Itoa(i))
+			case n == 2:
+				s.change(simModels[s.r.IntN(len(simModels))], "")
+			case n == 3:
+				s.askConfig()
+			}
+			s.step()
+		}
+		s.settle()
+		for range 100 { // a poll, and what it leads to
+			s.askConfig()
+			s.advanceAll()
+		}
+		if s.config.server != s.config.truth {
+			s.failf("the server has %+v, sie-config %+v", s.config.server, s.config.truth)
+		}
+		if len(s.c.config.held) > 0 {
+			s.failf("%d slices are held", len(s.c.config.held))
+		}
+		for k, v := range s.stats {
+			total[k] += v
+		}
+	}
+	t.Log(total)
+	for _, what := range []string{"given", "stale", "unknown", "config_stale ",
+		"given_back config_behind", "outcomes publish_and_ack"} {
+		if total[what] == 0 {
+			t.Errorf("%s never happened: %v", what, total)
+		}
+	}
+}
+
+// advanceAll lets everything that is on its way happen.
+func (s *sim) advanceAll() {
+	if !s.conn {
+		s.connectServer()
+	}
+	p := s.ping()
+	s.c.pong(&p)
+	todo := s.todo
+	s.todo = nil
+	for _, f := range todo {
+		f()
+	}
+	s.tick(100 * time.Millisecond)
+}
