@@ -170,10 +170,18 @@ func checkCounts(s *lease.Spec, l Limits, known func(model string) bool) *errs.E
 	if sum > l.Workers {
 		return errs.InvalidPool("gpus", "gpus asks for %d workers; a pool has at most %d", sum, l.Workers)
 	}
-	if s.Minimum < 0 || s.Minimum*len(s.Profiles()) > l.Workers {
+	if s.Minimum < 0 || s.Minimum > l.Workers/len(s.Profiles()) {
 		return errs.InvalidPool("minimum_worker_count",
 			"minimum_worker_count is %d, for each of %d machine profiles; a pool has at most %d workers",
 			s.Minimum, len(s.Profiles()), l.Workers)
+	}
+	needs := 0
+	for _, profile := range s.Profiles() {
+		needs += s.Needs(profile)
+	}
+	if needs > l.Workers {
+		return errs.InvalidPool("minimum_worker_count",
+			"gpus and minimum_worker_count together ask for %d workers; a pool has at most %d", needs, l.Workers)
 	}
 	if s.TTL < 0 || s.TTL > l.TTL {
 		return errs.InvalidPool("ttl_seconds", "ttl_seconds is %d; 1 to %d are allowed", s.TTL, l.TTL)
@@ -195,7 +203,12 @@ func checkCounts(s *lease.Spec, l Limits, known func(model string) bool) *errs.E
 func put(t *lease.Table, s lease.Spec, l Limits) (made bool, err *errs.Error) {
 	if p := t.Find(s.Name); p != nil {
 		s.Name = p.Spec.Name
-		p.Spec, p.Renewed = s, time.Time{}
+		was := p.Spec
+		if p.Spec = s; !t.Fits() {
+			p.Spec = was
+			return false, errNoRoom()
+		}
+		p.Renewed = time.Time{}
 		return false, nil
 	}
 	if len(t.Pools) >= l.Pools {
@@ -203,7 +216,16 @@ func put(t *lease.Table, s lease.Spec, l Limits) (made bool, err *errs.Error) {
 			"There are as many pools as this cluster allows: delete one first")
 	}
 	t.Pools = append(t.Pools, &lease.Pool{Spec: s})
+	if !t.Fits() {
+		t.Pools = t.Pools[:len(t.Pools)-1]
+		return false, errNoRoom()
+	}
 	return true, nil
+}
+
+func errNoRoom() *errs.Error {
+	return errs.PoolForbidden("The pools of all clients take as much room as they may: " +
+		"delete one first, or pin fewer models")
 }
 
 // expire removes the pools that nobody renewed in time.

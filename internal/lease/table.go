@@ -155,6 +155,13 @@ const (
 	maxWrites = 64
 )
 
+// Fits reports whether a client may make the table what it is: half of the document is for who
+// serves the pools, and a message is a little larger than what it holds.
+func (t *Table) Fits() bool {
+	data, err := json.Marshal(t)
+	return err == nil && len(data) <= maxBytes/2
+}
+
 // encode returns the document of a write.
 func (t *Table) encode(write string) ([]byte, error) {
 	c := *t
