@@ -1,6 +1,7 @@
 package models
 
 import (
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -89,7 +90,7 @@ func (r *Registry) Set(c *catalog.Catalog, b catalog.Bundles, v Version) {
 			s.byID[m.ID] = append(s.byID[m.ID], carrier{bundle, hashes[at]})
 		}
 	}
-	s.config = &Config{Version: v, Catalog: c, Bundles: b, Hashes: s.hashes}
+	s.config = &Config{Version: v, Catalog: c, Bundles: b, Hashes: s.hashes, Lanes: r.opt.Lanes}
 	r.current.Store(s)
 }
 
@@ -109,6 +110,15 @@ type Config struct {
 	Bundles catalog.Bundles // in order of preference
 	// Hashes holds the hash that a worker of a bundle should have, by the bundle's name.
 	Hashes map[string]string
+	// Lanes are the lanes of the cluster; none: those of live workers.
+	Lanes []bus.Lane
+}
+
+// Runs reports whether a worker of a bundle may ever come: where the lanes are configured, one of
+// them is of the bundle.
+func (c *Config) Runs(bundle string) bool {
+	return len(c.Lanes) == 0 ||
+		slices.ContainsFunc(c.Lanes, func(l bus.Lane) bool { return l.Bundle == bundle })
 }
 
 // Config returns the snapshot now, nil before the first Set. It is the same pointer until the next

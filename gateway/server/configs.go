@@ -148,9 +148,10 @@ type bundleStatus struct {
 	Done     bool     `json:"acked"`
 }
 
-// configStatus answers for one model.
+// configStatus answers for one model. It is acknowledged when the workers of all bundles have it
+// that the cluster has lanes of; a bundle of no lane never has one.
 func (s *Server) configStatus(r *httpd.Request, c *models.Config, m *modelConfig) {
-	f, all := s.opt.Fleet(), len(m.Bundles) > 0
+	f, all := s.opt.Fleet(), slices.ContainsFunc(m.Bundles, c.Runs)
 	list := []bundleStatus{}
 	for _, name := range m.Bundles {
 		b := bundleStatus{Bundle: name, Expected: c.Hashes[name], Acked: []string{}, Pending: []string{}}
@@ -165,7 +166,7 @@ func (s *Server) configStatus(r *httpd.Request, c *models.Config, m *modelConfig
 		}
 		b.Eligible = len(b.Acked) + len(b.Pending)
 		b.Done = b.Eligible > 0 && len(b.Pending) == 0
-		all = all && b.Done
+		all = all && (b.Done || b.Eligible == 0 && !c.Runs(name))
 		list = append(list, b)
 	}
 	answer(r, map[string]any{

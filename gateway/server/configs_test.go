@@ -131,6 +131,48 @@ func TestConfigStatus(t *testing.T) {
 	}
 }
 
+// A bundle of which the cluster has no lane has no worker that could acknowledge.
+func TestConfigStatusOfTheLanes(t *testing.T) {
+	for _, c := range []struct {
+		lanes   []bus.Lane
+		workers int // of the first of testLanes, the bundle "default"
+		want    bool
+	}{
+		{testLanes[:1], 1, true}, {testLanes[:1], 0, false}, {testLanes, 1, false}, {nil, 1, false},
+		{[]bus.Lane{{Pool: "p", Profile: "cpu", Bundle: "else"}}, 0, false},
+	} {
+		r := start(t, func(o *Options) {
+			known := o.Config
+			o.Config = func() *models.Config {
+				x := *known()
+				x.Lanes = c.lanes
+				return &x
+			}
+		})
+		r.configure(7)
+		var config struct {
+			All     bool `json:"all_bundles_acked"`
+			Bundles []struct {
+				ID       string `json:"bundle_id"`
+				Expected string `json:"expected_bundle_config_hash"`
+			}
+		}
+		const path = "/v1/configs/models/org/a/status"
+		r.get(path, &config)
+		if len(config.Bundles) != 2 || config.Bundles[0].ID != testLanes[0].Bundle {
+			t.Fatalf("%+v", config)
+		}
+		for range c.workers {
+			r.worker("w", testLanes[0], func(h *bus.WorkerHeartbeat) {
+				h.BundleConfigHash = config.Bundles[0].Expected
+			})
+		}
+		if r.get(path, &config); config.All != c.want {
+			t.Errorf("lanes %v, %d workers: %v", c.lanes, c.workers, config.All)
+		}
+	}
+}
+
 // Without an expected hash nobody has acknowledged, also not a worker without one.
 func TestConfigStatusWithoutAHash(t *testing.T) {
 	r := start(t, func(o *Options) {
