@@ -43,7 +43,7 @@ type devStartCmd struct {
 	stateFlag `embed:""`
 
 	Host      string   `help:"Address that the gateways listen on; everything else listens on 127.0.0.1." default:"127.0.0.1"`
-	Port      int      `help:"Port of the first gateway, the next has the next; all other ports are up to 147 above it. 0 finds a free range." short:"p" default:"8080" range:"0..65388"`
+	Port      int      `help:"Port of the first gateway, the next has the next; all other ports are up to 155 above it. 0 finds a free range." short:"p" default:"8080" range:"0..65380"`
 	Gateways  int      `help:"Number of gateways." default:"1" range:"1..8"`
 	Workers   int      `help:"Number of workers, each a sie-server and a sidecar." short:"w" default:"2" range:"0..64"`
 	Lanes     []string `help:"Lanes as pool/machine-profile/bundle; workers are dealt out in turn." default:"default/cpu/default" sep:","`

@@ -338,8 +338,8 @@ func end(ctx context.Context, all ...*process) {
 func (c *Cluster) State() State {
 	s := State{Gateways: []GatewayState{}, Workers: []WorkerState{}}
 	for i, p := range c.all(Gateway) {
-		url := c.o.gatewayURL(i)
-		s.Gateways = append(s.Gateways, GatewayState{URL: url, MetricsURL: url + "/metrics", Pid: p.pid()})
+		s.Gateways = append(s.Gateways, GatewayState{URL: c.o.gatewayURL(i), MetricsURL: c.o.metricsURL(i),
+			Pid: p.pid()})
 	}
 	s.NATS = NATSState{URL: c.o.natsURL()}
 	for _, p := range c.all(NATS)[:min(1, len(c.all(NATS)))] {

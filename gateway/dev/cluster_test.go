@@ -316,7 +316,7 @@ func TestTheKeysOfTheState(t *testing.T) {
 	c.gateways = []*process{quiet(Gateway, 0)}
 	c.workers = []*worker{{lane: o.Lanes[0], server: quiet(Server, 0), sidecar: quiet(Sidecar, 0)}}
 	text, err := json.Marshal(c.State())
-	want := `{"gateways":[{"url":"http://127.0.0.1:8000","metrics_url":"http://127.0.0.1:8000/metrics","pid":0}],` +
+	want := `{"gateways":[{"url":"http://127.0.0.1:8000","metrics_url":"http://127.0.0.1:8148/metrics","pid":0}],` +
 		`"nats":{"url":"nats://127.0.0.1:8010,nats://127.0.0.1:8011,nats://127.0.0.1:8012","pid":0},` +
 		`"config":{"url":"http://127.0.0.1:8008","pid":0},` +
 		`"workers":[{"id":"worker-0","pool":"default","profile":"cpu","bundle":"default","server_pid":0,` +
@@ -324,6 +324,23 @@ func TestTheKeysOfTheState(t *testing.T) {
 		`"metrics_url":"http://127.0.0.1:8020/metrics"}]}`
 	if string(text) != want || err != nil {
 		t.Errorf("%s\nwant\n%s\n%v", text, want, err)
+	}
+}
+
+// A cluster whose gateways ask for keys scales itself: it reads metrics where no key is needed.
+func TestAutoscaleWithKeys(t *testing.T) {
+	t.Setenv("SIE_TEST_KEYS", "1")
+	c := newTestCluster(t)
+	o := options(bin(t), c.dir, ports(t))
+	o.Autoscale = true
+	stop := c.run(o)
+	s := c.await("a worker",
+		func(s State) bool { return len(s.Workers) == 1 && s.Workers[0].SidecarPid != 0 })
+	if s.Workers[0].Pool != "default" { // the other lane has no demand
+		t.Errorf("%+v", s.Workers)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -86,13 +86,38 @@ func standIn(role string, args []string) error {
 	}
 	// What a gateway of four workers says on /health, on every page of everything.
 	health := []byte(`{"workers":[` + strings.Repeat(`{"healthy":true},`, 3) + `{"healthy":true}]}`)
+	locked := role == "sie-gateway" && os.Getenv("SIE_TEST_KEYS") != ""
 	go func() {
-		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if locked && q.URL.Path != "/readyz" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
 			_, _ = w.Write(health)
 		}))
 	}()
+	if role == "sie-gateway" {
+		if err := serveDemand(net.JoinHostPort(given["metrics-host"], given["metrics-port"])); err != nil {
+			return err
+		}
+	}
 	<-ctx.Done()
 	return note(role)
+}
+
+// serveDemand serves the metrics of a gateway with demand for one worker of the pool default.
+func serveDemand(at string) error {
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		return err
+	}
+	go func() {
+		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprintln(w, `sie_gateway_pending_demand{pool="default",machine_profile="cpu",`+
+				`bundle="default"} 1`)
+		}))
+	}()
+	return nil
 }
 
 // note adds a role to the file of those that ended in order.

@@ -57,10 +57,11 @@ const local = "127.0.0.1"
 // the same port after a restart, and no outgoing connection can take it meanwhile.
 const (
 	configOffset  = 8
-	natsOffset    = 10 // to 12
-	routeOffset   = 13 // to 15, of NATS servers among each other
-	workersOffset = 20 // two for each worker: the sidecar's and the server's
-	lastOffset    = workersOffset + 2*MaxWorkers - 1
+	natsOffset    = 10                           // to 12
+	routeOffset   = 13                           // to 15, of NATS servers among each other
+	workersOffset = 20                           // two for each worker: the sidecar's and the server's
+	metricsOffset = workersOffset + 2*MaxWorkers // of each gateway's metrics, which need no key
+	lastOffset    = metricsOffset + MaxGateways - 1
 )
 
 // first returns how many workers the cluster begins with.
@@ -87,6 +88,7 @@ func (o *Options) natsPort(i int) int {
 }
 func (o *Options) routePort(i int) int   { return o.natsPort(0) + routeOffset - natsOffset + i }
 func (o *Options) configPort() int       { return o.Port + configOffset }
+func (o *Options) metricsPort(i int) int { return o.Port + metricsOffset + i }
 func (o *Options) sidecarPort(i int) int { return o.Port + workersOffset + 2*i }
 func (o *Options) serverPort(i int) int  { return o.Port + workersOffset + 2*i + 1 }
 
@@ -179,6 +181,7 @@ func (o *Options) checkPorts() error {
 	}
 	for i := range o.Gateways {
 		check(o.Host, o.Port+i, name(Gateway, i), "--port")
+		check(local, o.metricsPort(i), "the metrics of "+name(Gateway, i), "--port")
 	}
 	check(local, o.configPort(), Config, "--port")
 	flag := "--port"

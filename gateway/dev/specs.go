@@ -118,6 +118,11 @@ func reachable(host string) string {
 
 func (o *Options) gatewayURL(i int) string { return address("http", reachable(o.Host), o.Port+i) }
 
+// metricsURL returns where the metrics of a gateway are, for whoever is on this machine.
+func (o *Options) metricsURL(i int) string {
+	return address("http", local, o.metricsPort(i)) + "/metrics"
+}
+
 func (o *Options) gatewaySpec(i int, u *broker.Users) (spec, error) {
 	lanes, err := json.Marshal(o.Lanes)
 	if err != nil {
@@ -128,6 +133,7 @@ func (o *Options) gatewaySpec(i int, u *broker.Users) (spec, error) {
 		role: Gateway, index: i,
 		argv: []string{
 			o.program("sie-gateway"), "serve", "--host", o.Host, "--port", strconv.Itoa(o.Port + i),
+			"--metrics-host", local, "--metrics-port", strconv.Itoa(o.metricsPort(i)),
 		},
 		env: append(append(access.Environ(), processors(runtime.NumCPU()/2)...),
 			"SIE_NATS_URL="+o.natsURL(), "SIE_CONFIG_SERVICE_URL="+o.configURL(),
@@ -154,7 +160,8 @@ func (o *Options) serverSpec(i int, lane bus.Lane) spec {
 	s := spec{role: Server, index: i, argv: []string{
 		o.program("sie-server"), "serve", "--host", local, "--port", strconv.Itoa(o.serverPort(i)),
 		"--ipc-socket", o.socket(i),
-	}, env: []string{"SIE_POOL=" + lane.Pool, "SIE_MACHINE_PROFILE=" + lane.Profile},
+	}, env: []string{"SIE_POOL=" + lane.Pool, "SIE_MACHINE_PROFILE=" + lane.Profile,
+		"SIE_METRICS_PORT=0"}, // one for all would be taken twice
 		probe: listens("unix", o.socket(i))}
 	if o.ModelsDir != "" {
 		s.argv = append(s.argv, "--models-dir", o.ModelsDir)

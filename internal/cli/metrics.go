@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,17 +20,19 @@ import (
 
 // Metrics holds the flag of a port for metrics alone.
 type Metrics struct {
-	MetricsPort int `help:"Port that serves /metrics alone, without TLS and without a key; 0: none. On the port of the API /metrics needs a key with the role metrics, where there are keys." range:"0..65535" env:"SIE_METRICS_PORT"`
+	MetricsHost string `help:"Address that the port for metrics listens on; default: that of the API." env:"SIE_METRICS_HOST"`
+	MetricsPort int    `help:"Port that serves /metrics alone, without TLS and without a key; 0: none. On the port of the API /metrics needs a key with the role metrics, where there are keys." range:"0..65535" env:"SIE_METRICS_PORT"`
 }
 
-// Serve serves the metrics until close, which waits for what is being written.
+// Serve serves the metrics until close, which waits for what is being written. host is that of the
+// API.
 func (f *Metrics) Serve(
 	host string, series prometheus.Gatherer, log *slog.Logger,
 ) (addr string, close func(), err error) {
 	if f.MetricsPort == 0 {
 		return "", func() {}, nil
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(f.MetricsPort)))
+	l, err := net.Listen("tcp", net.JoinHostPort(cmp.Or(f.MetricsHost, host), strconv.Itoa(f.MetricsPort)))
 	if errors.Is(err, syscall.EADDRINUSE) {
 		err = fmt.Errorf("--metrics-port: %w: is another server on port %d?", err, f.MetricsPort)
 	}

@@ -17,10 +17,10 @@ func TestMetricsPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := Metrics{MetricsPort: l.Addr().(*net.TCPAddr).Port}
+	f := Metrics{MetricsHost: "127.0.0.1", MetricsPort: l.Addr().(*net.TCPAddr).Port}
 	series := prometheus.NewRegistry()
 	series.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "x"}, func() float64 { return 7 }))
-	if _, _, err := f.Serve("127.0.0.1", series, slog.Default()); err == nil ||
+	if _, _, err := f.Serve("192.0.2.1", series, slog.Default()); err == nil ||
 		!strings.Contains(err.Error(), "--metrics-port") {
 		t.Errorf("a port that is taken: %v", err)
 	}
