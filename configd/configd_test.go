@@ -2,6 +2,7 @@ package configd_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -280,16 +281,27 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A gateway that asks for keys passes nothing on to a sie-config that asks for none.
-func TestAnOpenSieConfigTrustsNoGateway(t *testing.T) {
-	for want, tokens := range map[int]configd.Tokens{403: {}, 401: {Admin: "a"}} {
-		s, ask := serveWith(t, configd.Options{Tokens: tokens})
-		load(t, s)
-		for _, q := range []string{"POST " + modelsPath, "GET /v1/configs/epoch"} {
-			method, path, _ := strings.Cut(q, " ")
-			a := ask(method, path, map[string]string{"X-SIE-Gateway-Auth": "on"}, document("new/a", 8))
-			if a.status != want {
-				t.Errorf("%s: %d %s, want %d", q, a.status, a.body, want)
+// Without tokens sie-config keeps to what a gateway with keys says its caller may do.
+// With tokens it alone decides.
+func TestTheRightsOfAGatewaysCaller(t *testing.T) {
+	for _, c := range []struct {
+		rights               string
+		epoch, export, write int
+	}{
+		{"", 200, 200, 201}, {"admin", 200, 200, 201}, {"read", 200, 403, 403}, {"none", 403, 403, 403},
+		{"on", 403, 403, 403}, {"Admin", 403, 403, 403},
+	} {
+		for want, tokens := range map[int]configd.Tokens{0: {}, 401: {Admin: "a"}} {
+			s, ask := serveWith(t, configd.Options{Tokens: tokens})
+			load(t, s)
+			for q, open := range map[string]int{"GET /v1/configs/epoch": c.epoch,
+				"GET /v1/configs/export": c.export, "POST " + modelsPath: c.write} {
+				method, path, _ := strings.Cut(q, " ")
+				head := map[string]string{"X-SIE-Gateway-Auth": c.rights}
+				a := ask(method, path, head, document("new/a", 8))
+				if a.status != cmp.Or(want, open) {
+					t.Errorf("%s with %q: %d %s, want %d", q, c.rights, a.status, a.body, cmp.Or(want, open))
+				}
 			}
 		}
 	}

@@ -40,7 +40,8 @@ type Server struct {
 	lost   chan error     // why writing has ended
 }
 
-// gatewayAuth is the header of a gateway that asks for keys, on requests that it passes on.
+// gatewayAuth is the header of a gateway that asks for keys, on requests that it passes on: what
+// their caller may do.
 const gatewayAuth = "X-SIE-Gateway-Auth"
 
 // maxBody bounds the body of a request.
@@ -143,11 +144,11 @@ func (s *Server) readyz(r *httpd.Request, _ string) {
 // reading returns the handler of a route that reads.
 func (s *Server) reading(serve func(*httpd.Request, *Content, string)) func(*httpd.Request, string) {
 	return func(r *httpd.Request, rest string) {
-		if no := s.tokens.relayed(r.Header(gatewayAuth)); no != nil {
+		export := strings.HasSuffix(string(r.Path()), "/export")
+		if no := s.tokens.relayed(r.Header(gatewayAuth), !export); no != nil {
 			fail(r, no.status, no.detail)
 			return
 		}
-		export := strings.HasSuffix(string(r.Path()), "/export")
 		if no := s.tokens.reads(r.Header("Authorization"), export); no != nil {
 			fail(r, no.status, no.detail)
 			return

@@ -31,7 +31,7 @@ const maxCommits = 3
 // writing returns the handler of a route that changes the configuration.
 func (s *Server) writing(make maker) func(*httpd.Request, string) {
 	return func(r *httpd.Request, id string) {
-		no := s.tokens.relayed(r.Header(gatewayAuth))
+		no := s.tokens.relayed(r.Header(gatewayAuth), false)
 		if no == nil {
 			no = s.tokens.writes(r.Header("Authorization"))
 		}

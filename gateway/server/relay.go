@@ -16,10 +16,12 @@ import (
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/httpd"
+	"github.com/sie-engine/sie/internal/tenant"
 )
 
 // What changes the configuration, its epoch and its export are sie-config's. A gateway passes such
-// requests on with the caller's own token: it holds none that could write.
+// requests on with the caller's own token: it holds none that could write. Where sie-config has
+// tokens, it alone decides; where it has none and the gateway has keys, the caller's role does.
 
 const (
 	maxRelayed  = 1 << 20          // bytes of a request's body, as sie-config takes
@@ -100,7 +102,7 @@ func (s *Server) ask(
 	}
 	q.Header.Set("X-Request-ID", r.ID)
 	if s.opt.Keys != nil {
-		q.Header.Set(gatewayAuth, "on")
+		q.Header.Set(gatewayAuth, rights(r.Identify()))
 	}
 	resp, err := s.control.Do(q)
 	if err != nil {
@@ -112,6 +114,20 @@ func (s *Server) ask(
 		err = fmt.Errorf("sie-config answers with more than %d bytes", maxRelay)
 	}
 	return resp.StatusCode, resp.Header.Get("Content-Type"), answer, err
+}
+
+// rights returns what a caller of a gateway with keys may do at a sie-config without tokens. nil is
+// a caller without one of the keys.
+func rights(t *tenant.Tenant) string {
+	switch {
+	case t == nil:
+		return "none"
+	case t.Has(tenant.Admin):
+		return "admin"
+	case t.Has(tenant.Inference):
+		return "read"
+	}
+	return "none"
 }
 
 // counted returns the answer of a dry run with the number of workers that would load other models,

@@ -279,7 +279,7 @@ func readRoles(t *Tenant, n *yaml.Node) error {
 	for _, name := range names {
 		r := roles[name]
 		if r == 0 {
-			return at(n, "unknown role %.64q; use inference or metrics", name)
+			return at(n, "unknown role %.64q; use inference, metrics or admin", name)
 		}
 		t.Roles |= r
 	}

@@ -12,10 +12,11 @@ type Role uint8
 const (
 	Inference Role = 1 << iota // inference, models, pools and the configuration, for reading
 	Metrics                    // metrics, health and status, for machines that watch
+	Admin                      // changes of the configuration, where sie-config has no tokens
 )
 
 // roles holds the roles by their names in the file.
-var roles = map[string]Role{"inference": Inference, "metrics": Metrics}
+var roles = map[string]Role{"inference": Inference, "metrics": Metrics, "admin": Admin}
 
 // Priority orders requests when there is more work than capacity: the lowest is refused first.
 type Priority uint8

@@ -123,7 +123,7 @@ func TestBadFiles(t *testing.T) {
 		one("    priority: urgent"):              `priority is "urgent"; use high, normal or low`,
 		one("    priority: high\n    max_priority: low"): "priority high is above max_priority low",
 		one("    hold: 20m"):                             `hold: "20m" is no time between 0s and 10m0s`,
-		one("    roles: [root]"):                         `unknown role "root"; use inference or metrics`,
+		one("    roles: [root]"):                         `"root"; use inference, metrics or admin`,
 		one("    roles: []"):                             "roles must be a list of 1 to",
 		one("    models: []"):                            "models must be a list of 1 to",
 		one("    models: [\"a*b\"]"):                     "only the last character may be *",
