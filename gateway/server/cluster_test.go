@@ -1,6 +1,9 @@
 package server
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +87,46 @@ func TestHealth(t *testing.T) {
 	if l := h.Lanes; len(l) != 3 || l[0].Workers != 2 || l[0].Ready != 1 || !l[1].Configured ||
 		l[1].Workers != 0 || l[2].Profile != "cpu" || l[2].Configured {
 		t.Errorf("%+v", l)
+	}
+}
+
+// A frame of 500 workers, each with ten models and a whole hash, is complete and below 1 MiB.
+func TestAFrameOf500Workers(t *testing.T) {
+	r := start(t, nil)
+	for i := range 500 {
+		r.worker(fmt.Sprintf("sie-worker-l4-default-%d-production", i), testLanes[i%2],
+			func(h *bus.WorkerHeartbeat) {
+				for m := range 10 {
+					h.LoadedModels = append(h.LoadedModels, fmt.Sprintf("organisation/some-model-v1.5-%d", m))
+				}
+				h.BundleConfigHash, h.MemoryUsed, h.MemoryTotal = strings.Repeat("a", 64), 70<<30, 80<<30
+			})
+	}
+	b, err := r.frame()
+	var v struct {
+		Workers   []struct{ Name string }
+		Truncated bool
+	}
+	if err := errors.Join(err, json.Unmarshal(b, &v)); err != nil || len(b) >= 1<<20 ||
+		len(v.Workers) != 500 || v.Truncated {
+		t.Errorf("%v: %d bytes with %d workers, truncated %v", err, len(b), len(v.Workers), v.Truncated)
+	}
+}
+
+// A worker that says it is not ready takes no more work from that heartbeat on, and is shown so.
+func TestNotReadyDemotesAtOnce(t *testing.T) {
+	r := start(t, nil)
+	healthy := func() bool {
+		var h struct{ Workers []struct{ Healthy bool } }
+		r.get("/health", &h)
+		return len(h.Workers) == 1 && h.Workers[0].Healthy
+	}
+	for _, ready := range []bool{true, false, true, false} {
+		r.worker("w-1", testLanes[0], func(h *bus.WorkerHeartbeat) { h.Ready = ready })
+		lane := r.fleet.Snapshot().Lane(testLanes[0])
+		if got := lane != nil && len(lane.Ready) == 1; got != ready || healthy() != ready {
+			t.Errorf("ready=%v: the lane %v, /health %v", ready, got, healthy())
+		}
 	}
 }
 
