@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +19,13 @@ func TestRoutesAreDocumented(t *testing.T) {
 	var doc struct {
 		Info  struct{ Title, Version string }
 		Tags  []struct{ Name string }
-		Paths map[string]map[string]struct{ Tags []string }
+		Paths map[string]map[string]struct {
+			Tags       []string
+			Parameters []struct {
+				Ref string `json:"$ref"`
+			}
+			Responses map[string]any
+		}
 	}
 	if err := json.Unmarshal(pages.GatewayDocument(), &doc); err != nil {
 		t.Fatal(err)
@@ -40,7 +47,24 @@ func TestRoutesAreDocumented(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range new(Server).routes(inference.New(inference.Options{})) {
+	for key, op := range map[string]string{"/v1/encode/{model}": "post", "/v1/embeddings": "post",
+		"/rerank": "post"} {
+		x := doc.Paths[key][op]
+		var refs []string
+		for _, p := range x.Parameters {
+			refs = append(refs, p.Ref)
+		}
+		for _, name := range []string{"Priority", "Hold", "Pool", "Profile"} {
+			if !slices.Contains(refs, "#/components/parameters/"+name) {
+				t.Errorf("%s lacks the header %s", key, name)
+			}
+		}
+		if x.Responses["401"] == nil || x.Responses["403"] == nil || x.Responses["429"] == nil {
+			t.Errorf("%s has no answers for tokens", key)
+		}
+	}
+	s := &Server{opt: Options{ConfigURL: "http://config"}}
+	for _, r := range s.routes(inference.New(inference.Options{})) {
 		key := r.Method + " " + r.Path
 		if !documented[key] && r.Path != "/static/" {
 			t.Errorf("the document lacks %s", key)
@@ -78,5 +102,7 @@ func TestPage(t *testing.T) {
 	b.Shoot("gateway")
 	b.Do(chromedp.Navigate(b.Origin + "/docs"))
 	b.Until(`[...document.querySelectorAll("h2")].some(h => h.textContent === "Cluster")`)
+	b.Until(`["X-SIE-Hold", "RATE_LIMITED", "content_conflict"]
+		.every(x => document.body.textContent.includes(x))`)
 	b.Quiet()
 }

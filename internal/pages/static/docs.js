@@ -43,12 +43,23 @@ function route(spec, path, method, op) {
     input.value = JSON.stringify(s.example || {}, null, 2);
     input.setAttribute("aria-label", "request body");
   }
-  const fields = (op.parameters || []).filter(p => p.in === "path").map(p => {
+  const parameters = (op.parameters || []).map(p => resolve(spec, p));
+  const fields = parameters.filter(p => p.in === "path").map(p => {
     const i = el("input");
     i.value = p.example || "";
     i.setAttribute("aria-label", p.name);
     return [p.name, i];
   });
+  const optional = parameters.filter(p => p.in !== "path");
+  if (optional.length) {
+    const all = el("ul");
+    for (const p of optional) {
+      const li = el("li");
+      li.append(el("code", p.name), ` (${p.in}) ${p.description}`);
+      all.append(li);
+    }
+    box.append(el("h3", "Headers and query"), all);
+  }
   box.append(el("h3", "Answers"));
   const list = el("ul");
   for (const [code, r] of Object.entries(op.responses)) {
