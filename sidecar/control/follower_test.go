@@ -179,6 +179,14 @@ func TestDeltasSayWhenToAsk(t *testing.T) {
 		if got := c.take(); !slices.Equal(got, []string{"/v1/configs/epoch"}) {
 			t.Errorf("a delta without a change: %v", got)
 		}
+		for range 50 {
+			f.hear(told("sie-config"))
+			pass(nearest / 10)
+		}
+		pass(time.Second)
+		if got := c.take(); len(got) > 6 {
+			t.Errorf("%d questions for deltas in the time of 5", len(got))
+		}
 	})
 }
 
