@@ -173,6 +173,13 @@ func TestRandomConfigurations(t *testing.T) {
 		if s.config.server != s.config.truth {
 			s.failf("the server has %+v, sie-config %+v", s.config.server, s.config.truth)
 		}
+		s.kill()
+		for range 100 { // it is given again what was read before
+			s.advanceAll()
+		}
+		if s.config.server != s.config.truth {
+			s.failf("another server has %+v", s.config.server)
+		}
 		if len(s.c.config.held) > 0 {
 			s.failf("%d slices are held", len(s.c.config.held))
 		}
