@@ -1,6 +1,6 @@
 """What one release of the official SDK does with a gateway; run in a process of its own.
 
-Usage: sdk_gateway.py URL MODEL VERSION [auto]. The cluster has no worker at first; this program prints
+Usage: sdk_gateway.py URL MODEL VERSION [auto KEY]. The cluster has no worker at first; this program prints
 "waiting" before the call that waits for one, and the test then starts workers. With auto the cluster
 starts them, for whoever asks first, and they go again. Exits non-zero when anything differs from what
 that release documents.
@@ -13,7 +13,7 @@ from sie_sdk import SIEClient
 
 url, model, version = sys.argv[1:4]
 assert importlib.metadata.version("sie-sdk") == version, importlib.metadata.version("sie-sdk")
-client = SIEClient(url)
+client = SIEClient(url, api_key=(sys.argv[5:] or [None])[0])
 
 if "auto" not in sys.argv[4:]:
     c = client.get_capacity()
@@ -31,6 +31,10 @@ assert r["id"] == "x" and len(r["dense"]) == 384, r
 many = client.encode(model, [{"id": str(i), "text": "b" * (i % 7)} for i in range(100)])
 assert [m["id"] for m in many] == [str(i) for i in range(100)]
 
+c = client.wait_for_capacity("CPU", timeout_s=600, poll_interval_s=0.1)  # there is some: at once
+assert c["worker_count"] >= 1, c
+c = client.wait_for_capacity("cpu", model=model)  # by a request of its own
+assert c["worker_count"] >= 1 and all(w["gpu"] == "cpu" for w in c["workers"]), c
 c = client.get_capacity(gpu="CPU")
 assert c["status"] == "healthy" and c["worker_count"] >= 1, c
 w = c["workers"][0]
@@ -82,8 +86,9 @@ while True:  # the others' pools may still have all workers
     if p["status"]["state"] == "active" and p["status"]["assigned_workers"]:
         break
     client.encode(model, {"text": "a"})
-for i, frame in enumerate(client.watch()):
-    assert frame["cluster"]["worker_count"] >= 1 and frame["workers"], frame
-    if i == 1:
-        break
+for mode in ("auto", "cluster", "worker"):
+    for i, frame in enumerate(client.watch(mode=mode)):
+        assert frame["cluster"]["worker_count"] >= 1 and frame["workers"], frame
+        if i == 1:
+            break
 print("ok", version, flush=True)

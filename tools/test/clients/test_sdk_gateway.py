@@ -16,14 +16,14 @@ VERSIONS = ["0.3.4", "0.6.30", "0.10.1"]
 
 
 @contextlib.contextmanager
-def started(tmp_path, *more):
+def started(tmp_path, *more, env=None):
     """A cluster of null devices without a worker: its URL, and a function that starts workers."""
     state = tmp_path / "state"
     log = open(tmp_path / "log", "w+")
     flags = ["--state-dir", str(state)]
     proc = subprocess.Popen(
         [GATEWAY, "dev", "start", "--port", "0", "--device", "null", *flags, *more],
-        stdout=log, stderr=log, preexec_fn=die_with_parent)
+        stdout=log, stderr=log, env={**os.environ, **(env or {})}, preexec_fn=die_with_parent)
 
     def text():
         return (tmp_path / "log").read_text()
@@ -76,10 +76,11 @@ spec:
 
 
 def test_sdks_start_workers_by_themselves(tmp_path):
-    """From no worker to as many as the pools and the requests ask for, and to none again."""
+    """From no worker to as many as the pools and the requests ask for, and to none again; the gateways
+    ask for a key, as the callers have it."""
     (tmp_path / "triggers.yaml").write_text(TRIGGERS)
     more = ["--autoscale", "--triggers", str(tmp_path / "triggers.yaml"), "--gateways", "2"]
-    with started(tmp_path, *more) as (url, _):
+    with started(tmp_path, *more, env={"SIE_API_KEYS": "a-key"}) as (url, _):
         state = tmp_path / "state" / "cluster.json"
         seen, over = {0}, threading.Event()
 
@@ -90,7 +91,7 @@ def test_sdks_start_workers_by_themselves(tmp_path):
         watcher = threading.Thread(target=watch)
         watcher.start()
         try:
-            run_sdks(url, lambda: None, "auto")
+            run_sdks(url, lambda: None, "auto", "a-key")
         finally:
             over.set()
             watcher.join()
