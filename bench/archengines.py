@@ -57,15 +57,47 @@ class Row:
         return [self.tokenizer.token_to_id(w) for w in ("no", "yes")]
 
 
-def module(model, row, dtype, attention):
-    """A torch module from ids and mask to what is compared: pooled vectors, or a column of scores."""
-    import torch
+def load(model, row, dtype, attention):
+    """The model of transformers; with its eager attention where the class has no other."""
     import transformers
 
     auto = getattr(transformers, archmodels.CLASSES.get(row.pooling, "AutoModel"))
-    loaded = auto.from_pretrained(model, dtype=dtype, attn_implementation=attention, local_files_only=True)
+    try:
+        loaded = auto.from_pretrained(model, dtype=dtype, attn_implementation=attention, local_files_only=True)
+    except ValueError as err:
+        if "does not support an attention implementation" not in str(err):
+            raise
+        return load(model, row, dtype, "eager")
     loaded.config.use_cache = False
-    words = row.words()
+    return loaded
+
+
+def masks(attention_mask, half):
+    """What a model with windows adds to its scores, by kind of block. transformers makes these masks by
+    functions that no exporter can trace, and a row without any key becomes NaN in OpenVINO."""
+    import torch
+
+    far = torch.finfo(torch.float32).min
+    place = torch.arange(attention_mask.shape[1])
+    near = ((place[:, None] - place[None, :]).abs() <= half)[None, None]
+    real = attention_mask[:, None, None, :].bool() & torch.ones_like(near)
+    return {"full_attention": torch.where(real, 0.0, far),
+            "sliding_attention": torch.where(real & near, 0.0, far)}
+
+
+def module(model, row, dtype, attention, traced=False):
+    """A torch module from ids and mask to what is compared: pooled vectors, or a column of scores."""
+    import torch
+
+    loaded = load(model, row, dtype, attention)
+    words, window = row.words(), row.row["window"]
+
+    def encoder(given):
+        body = loaded.base_model
+        if not (traced and window):
+            return body(**given).last_hidden_state
+        return body(given["input_ids"], attention_mask=masks(given["attention_mask"], window[1])
+                    ).last_hidden_state
 
     class Whole(torch.nn.Module):
         def __init__(self):
@@ -74,21 +106,24 @@ def module(model, row, dtype, attention):
 
         def forward(self, input_ids, attention_mask):
             given = {"input_ids": input_ids, "attention_mask": attention_mask}
-            if row.pooling == "pair":
+            if row.pooling == "pair" and not (traced and window):
                 return self.loaded(**given).logits[:, :1].float().sigmoid()
             last = attention_mask.sum(1) - 1
             rows = torch.arange(len(input_ids))
             if row.pooling == "yesno":  # the head is multiplied with one row a text, and not with all
-                hidden = self.loaded.model(**given).last_hidden_state[rows, last]
+                hidden = encoder(given)[rows, last]
                 logits = self.loaded.lm_head.weight[words].float() @ hidden.float().T
                 return torch.softmax(logits, 0)[1:].T
-            hidden = self.loaded(**given).last_hidden_state
+            hidden = encoder(given)
             if row.pooling == "cls":
                 return hidden[:, 0].float()
             if row.pooling == "last":
                 return hidden[rows, last].float()
             mask = attention_mask.unsqueeze(-1).float()
-            return (hidden.float() * mask).sum(1) / mask.sum(1)
+            mean = (hidden.float() * mask).sum(1) / mask.sum(1)
+            if row.pooling == "pair":  # ModernBERT's head, behind its mean
+                return self.loaded.classifier(self.loaded.head(mean))[:, :1].sigmoid()
+            return mean
 
     return Whole().eval()
 
@@ -199,7 +234,7 @@ def to_onnx(path, model):
 
     row = Row(model)
     axes = {n: {0: "batch", 1: "length"} for n in export.INPUTS} | {"embedding": {0: "batch"}}
-    torch.onnx.export(module(model, row, torch.float32, "eager"), example(row), str(path), dynamo=False,
+    torch.onnx.export(module(model, row, torch.float32, "eager", traced=True), example(row), str(path), dynamo=False,
                       opset_version=17, input_names=list(export.INPUTS), output_names=["embedding"],
                       dynamic_axes=axes)
 
@@ -210,7 +245,7 @@ def to_openvino(path, model):
 
     row = Row(model)
     given = dict(zip(export.INPUTS, example(row)))
-    converted = ov.convert_model(module(model, row, torch.float32, "sdpa"), example_input=given)
+    converted = ov.convert_model(module(model, row, torch.float32, "sdpa", traced=True), example_input=given)
     ov.save_model(converted, path, compress_to_fp16=False)
 
 

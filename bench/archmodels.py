@@ -22,7 +22,7 @@ import archshapes
 import texts
 
 MERGES = 1500
-SHARPNESS = 1.6  # of queries and of keys, where no norm undoes it
+SHARPNESS = 1.6  # of queries and of keys, where no norm undoes it and the row names no other
 HEAD_SCALE = 0.1  # of the word table, where it is a reranker's head too
 MOST_ENTROPY = 0.95  # of the logarithm of the number of tokens in sight
 SPECIALS = ["<|im_start|>", "<|im_end|>"]
@@ -146,7 +146,7 @@ def build(row, layers):
         torch.manual_seed(19)
         model = auto.from_config(config, dtype=torch.bfloat16).eval()
         for name, p in sorted(model.named_parameters()):
-            draw(name, p, torch.Generator().manual_seed(hash_of(name)))
+            draw(name, p, torch.Generator().manual_seed(hash_of(name)), row.get("sharpness", SHARPNESS))
         if row["pooling"] == "yesno":  # else the softmax of two words is 0 or 1
             model.get_input_embeddings().weight.mul_(HEAD_SCALE)
     return model
@@ -160,7 +160,7 @@ def hash_of(name):
     return seed
 
 
-def draw(name, p, generator):
+def draw(name, p, generator, sharpness):
     """Fills a tensor so that vectors keep their size from block to block."""
     import torch
 
@@ -174,7 +174,7 @@ def draw(name, p, generator):
     else:
         sharp = last in ("q", "k") or any(k in last.lower()
                                           for k in ("query", "key", "qkv", "q_proj", "k_proj"))
-        p.copy_(rows * (SHARPNESS if sharp else 1.0) / math.sqrt(p.shape[1]))
+        p.copy_(rows * (sharpness if sharp else 1.0) / math.sqrt(p.shape[1]))
 
 
 def entropy(folder, row):

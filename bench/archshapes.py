@@ -9,6 +9,8 @@ A row is a dictionary:
     decoder  whether a token sees only those before it
     window   (n, w): all blocks but every n-th see w tokens to each side; None: none do
     limit    tokens of the longest text
+    sharpness  factor of the queries' and keys' weights, where archmodels.py's own leaves attention
+             uniform: plain post-norm blocks mix tokens until they are alike
     special  ids in front of a text, behind it, and of padding; pairs have "behind" twice between them
     share    what was predicted, before the first run, of the share of the machine's FMAs that our fp32
              reaches on passages
@@ -31,7 +33,7 @@ MODERNBERT = {"vocab_size": 50368, "hidden_size": 768, "intermediate_size": 1152
 ROWS = {
     "xlm-r-base": {
         "config": ("XLMRobertaConfig", XLMR), "source": "intfloat/multilingual-e5-base", "pooling": "mean",
-        "decoder": False, "window": None, "limit": 512, "special": ([0], [2], 1),
+        "decoder": False, "window": None, "limit": 512, "special": ([0], [2], 1), "sharpness": 3,
         "share": 0.75, "ratio": {"passage": 1.3, "mixed": 1.4},
     },
     "modernbert-base": {
@@ -104,7 +106,7 @@ ROWS = {
     "xlm-r-base-reranker": {
         "config": ("XLMRobertaConfig", XLMR | {"num_labels": 1}), "source": "BAAI/bge-reranker-base",
         "pooling": "pair", "decoder": False, "window": None, "limit": 512, "special": ([0], [2], 1),
-        "share": 0.75, "ratio": {"rerank": 1.3},
+        "sharpness": 3, "share": 0.75, "ratio": {"rerank": 1.3},
     },
     "modernbert-base-reranker": {
         "config": ("ModernBertConfig", MODERNBERT | {"num_labels": 1, "classifier_pooling": "mean"}),
