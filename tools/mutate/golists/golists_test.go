@@ -129,3 +129,21 @@ func TestListsFitTheSources(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A pattern whose subtests are not there runs nothing, although the test around them passes.
+func TestRan(t *testing.T) {
+	for _, c := range []struct {
+		tests, said string
+		want        bool
+	}{
+		{"TestA/x", "--- PASS: TestA (0.00s)\n", false},
+		{"TestA/x", "--- PASS: TestA (0.00s)\n    --- PASS: TestA/x=1 (0.00s)\n", true},
+		{"TestA|TestB/.*/y", "--- PASS: TestA (0.00s)\n    --- PASS: TestB/x (0.00s)\n", false},
+		{"TestA", "--- PASS: TestA (0.00s)\n", true},
+		{"TestA", "testing: warning: no tests to run\nPASS\n", false},
+	} {
+		if got := ran(c.tests, c.said); got != c.want {
+			t.Errorf("%s, %q: %v, want %v", c.tests, c.said, got, c.want)
+		}
+	}
+}

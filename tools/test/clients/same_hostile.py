@@ -215,7 +215,8 @@ def hostile():
                        X_SIE_SDK_Version=sdk, **BOTH)
     for name, values in {
             "X-SIE-Remote": ["forbid", "allow", "", "FORBID"],
-            "X-SIE-MACHINE-PROFILE": ["", "nosuchprofile", "nosuchprofile/spot"],
+            # what stands before a slash is a pool, which a gateway alone knows (docs/compatibility.md)
+            "X-SIE-MACHINE-PROFILE": ["", "nosuchprofile", "nosuchprofile-spot"],
             "Authorization": [KEY, "Basic x", "", "Bearer"],
             "traceparent": ["00-" + "4b" * 16 + "-" + "0f" * 8 + "-01", "x"],
             "X-Request-ID": ["mine", "x" * 500, "a\tb", "\xff"],
