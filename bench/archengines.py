@@ -63,7 +63,8 @@ def load(model, row, dtype, attention):
 
     auto = getattr(transformers, archmodels.CLASSES.get(row.pooling, "AutoModel"))
     try:
-        loaded = auto.from_pretrained(model, dtype=dtype, attn_implementation=attention, local_files_only=True)
+        loaded = auto.from_pretrained(model, dtype=dtype, attn_implementation=attention,
+                                      local_files_only=True)
     except ValueError as err:
         if "does not support an attention implementation" not in str(err):
             raise
@@ -234,9 +235,9 @@ def to_onnx(path, model):
 
     row = Row(model)
     axes = {n: {0: "batch", 1: "length"} for n in export.INPUTS} | {"embedding": {0: "batch"}}
-    torch.onnx.export(module(model, row, torch.float32, "eager", traced=True), example(row), str(path), dynamo=False,
-                      opset_version=17, input_names=list(export.INPUTS), output_names=["embedding"],
-                      dynamic_axes=axes)
+    whole = module(model, row, torch.float32, "eager", traced=True)
+    torch.onnx.export(whole, example(row), str(path), dynamo=False, opset_version=17,
+                      input_names=list(export.INPUTS), output_names=["embedding"], dynamic_axes=axes)
 
 
 def to_openvino(path, model):

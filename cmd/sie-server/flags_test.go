@@ -46,6 +46,7 @@ var badTexts = map[string]struct{ value, says string }{
 	"race model":       {"nope", "nope"},
 	"local-cache":      {"/dev/null/x", ""}, // made by the first download; a missing cache counts as empty
 	"host":             {"", ""},            // the system judges it
+	"metrics-host":     {"", ""},            // likewise, where there is a --metrics-port
 	"gpu-type":         {"", ""},            // any name that clients choose
 	"machine-profile":  {"", ""},            // likewise
 	"pool":             {"", ""},            // any name, for display

@@ -123,8 +123,8 @@ type verdict struct {
 
 var ranTest = regexp.MustCompile(`(?m)^\s*--- PASS: (\S+)`)
 
-// ran returns whether a test as deep as the pattern goes ran and passed. A test whose subtests are not
-// there passes too, and says nothing.
+// ran returns whether a test as deep as the pattern goes ran and passed. A test whose subtests are
+// not there passes too, and says nothing.
 func ran(tests, said string) bool {
 	depth := 0
 	for part := range strings.SplitSeq(tests, "|") {
