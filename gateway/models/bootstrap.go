@@ -6,22 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/configpoll"
 )
 
-// The times of a Bootstrap.
-const (
-	pollEvery     = 30 * time.Second
-	firstRetry    = time.Second
-	lastRetry     = 60 * time.Second
-	fetchTimeout  = 10 * time.Second
-	degradedAfter = 10 // failures in a row
-)
+// degradedAfter is how many failures in a row count as long.
+const degradedAfter = 10
 
 // BootstrapOptions configures a Bootstrap.
 type BootstrapOptions struct {
@@ -34,34 +27,23 @@ type BootstrapOptions struct {
 // Bootstrap keeps a Registry equal to what sie-config has. What it installed last stays while
 // sie-config is away.
 type Bootstrap struct {
-	base     string
-	token    string
+	client   *configpoll.Client
+	poller   *configpoll.Poller
 	log      *slog.Logger
-	client   *http.Client
 	registry *Registry
 
 	failures atomic.Uint64
 	inARow   atomic.Int64
-	now      chan struct{} // one value: ask soon
-	deltas   Deltas
+	deltas   configpoll.Deltas
 }
 
 // NewBootstrap returns a Bootstrap of r, or what is wrong with the options.
 func NewBootstrap(o BootstrapOptions, r *Registry) (*Bootstrap, error) {
-	u, err := url.Parse(o.URL)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("the URL of sie-config: %w", err)
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil:
-		return nil, fmt.Errorf(
-			"the URL of sie-config is %q; write http://host:port or https://host:port", u.Redacted())
+	client, err := configpoll.NewClient(o.URL, o.Token, o.Client)
+	if err != nil {
+		return nil, err
 	}
-	client := o.Client
-	if client == nil {
-		client = &http.Client{}
-	}
-	return &Bootstrap{base: strings.TrimSuffix(u.String(), "/"), token: o.Token, log: o.Log, client: client,
-		registry: r, now: make(chan struct{}, 1)}, nil
+	return &Bootstrap{client: client, poller: configpoll.NewPoller(), log: o.Log, registry: r}, nil
 }
 
 // Failures returns how often sie-config could not be read, and whether it has not been for long.
@@ -69,57 +51,23 @@ func (b *Bootstrap) Failures() (n uint64, degraded bool) {
 	return b.failures.Load(), b.inARow.Load() >= degradedAfter
 }
 
-// Run reads everything from sie-config, and again when it has changed, until ctx ends. It asks
-// every pollEvery, and at once after Ask; after a failure first after firstRetry, then twice as
-// long each time up to lastRetry.
+// Run reads everything from sie-config, and again when it has changed, until ctx ends. When it asks
+// is configpoll.Poller.Run's.
 func (b *Bootstrap) Run(ctx context.Context) {
-	retry := firstRetry
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-b.now:
-			if !b.rest(ctx) {
-				return
-			}
-		}
+	b.poller.Run(ctx, func(ctx context.Context) error {
 		err := b.once(ctx)
-		if ctx.Err() != nil {
-			return
-		}
 		if err == nil {
 			b.inARow.Store(0)
-			retry = firstRetry
-			timer.Reset(pollEvery)
-			continue
 		}
+		return err
+	}, func(err error, retry time.Duration) {
 		b.failures.Add(1)
 		log := b.log.Warn
 		if b.inARow.Add(1) >= degradedAfter {
 			log = b.log.Error
 		}
 		log("the models could not be read from sie-config; those of before stay", "error", err, "retry", retry)
-		timer.Reset(retry)
-		retry = min(2*retry, lastRetry)
-	}
-}
-
-// rest waits for nearest, so that a flood of deltas is no flood of questions, and forgets what was
-// told meanwhile. It reports whether ctx goes on.
-func (b *Bootstrap) rest(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(nearest):
-	}
-	select {
-	case <-b.now:
-	default:
-	}
-	return true
+	})
 }
 
 // once asks sie-config what it has, and installs it unless the registry has it already.

@@ -183,7 +183,7 @@ func TestBootstrapFollowsSieConfig(t *testing.T) {
 }
 
 // While sie-config is away, or answers nonsense, the last models stay; it is asked again after 1 s,
-// then after twice as long each time, up to 60 s; no answer is read without a bound.
+// then after twice as long each time, up to 30 s; no answer is read without a bound.
 func TestBootstrapKeepsTheLastGoodModels(t *testing.T) {
 	only := func(path string, status int, body string) func(string) (int, string) {
 		return func(p string) (int, string) {
@@ -229,7 +229,7 @@ func TestBootstrapKeepsTheLastGoodModels(t *testing.T) {
 				for i := 1; i < len(c.times); i++ {
 					gaps = append(gaps, fmt.Sprint(c.times[i].Sub(c.times[i-1])))
 				}
-				want := []string{"1s", "2s", "4s", "8s", "16s", "32s", "1m0s", "1m0s"}
+				want := []string{"1s", "2s", "4s", "8s", "16s", "30s", "30s", "30s"}
 				if len(gaps) < 10 || !slices.Equal(gaps[:8], want) {
 					t.Errorf("asked after %v, want %v", gaps, want)
 				}

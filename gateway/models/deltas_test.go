@@ -31,8 +31,9 @@ func TestDeltasSayWhenToAsk(t *testing.T) {
 			t.Errorf("forged deltas: %v", got)
 		}
 		d := b.Deltas()
-		if d.Told.Load() != 0 || d.Untrusted.Load() != 4 || d.Broken.Load() != 2 {
-			t.Errorf("%d told, %d untrusted, %d broken", d.Told.Load(), d.Untrusted.Load(), d.Broken.Load())
+		if d.Told.Load() != 0 || d.Untrusted.Load() != 4 || d.Unreadable.Load() != 2 {
+			t.Errorf("%d told, %d untrusted, %d unreadable", d.Told.Load(), d.Untrusted.Load(),
+				d.Unreadable.Load())
 		}
 		c.set(func() { c.epoch = 4; c.docs["org/new"] = doc("org/new", "", "bert_flash") })
 		for range 1000 {

@@ -6,21 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/configpoll"
 )
 
-// The bounds of what sie-config may answer.
-const (
-	maxExportBytes = 64 << 20
-	maxAnswerBytes = 1 << 20
-	maxBundles     = 256
-)
+// maxBundles bounds how many bundles sie-config may have.
+const maxBundles = 256
 
 // epoch asks which configuration sie-config has.
 func (b *Bootstrap) epoch(ctx context.Context) (v Version, err error) {
@@ -29,7 +24,7 @@ func (b *Bootstrap) epoch(ctx context.Context) (v Version, err error) {
 		BundlesHash string `json:"bundles_hash"`
 		ConfigsHash string `json:"bundle_config_hashes_hash"`
 	}
-	if err := b.getJSON(ctx, "/v1/configs/epoch", maxAnswerBytes, &answer); err != nil {
+	if err := b.client.GetJSON(ctx, "/v1/configs/epoch", configpoll.MaxAnswer, &answer); err != nil {
 		return v, err
 	}
 	if answer.BundlesHash == "" {
@@ -45,14 +40,14 @@ func (b *Bootstrap) bundles(ctx context.Context) (out catalog.Bundles, err error
 			ID string `json:"bundle_id"`
 		} `json:"bundles"`
 	}
-	if err := b.getJSON(ctx, "/v1/configs/bundles", maxAnswerBytes, &list); err != nil {
+	if err := b.client.GetJSON(ctx, "/v1/configs/bundles", configpoll.MaxAnswer, &list); err != nil {
 		return nil, err
 	}
 	if len(list.Bundles) > maxBundles {
 		return nil, fmt.Errorf("sie-config has %d bundles; the limit is %d", len(list.Bundles), maxBundles)
 	}
 	for _, x := range list.Bundles {
-		src, err := b.get(ctx, "/v1/configs/bundles/"+url.PathEscape(x.ID), maxAnswerBytes)
+		src, err := b.client.Get(ctx, "/v1/configs/bundles/"+url.PathEscape(x.ID), configpoll.MaxAnswer)
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +80,7 @@ type exportedModel struct {
 
 func (b *Bootstrap) export(ctx context.Context) (*export, error) {
 	var e export
-	if err := b.getJSON(ctx, "/v1/configs/export", maxExportBytes, &e); err != nil {
+	if err := b.client.GetJSON(ctx, "/v1/configs/export", configpoll.MaxExport, &e); err != nil {
 		return nil, err
 	}
 	if e.Version != 1 {
@@ -119,45 +114,6 @@ func (x *exportedModel) model() (*catalog.Model, error) {
 		return nil, err
 	}
 	return m, nil
-}
-
-func (b *Bootstrap) getJSON(ctx context.Context, path string, limit int64, to any) error {
-	body, err := b.get(ctx, path, limit)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(body, to); err != nil {
-		return fmt.Errorf("GET %s: %w", path, err)
-	}
-	return nil
-}
-
-// get returns the body of an answer 200. Its errors hold no credential.
-func (b *Bootstrap) get(ctx context.Context, path string, limit int64) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
-	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	if b.token != "" {
-		q.Header.Set("Authorization", "Bearer "+b.token)
-	}
-	resp, err := b.client.Do(q)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("GET %s: %w", path, err)
-	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("GET %s: status %d: %s", path, resp.StatusCode, clip(string(body)))
-	case int64(len(body)) > limit:
-		return nil, fmt.Errorf("GET %s: more than %d bytes", path, limit)
-	}
-	return body, nil
 }
 
 func clip(s string) string {

@@ -5,7 +5,5 @@
 // which calls Ask when a trusted producer tells of a change over NATS. What was read is an Export.
 // The address may be a gateway's, which passes the questions on.
 //
-// What a delta says is not believed: it only says when to ask. One that is lost, doubled, late or
-// forged leads to nothing wrong, and a lost one is made up for by the next question. An epoch that
-// went back is a change like any other.
+// How it asks is internal/configpoll's. An epoch that went back is a change like any other.
 package control

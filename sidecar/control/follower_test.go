@@ -18,6 +18,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sie-engine/sie/internal/configpoll"
 )
 
 // fakeConfig is a sie-config without a network: its answers, and what it was asked.
@@ -151,7 +153,7 @@ func TestDeltasSayWhenToAsk(t *testing.T) {
 			{Data: []byte("{}")}, {Data: []byte("x")}, {},
 			{Data: told("sie-config").Data, Reply: "_INBOX.1"},
 			{Data: told("sie-config").Data, Header: nats.Header{"Nats-Sequence": {"1"}}},
-			{Data: []byte(`{"router_id":"sie-config","x":"` + strings.Repeat("x", maxDelta) + `"}`)},
+			{Data: []byte(`{"router_id":"sie-config","x":"` + strings.Repeat("x", 1<<20) + `"}`)},
 		} {
 			f.hear(m)
 		}
@@ -159,9 +161,9 @@ func TestDeltasSayWhenToAsk(t *testing.T) {
 		if got := c.take(); len(got) != 0 {
 			t.Errorf("forged deltas: %v", got)
 		}
-		if f.told.Load() != 0 || f.untrusted.Load() != 4 || f.unreadable.Load() != 5 {
-			t.Errorf("%d told, %d untrusted, %d unreadable", f.told.Load(), f.untrusted.Load(),
-				f.unreadable.Load())
+		if f.deltas.Told.Load() != 0 || f.deltas.Untrusted.Load() != 4 || f.deltas.Unreadable.Load() != 5 {
+			t.Errorf("%d told, %d untrusted, %d unreadable", f.deltas.Told.Load(), f.deltas.Untrusted.Load(),
+				f.deltas.Unreadable.Load())
 		}
 		c.set(func() { c.epoch = 4; c.docs["org/new"] = "N"; delete(c.docs, "org/b") })
 		for range 1000 {
@@ -181,7 +183,7 @@ func TestDeltasSayWhenToAsk(t *testing.T) {
 		}
 		for range 50 {
 			f.hear(told("sie-config"))
-			pass(nearest / 10)
+			pass(configpoll.Nearest / 10)
 		}
 		pass(time.Second)
 		if got := c.take(); len(got) > 6 {
