@@ -61,7 +61,7 @@ metadata:
     sie.superlinked.com/bundle: default
 spec:
   pollingInterval: 1
-  cooldownPeriod: 8
+  cooldownPeriod: 20
   minReplicaCount: 0
   maxReplicaCount: 4
   advanced: {horizontalPodAutoscalerConfig: {behavior: {scaleDown: {stabilizationWindowSeconds: 3}}}}
