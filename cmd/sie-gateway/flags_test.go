@@ -60,6 +60,8 @@ func TestBadFlagsAreRefused(t *testing.T) {
 		"nats --store-dir x --port 70000":        "--port must be between 0 and 65535",
 		"nats --port 1":                          "missing flags: --store-dir",
 		"nats --store-dir x --max-payload 1":     "--max-payload must be between",
+		"nats --config x --store-dir y":          "--config says all",
+		"nats --store-dir x --passwords y":       "--passwords are those of --config",
 		"dev --workers 65":                       "--workers must be between 0 and 64",
 		"dev start --gateways 0":                 "--gateways must be between 1 and 8",
 		"dev --port 65500":                       "--port must be between",

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -14,6 +16,7 @@ type Server struct {
 	nats    *server.Server
 	fatal   chan string // what ended the start of the server, at most one
 	cluster bool
+	file    *File // nil: Options say all
 }
 
 // New returns a server after checking its options and ports. It starts nothing.
@@ -50,8 +53,21 @@ func (s *Server) Run(ctx context.Context, ready func(url string)) error {
 		s.nats.Shutdown()
 		<-stopped
 	}()
+	var look <-chan time.Time
+	var seen map[string]stamp
+	if s.file != nil {
+		seen = s.file.stamps()
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		look = tick.C
+	}
 	for {
 		select {
+		case <-look:
+			if now := s.file.stamps(); !maps.Equal(now, seen) {
+				seen = now
+				s.again()
+			}
 		case ok := <-started:
 			if !ok {
 				return fmt.Errorf("NATS took no connections within %v", startTime)

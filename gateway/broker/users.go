@@ -11,16 +11,16 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/files"
 )
 
 // The names of the users.
 const (
-	WorkerUser  = "sie-worker"
-	GatewayUser = "sie-gateway"
-	ConfigUser  = "sie-config"
-	routeUser   = "sie-route"
+	WorkerUser   = "sie-worker"
+	GatewayUser  = "sie-gateway"
+	ConfigUser   = "sie-config"
+	ExporterUser = "sie-exporter" // of the system account; a chart's, not of ReadUsers
+	routeUser    = "sie-route"
 )
 
 // Users holds the passwords of a broker's users: one for each kind of component, and one for the
@@ -91,54 +91,6 @@ func makeUsers(path string) error {
 		return fmt.Errorf("--auth: %w", err)
 	}
 	return nil
-}
-
-// What each user may publish and subscribe to. A worker reaches no other worker's work but through
-// its lane's consumers, and of streams it reads that of pools alone; a gateway cannot answer as a
-// worker, and deletes no stream but those of work; sie-config tells and does not listen.
-var permissions = map[string]server.Permissions{
-	WorkerUser: {
-		Publish: allow(
-			bus.GatewayInboxes+".>", bus.HealthPrefix+"*", "$JS.ACK.>",
-			"$JS.API.STREAM.INFO.*", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*",
-			"$JS.API.CONSUMER.LIST.*", "$JS.API.CONSUMER.NAMES.*", "$JS.API.CONSUMER.INFO.*.*",
-			"$JS.API.CONSUMER.CREATE.*.>", "$JS.API.CONSUMER.DELETE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*",
-			"$JS.API.STREAM.MSG.GET."+bus.PoolsStream,
-		),
-		Subscribe: allow(
-			bus.SidecarInboxes+".>", bus.HealthPrefix+"*", bus.GatewayPrefix+"*", "sie.demand.>",
-			bus.CancelPrefix+">", bus.ConfigPrefix+"*", bus.PoolsChanged,
-		),
-	},
-	GatewayUser: {
-		Publish: &server.SubjectPermission{Allow: []string{
-			bus.WorkSubjects, "sie.demand.>", bus.GatewayPrefix + "*", bus.DLQPrefix + ">",
-			bus.CancelPrefix + ">", bus.PoolsSubject,
-			bus.SidecarInboxes + ".>", // receipts
-			"$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*",
-			"$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.MSG.GET.*",
-			"$JS.API.STREAM.MSG.DELETE.*", "$JS.API.DIRECT.GET.>",
-			"$JS.API.STREAM.DELETE.*", // of pools that are gone
-			"$JS.API.CONSUMER.LIST.*", "$JS.API.CONSUMER.NAMES.*", "$JS.API.CONSUMER.INFO.*.*",
-			"$JS.API.CONSUMER.CREATE.*.>", "$JS.API.CONSUMER.DELETE.*.*",
-			// of the dead letters alone: work is for workers
-			"$JS.API.CONSUMER.MSG.NEXT." + bus.DLQStream + ".*", "$JS.ACK." + bus.DLQStream + ".>",
-		}, Deny: []string{
-			"$JS.API.STREAM.DELETE." + bus.DLQStream, "$JS.API.STREAM.DELETE." + bus.PoolsStream,
-		}},
-		Subscribe: allow(
-			bus.GatewayInboxes+".>", bus.HealthPrefix+"*", bus.GatewayPrefix+"*", bus.ConfigAll,
-			bus.MaxDeliveries, bus.PoolsChanged,
-		),
-	},
-	ConfigUser: {
-		Publish:   allow(bus.ConfigPrefix + "*"),
-		Subscribe: &server.SubjectPermission{Deny: []string{">"}},
-	},
-}
-
-func allow(subjects ...string) *server.SubjectPermission {
-	return &server.SubjectPermission{Allow: subjects}
 }
 
 // nats returns the users as the NATS server takes them.

@@ -137,7 +137,7 @@ func TestUsersMayDoTheirWorkAndNoMore(t *testing.T) {
 	}
 	streams := bus.Streams{}
 	for _, js := range []jetstream.JetStream{gateway, worker} {
-		if _, err := js.CreateOrUpdateStream(ctx, streams.Work(lane.Pool)); err != nil {
+		if _, err := js.CreateStream(ctx, streams.Work(lane.Pool)); err != nil {
 			t.Fatal(err)
 		}
 		_, err := js.CreateOrUpdateConsumer(ctx, bus.StreamName(lane.Pool), streams.Consumer(work))
@@ -221,7 +221,7 @@ func TestUsersMayDoTheirWorkAndNoMore(t *testing.T) {
 		{subscribes, GatewayUser, bus.HealthPrefix + "*", true},
 		{subscribes, GatewayUser, bus.ConfigAll, true},
 		{subscribes, GatewayUser, bus.WorkSubjects, false},
-		{subscribes, GatewayUser, bus.MaxDeliveries, true},
+		{subscribes, GatewayUser, "$JS.EVENT.ADVISORY.>", false},
 		{publishes, GatewayUser, "sie.config.models.x", false},
 		{publishes, GatewayUser, "$JS.API.STREAM.SNAPSHOT.DEAD_LETTERS", false},
 		{publishes, GatewayUser, "$JS.API.STREAM.DELETE.WORK_POOL_mine", true},

@@ -3,6 +3,7 @@ package dev
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -120,7 +121,9 @@ func jetStream(url string, a bus.Access) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, err = js.AccountInfo(ctx)
+		if _, err = js.Stream(ctx, bus.DLQStream); errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
 		return err
 	}
 }

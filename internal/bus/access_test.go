@@ -1,21 +1,14 @@
 package bus_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
@@ -26,65 +19,18 @@ import (
 	"github.com/sie-engine/sie/internal/testrig"
 )
 
-// authority signs certificates, for a test.
-type authority struct {
-	t    *testing.T
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
+// encrypting returns what makes a NATS server encrypt, and where verify is set ask for
+// certificates.
+func encrypting(t *testing.T, a *testrig.Authority, verify bool) func(*server.Options) {
 	t.Helper()
-	a := &authority{t: t, dir: t.TempDir()}
-	a.key, a.cert = a.sign("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign})
-	return a
-}
-
-// sign makes a key and its certificate, in NAME.pem and NAME-key.pem.
-func (a *authority) sign(name string, c *x509.Certificate) (*ecdsa.PrivateKey, *x509.Certificate) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	c.SerialNumber, c.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
-	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent, signer := c, key
-	if a.cert != nil {
-		parent, signer = a.cert, a.key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	raw, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	write(a.t, a.path(name), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	write(a.t, a.path(name+"-key"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: raw}))
-	out, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return key, out
-}
-
-func (a *authority) path(name string) string { return filepath.Join(a.dir, name+".pem") }
-
-// server returns what makes a NATS server encrypt, and where verify is set ask for certificates.
-func (a *authority) server(verify bool) func(*server.Options) {
-	a.t.Helper()
-	a.sign("server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	a.Sign("server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-	cert, err := tls.LoadX509KeyPair(a.path("server"), a.path("server-key"))
+	cert, err := tls.LoadX509KeyPair(a.Path("server"), a.Path("server-key"))
 	if err != nil {
-		a.t.Fatal(err)
+		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
+	pool.AddCert(a.Cert)
 	return func(o *server.Options) {
 		o.TLS, o.TLSVerify, o.TLSTimeout = true, verify, 2
 		o.TLSConfig = &tls.Config{
@@ -131,11 +77,11 @@ func connects(t *testing.T, url string, a bus.Access) (bool, string) {
 // A broker with a private authority is reached with that authority's file, by either scheme, and
 // the log of one without it says what to give.
 func TestPrivateAuthority(t *testing.T) {
-	a := newAuthority(t)
-	s := bustest.Start(t, a.server(false))
+	a := testrig.NewAuthority(t)
+	s := bustest.Start(t, encrypting(t, a, false))
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(strings.TrimPrefix(s.URL, "tls://"), "nats://"))
 	for _, scheme := range []string{"nats://", "tls://"} {
-		if is, log := connects(t, scheme+"127.0.0.1:"+port, bus.Access{CA: a.path("ca")}); !is {
+		if is, log := connects(t, scheme+"127.0.0.1:"+port, bus.Access{CA: a.Path("ca")}); !is {
 			t.Errorf("%s: %s", scheme, log)
 		}
 		if is, log := connects(t, scheme+"127.0.0.1:"+port, bus.Access{}); is || !strings.Contains(log,
@@ -143,12 +89,12 @@ func TestPrivateAuthority(t *testing.T) {
 			t.Errorf("%s without the authority: %v %s", scheme, is, log)
 		}
 	}
-	other := newAuthority(t)
-	if is, log := connects(t, "tls://127.0.0.1:"+port, bus.Access{CA: other.path("ca")}); is {
+	other := testrig.NewAuthority(t)
+	if is, log := connects(t, "tls://127.0.0.1:"+port, bus.Access{CA: other.Path("ca")}); is {
 		t.Errorf("another authority: %s", log)
 	}
 	plain := bustest.Start(t, nil)
-	if is, log := connects(t, plain.URL, bus.Access{CA: a.path("ca")}); is || !strings.Contains(log,
+	if is, log := connects(t, plain.URL, bus.Access{CA: a.Path("ca")}); is || !strings.Contains(log,
 		"NATS does not encrypt") {
 		t.Errorf("an authority for a broker without TLS: %v %s", is, log)
 	}
@@ -157,21 +103,21 @@ func TestPrivateAuthority(t *testing.T) {
 // A broker that asks for certificates takes one of its authority, and a renewed one after the file
 // was replaced.
 func TestClientCertificate(t *testing.T) {
-	a, other := newAuthority(t), newAuthority(t)
-	client := func(of *authority) {
-		of.sign("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	a, other := testrig.NewAuthority(t), testrig.NewAuthority(t)
+	client := func(of *testrig.Authority) {
+		of.Sign("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	}
 	client(a)
 	client(other)
-	s := bustest.Start(t, a.server(true))
+	s := bustest.Start(t, encrypting(t, a, true))
 	if is, log := connects(t, s.URL,
-		bus.Access{CA: a.path("ca"), Cert: a.path("client"), Key: a.path("client-key")}); !is {
+		bus.Access{CA: a.Path("ca"), Cert: a.Path("client"), Key: a.Path("client-key")}); !is {
 		t.Errorf("with its certificate: %s", log)
 	}
-	if is, _ := connects(t, s.URL, bus.Access{CA: a.path("ca")}); is {
+	if is, _ := connects(t, s.URL, bus.Access{CA: a.Path("ca")}); is {
 		t.Error("without a certificate it is connected")
 	}
-	wrong := bus.Access{CA: a.path("ca"), Cert: other.path("client"), Key: other.path("client-key")}
+	wrong := bus.Access{CA: a.Path("ca"), Cert: other.Path("client"), Key: other.Path("client-key")}
 	connected := make(chan struct{}, 1)
 	log := &testrig.Log{}
 	c, err := bus.Connect(bus.Options{URL: s.URL, Name: "t", Access: wrong, Inboxes: bus.GatewayInboxes,
@@ -185,11 +131,11 @@ func TestClientCertificate(t *testing.T) {
 	})
 	// Key first: a pair that does not fit is not sent, and tried again.
 	for _, of := range []string{"-key", ""} {
-		b, err := os.ReadFile(a.path("client" + of))
+		b, err := os.ReadFile(a.Path("client" + of))
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, other.path("client"+of), b)
+		write(t, other.Path("client"+of), b)
 	}
 	<-connected
 }
@@ -255,7 +201,7 @@ func operator(t *testing.T, creds string) (string, server.AccountResolver, strin
 
 // What is wrong is told with the variable and the file, all of it at once, and no secret.
 func TestAccessErrors(t *testing.T) {
-	a, dir := newAuthority(t), t.TempDir()
+	a, dir := testrig.NewAuthority(t), t.TempDir()
 	garbage, none := filepath.Join(dir, "garbage"), filepath.Join(dir, "none")
 	write(t, garbage, []byte("s3cret garbage"))
 	large := filepath.Join(dir, "large")
@@ -277,9 +223,9 @@ func TestAccessErrors(t *testing.T) {
 		{"x", bus.Access{CA: garbage}, []string{"SIE_NATS_CA: " + garbage + " has no certificate"}},
 		{"x", bus.Access{CA: large}, []string{"SIE_NATS_CA: " + large + " has more than"}},
 		{"x", bus.Access{CA: dir}, []string{"SIE_NATS_CA: "}},
-		{"x", bus.Access{Cert: a.path("ca")}, []string{"SIE_NATS_CERT and SIE_NATS_KEY"}},
-		{"x", bus.Access{Cert: a.path("ca"), Key: none}, []string{"SIE_NATS_KEY: open " + none}},
-		{"x", bus.Access{Cert: a.path("ca"), Key: garbage},
+		{"x", bus.Access{Cert: a.Path("ca")}, []string{"SIE_NATS_CERT and SIE_NATS_KEY"}},
+		{"x", bus.Access{Cert: a.Path("ca"), Key: none}, []string{"SIE_NATS_KEY: open " + none}},
+		{"x", bus.Access{Cert: a.Path("ca"), Key: garbage},
 			[]string{"SIE_NATS_CERT", "SIE_NATS_KEY " + garbage}},
 		{"x", bus.Access{Creds: none, CA: none}, []string{"SIE_NATS_CREDS: open " + none, "SIE_NATS_CA"}},
 	} {

@@ -127,8 +127,7 @@ const (
 	WorkSubjects    = "sie.work.>"
 	ConfigAll       = "sie.config.models._all"
 	ConfigPrefix    = "sie.config.models." // + bundle
-	MaxDeliveries   = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>"
-	PoolsBucket     = "SIE_POOLS" // the key-value bucket of package lease
+	PoolsBucket     = "SIE_POOLS"          // the key-value bucket of package lease
 	PoolsStream     = "KV_" + PoolsBucket
 	PoolsSubject    = "$KV." + PoolsBucket + ".pools"
 	PoolsChanged    = "sie.pools.changed" // told after each change of it
