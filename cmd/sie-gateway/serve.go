@@ -61,7 +61,7 @@ type serveCmd struct {
 	BundlesDir  string   `help:"Directory of bundle files, without sie-config. Default: the built-in bundles." env:"SIE_BUNDLES_DIR" type:"path"`
 
 	Default []string `name:"default-model" help:"Model of routes that name none (text-embeddings-inference's, a rerank request without one): the first that fits the task." sep:"," env:"SIE_DEFAULT_MODEL"`
-	Lanes   string   `help:"Lanes of the cluster, as a JSON list of {\"pool\",\"machineProfile\",\"bundle\"} in order of preference; requests go to no other. Default: those of live workers." env:"SIE_GATEWAY_CONFIGURED_PHYSICAL_LANES"`
+	Lanes   string   `help:"Lanes of the cluster, as a JSON list of {\"pool\",\"machineProfile\",\"bundle\"} in order of preference; requests go to no other. With \"weight\" lanes of one machine profile and bundle share its requests. Default: those of live workers." env:"SIE_GATEWAY_CONFIGURED_PHYSICAL_LANES"`
 
 	bus.Streams `embed:""`
 	PoolLimits  pools.Limits `embed:""`
@@ -78,7 +78,7 @@ type serveCmd struct {
 // Check returns what is wrong with the flags beyond their ranges.
 func (c *serveCmd) Check() error {
 	_, secure := c.Secure(slog.New(slog.DiscardHandler))
-	_, lanes := c.lanes()
+	_, _, lanes := c.lanes()
 	_, aliases := c.aliases()
 	_, access := c.Access.ClientOptions()
 	all := []error{secure, lanes, aliases, access}
@@ -89,16 +89,16 @@ func (c *serveCmd) Check() error {
 	return errors.Join(append(all, c.Streams.Validate())...)
 }
 
-// lanes returns the configured lanes.
-func (c *serveCmd) lanes() ([]bus.Lane, error) {
+// lanes returns the configured lanes, and the weights of those that share.
+func (c *serveCmd) lanes() ([]bus.Lane, map[bus.Lane]uint64, error) {
 	if strings.TrimSpace(c.Lanes) == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
-	l, err := models.ParseLanes(c.Lanes)
+	l, weights, err := models.ParseLanes(c.Lanes)
 	if err != nil {
-		return nil, fmt.Errorf("SIE_GATEWAY_CONFIGURED_PHYSICAL_LANES: %w", err)
+		return nil, nil, fmt.Errorf("SIE_GATEWAY_CONFIGURED_PHYSICAL_LANES: %w", err)
 	}
-	return l, nil
+	return l, weights, nil
 }
 
 // aliases returns the model names that stand for others.
@@ -189,7 +189,7 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 	if err != nil {
 		return nil, err
 	}
-	lanes, err := c.lanes()
+	lanes, weights, err := c.lanes()
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,8 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 	keeper := pools.New(pools.Options{Lanes: lanes, Limits: c.PoolLimits, Fleet: workers.Snapshot,
 		Models:  func(id string) bool { _, err := registry.Find(id); return err == nil },
 		Metrics: series, Log: log})
-	registry = models.New(models.Options{Lanes: lanes, Fleet: workers, Pools: keeper.Lanes})
+	registry = models.New(models.Options{Lanes: lanes, Weights: weights, Fleet: workers,
+		Pools: keeper.Lanes})
 	if secure.Access != nil {
 		series.MustRegister(secure.Access)
 	}

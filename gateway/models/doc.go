@@ -2,7 +2,8 @@
 // to.
 //
 // Entry points: New and Registry.Set; Registry.Find and Registry.FindOpenAI, which read the id of a
-// request; Model.Route, which chooses the lane; Registry.List and Registry.Info for listings;
+// request; Model.Route, which chooses the lane, and Model.Share, which
+// divides requests among lanes with weights; Registry.List and Registry.Info for listings;
 // Bootstrap, which keeps a Registry equal to what sie-config has; ParseLanes.
 //
 // A catalog with all that follows from it is one snapshot, which is replaced as a whole. A request

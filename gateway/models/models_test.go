@@ -394,9 +394,11 @@ func TestListing(t *testing.T) {
 // The setting of lanes is read strictly.
 func TestParseLanes(t *testing.T) {
 	const one = `{"pool":"p","machineProfile":"m","bundle":"b"}`
-	got, err := models.ParseLanes(" [" + one + `,{"pool":"p","machineProfile":"m","bundle":"c"}] `)
-	if err != nil || len(got) != 2 || got[1] != (bus.Lane{Pool: "p", Profile: "m", Bundle: "c"}) {
-		t.Fatalf("%v %v", got, err)
+	got, weights, err := models.ParseLanes(
+		" [" + one + `,{"pool":"p","machineProfile":"m","bundle":"c","weight":3}] `)
+	second := bus.Lane{Pool: "p", Profile: "m", Bundle: "c"}
+	if err != nil || len(got) != 2 || got[1] != second || len(weights) != 1 || weights[second] != 3 {
+		t.Fatalf("%v %v %v", got, weights, err)
 	}
 	var many []string
 	for i := range models.MaxLanes + 1 {
@@ -404,19 +406,21 @@ func TestParseLanes(t *testing.T) {
 	}
 	for text, part := range map[string]string{
 		"": "not a list", "{}": "not a list", "[" + one + "] x": "more after",
-		`[{"pool":"p","machineProfile":"m","bundle":"b","x":1}]`:       "unknown field",
-		`[{"pool":"p","machineProfile":"m"}]`:                          "lanes[0]: bundle",
-		`[{"pool":"a.b","machineProfile":"m","bundle":"b"}]`:           "lanes[0]: pool",
-		"[" + one + `,{"pool":"P","machineProfile":"M","bundle":"B"}]`: "lanes[1]: P/M/B is there twice",
-		"[" + strings.Join(many, ",") + "]":                            "the limit is 1024",
-		"[" + strings.Repeat(" ", 1<<20) + "]":                         "the limit is 1048576",
-		`[{"pool":1,"machineProfile":"","bundle":""}]`:                 "not a list",
+		`[{"pool":"p","machineProfile":"m","bundle":"b","x":1}]`:            "unknown field",
+		`[{"pool":"p","machineProfile":"m"}]`:                               "lanes[0]: bundle",
+		`[{"pool":"a.b","machineProfile":"m","bundle":"b"}]`:                "lanes[0]: pool",
+		"[" + one + `,{"pool":"P","machineProfile":"M","bundle":"B"}]`:      "lanes[1]: P/M/B is there twice",
+		"[" + strings.Join(many, ",") + "]":                                 "the limit is 1024",
+		"[" + strings.Repeat(" ", 1<<20) + "]":                              "the limit is 1048576",
+		`[{"pool":1,"machineProfile":"","bundle":""}]`:                      "not a list",
+		`[{"pool":"p","machineProfile":"m","bundle":"b","weight":-1}]`:      "not a list",
+		`[{"pool":"p","machineProfile":"m","bundle":"b","weight":1000001}]`: "at most 1000000",
 	} {
-		if _, err := models.ParseLanes(text); err == nil || !strings.Contains(err.Error(), part) {
+		if _, _, err := models.ParseLanes(text); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%.60s: %v, want %s", text, err, part)
 		}
 	}
-	got, err = models.ParseLanes("[" + strings.Join(many[1:], ",") + "]")
+	got, _, err = models.ParseLanes("[" + strings.Join(many[1:], ",") + "]")
 	if err != nil || len(got) != models.MaxLanes {
 		t.Errorf("%d lanes, %v", len(got), err)
 	}

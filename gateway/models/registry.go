@@ -19,7 +19,9 @@ type Options struct {
 	// Lanes are the lanes of the cluster, in order of preference. If there are none, a request may
 	// go to every lane that has live workers.
 	Lanes []bus.Lane
-	Fleet interface{ Snapshot() *fleet.Snapshot } // the workers
+	// Weights has the lanes that share the requests of their machine profile and bundle.
+	Weights map[bus.Lane]uint64
+	Fleet   interface{ Snapshot() *fleet.Snapshot } // the workers
 	// Pools returns the lanes of a pool that a client made, and false if there is none of the name.
 	// nil: there are no such pools.
 	Pools func(name string) ([]bus.Lane, bool)

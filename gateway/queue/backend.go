@@ -107,6 +107,9 @@ func (s *session) route(m models.Model) (models.Route, error) {
 	if e := s.head.Tenant.CheckPool(pool); e != nil {
 		return models.Route{}, e
 	}
+	if s.head.Pool == "" && !strings.Contains(s.head.MachineProfile, "/") {
+		r = m.Share(r, s.head.RequestID)
+	}
 	return r, nil
 }
 
