@@ -18,6 +18,7 @@ type cli struct {
 	Apply   applyCmd   `cmd:"" help:"Make sie-config have the models of a directory."`
 	Diff    diffCmd    `cmd:"" help:"Say in what sie-config differs from a directory of models; exit status 1 if it does."`
 	Status  statusCmd  `cmd:"" help:"Say which workers have models as sie-config has them."`
+	Health  sie.Health `cmd:"" help:"Ask a running sie-config whether it is ready; the exit status tells."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 

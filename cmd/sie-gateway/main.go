@@ -18,6 +18,7 @@ type cli struct {
 	Dev     devCmd     `cmd:"" help:"Run a whole cluster on this machine, and tell it to scale, or a process of it to die."`
 	Top     topCmd     `cmd:"" help:"Watch a gateway and its cluster in the terminal; q ends it."`
 	DLQ     dlqCmd     `cmd:"" name:"dlq" help:"List, show, replay and drop dead letters: work that ended every server that ran it."`
+	Health  sie.Health `cmd:"" help:"Ask a running gateway whether it is ready; the exit status tells."`
 	NATS    natsCmd    `cmd:"" name:"nats" help:"Run the broker of a cluster: NATS with JetStream, alone or as one of three."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }

@@ -22,7 +22,7 @@ type cli struct {
 	Check   checkModelCmd `cmd:"" name:"check-model" help:"Say what a model holds and whether it can be served, from its headers; with --compare, whether it gives the recorded numbers."`
 	Doctor  doctorCmd     `cmd:"" help:"Explain what this machine offers and what would be used."`
 	Top     topCmd        `cmd:"" help:"Watch a running server in the terminal; q ends it."`
-	Health  healthCmd     `cmd:"" help:"Ask a running server whether it is ready; the exit status tells."`
+	Health  sie.Health    `cmd:"" help:"Ask a running server whether it is ready; the exit status tells."`
 	OpenAPI openapiCmd    `cmd:"" name:"openapi" help:"Print the OpenAPI document."`
 	Version versionCmd    `cmd:"" help:"Print the version."`
 	Race    raceCmd       `cmd:"" hidden:"" help:"The library path of the benchmark."`

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// healthCmd probes a running server and reports the answer by its exit status. An image then needs
+// Health probes a running server and reports the answer by its exit status. An image then needs
 // no curl for its HEALTHCHECK.
-type healthCmd struct {
+type Health struct {
 	URL     string        `name:"url" help:"Address of the server." default:"http://127.0.0.1:8080"`
 	Probe   string        `help:"readyz: requests should be sent here. livez: the device answers. healthz: the process answers." default:"readyz" enum:"readyz,livez,healthz"`
 	Timeout time.Duration `help:"Time for the answer." default:"3s" range:"1ms..1h"`
@@ -21,7 +21,8 @@ type healthCmd struct {
 	Insecure bool `help:"Take any certificate of an https address: the probe is for this machine's own server."`
 }
 
-func (c *healthCmd) Run() error {
+// Run asks once.
+func (c *Health) Run() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
 	return c.ask(ctx)
@@ -29,7 +30,7 @@ func (c *healthCmd) Run() error {
 
 // ask returns nil if the probe answers 200. It uses no proxy, because the server is on this
 // machine, and follows no redirection, because that would be another program's answer.
-func (c *healthCmd) ask(ctx context.Context) error {
+func (c *Health) ask(ctx context.Context) error {
 	url := strings.TrimSuffix(c.URL, "/") + "/" + c.Probe
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"net/http"
@@ -35,7 +35,7 @@ func TestHealth(t *testing.T) {
 		if strings.HasSuffix(c.url, "/slow") {
 			limit = 50 * time.Millisecond
 		}
-		err := (&healthCmd{URL: c.url, Probe: c.probe, Timeout: limit}).Run()
+		err := (&Health{URL: c.url, Probe: c.probe, Timeout: limit}).Run()
 		switch {
 		case c.want == "" && err != nil,
 			c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):

@@ -1,0 +1,62 @@
+// Package clitest compares the flags of a program with the list of them in deploy/options, which
+// the checks of the manifests read. Options is its only function; `go test -run Options
+// -update-options` writes the lists.
+package clitest
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+var update = flag.Bool("update-options", false, "write deploy/options anew")
+
+// Options compares the flags of k, which is of a package in cmd, with the file of the program's
+// name: a line for each flag of each command, as "serve --port SIE_PORT,PORT"; "-" stands for a
+// program without commands. Hidden flags are there too.
+func Options(t *testing.T, k *kong.Kong) {
+	t.Helper()
+	path := filepath.Join("..", "..", "deploy", "options", k.Model.Name+".txt")
+	var b strings.Builder
+	list(&b, k.Model.Node, "")
+	if *update {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(text) != b.String() {
+		t.Errorf("%s has not the flags of %s: go test ./cmd/%s -run Options -update-options, and then either a value in "+
+			"the chart or a reason in deploy/options/reasons.yaml for what is new", path, k.Model.Name, k.Model.Name)
+	}
+}
+
+// list writes the flags of a node and of those below it.
+func list(b *strings.Builder, n *kong.Node, command string) {
+	for _, f := range n.Flags {
+		if f.Name == "help" {
+			continue
+		}
+		line := fmt.Sprintf("%s --%s %s", orDash(command), f.Name, strings.Join(f.Envs, ","))
+		fmt.Fprintln(b, strings.TrimSpace(line))
+	}
+	for _, c := range n.Children {
+		list(b, c, strings.TrimSpace(command+" "+c.Name))
+	}
+}
+
+func orDash(command string) string {
+	if command == "" {
+		return "-"
+	}
+	return strings.ReplaceAll(command, " ", "/")
+}
