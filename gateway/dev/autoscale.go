@@ -2,7 +2,6 @@ package dev
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -13,15 +12,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sie-engine/sie/deploy"
 	"github.com/sie-engine/sie/gateway/scale"
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/files"
 )
-
-// builtinTriggers is how a lane is scaled where no file says it.
-//
-//go:embed triggers.yaml
-var builtinTriggers string
 
 const (
 	maxTriggers  = 1 << 20 // bytes of a file of triggers
@@ -51,7 +46,7 @@ func (o *Options) objects() ([]*scale.Object, error) {
 	var all []string
 	for _, l := range o.Lanes {
 		all = append(all, strings.NewReplacer("LANE_POOL", l.Pool, "LANE_PROFILE", l.Profile,
-			"LANE_BUNDLE", l.Bundle, "MAX", strconv.Itoa(max(o.Workers, 1))).Replace(builtinTriggers))
+			"LANE_BUNDLE", l.Bundle, "MAX", strconv.Itoa(max(o.Workers, 1))).Replace(deploy.Triggers))
 	}
 	return scale.Parse([]byte(strings.Join(all, "\n---\n")))
 }
