@@ -39,8 +39,15 @@ LDFLAGS := -ldflags "-X github.com/sie-engine/sie/internal/build.Commit=$(COMMIT
 build: libsie tokenizers ## build bin/sie-server, bin/sie-gateway, bin/sie-sidecar and bin/sie-config
 	@mkdir -p bin
 	@$(GO) build $(GOTAGS) -trimpath $(LDFLAGS) -o bin/ ./cmd/sie-server
-	@CGO_ENABLED=0 $(GO) build $(PURETAGS) -trimpath $(LDFLAGS) -o bin/ $(PURE:%=./cmd/%)
+	@$(MAKE) -s --no-print-directory pure
 	@echo "sie: bin/sie-server, $(PURE:%=bin/%) are ready"
+
+pure: ## build those of them that need no C (PURE=sie-gateway for one)
+	@mkdir -p bin
+	@CGO_ENABLED=0 $(GO) build $(PURETAGS) -trimpath $(LDFLAGS) -o bin/ $(PURE:%=./cmd/%)
+
+sbom: ## write bin/sbom: what is in each program that has been built, as CycloneDX, and the licences of it
+	@$(GO) run ./tools/sbom -to bin/sbom -commit "$(COMMIT)" -cargo runtime/tokenizer/rust/Cargo.lock -- $$(ls bin/sie-* bin/cuda/sie-server 2>/dev/null)
 
 build-cuda: deps tokenizers ## build bin/cuda/sie-server, with the CUDA kernels in it (TOOLKIT=13.0|12.4, TARGETS="80 90a")
 	@tools/setup/build-cuda.sh "$(TOOLKIT)" "$(TARGETS)"
@@ -168,8 +175,32 @@ chaos-short: chaos-build ## the same in three minutes
 chaos-without: chaos-build ## leave each fix of the cluster's protocol out and see its test or chaos row turn red (FIXES=…)
 	@bin/tools/chaos without --bin bin $(if $(FIXES),--fixes "$(FIXES)") $(if $(RESULTS),--results "$(RESULTS)")
 
+# ---- Kubernetes --------------------------------------------------------------------------------------------------
+
+KUBE := $(GO) -C tools/kube
+CHART := deploy/helm/sie-cluster
+
+chart-check: ## render the chart with every values file, decode each manifest strictly, compare flags and variables
+	@$(KUBE) test ./...
+
+# ARGS='-f values.yaml --set a=b --all-apis'; files are relative to tools/kube.
+chart-render: ## print the manifests of the chart (ARGS='-f ../../deploy/helm/sie-cluster/values-gke.yaml --all-apis')
+	@$(KUBE) run ./cmd/chart render $(ARGS)
+
+chart-package: ## pack the chart into build/charts
+	@mkdir -p build/charts
+	@$(KUBE) run ./cmd/chart package --to $(CURDIR)/build/charts
+
+# Who may push is what `helm registry login` or `docker login` left.
+chart-push: ## pack the chart and push it (TO=oci://registry/path, PLAIN_HTTP=1)
+	@test -n "$(TO)" || { echo "chart-push: say where: make chart-push TO=oci://registry/path" >&2; exit 2; }
+	@mkdir -p build/charts
+	@file=$$($(KUBE) run ./cmd/chart package --to $(CURDIR)/build/charts) && \
+	  $(KUBE) run ./cmd/chart push $(if $(PLAIN_HTTP),--plain-http) "$$file" "$(TO)"
+
 docker-check: build minilm ## check the images' contents, start and stop, without a container engine
 	@tools/setup/deps.sh test
+	@$(MAKE) -s --no-print-directory sbom
 	@tools/docker/check.sh
 	@python3 -B -m unittest discover -s tools/docker
 
