@@ -35,7 +35,8 @@ COPY . .
 ARG COMMIT=unknown
 RUN --mount=type=cache,target=/go/pkg/mod \
     --mount=type=cache,target=/root/.cache/go-build \
-    make build COMMIT="$COMMIT"
+    --mount=type=cache,target=/usr/local/cargo/registry \
+    make build COMMIT="$COMMIT" && make sbom
 
 FROM debian:12-slim
 # The user and the cache's place are those of the reference server's image: volumes fit both.
@@ -45,6 +46,9 @@ RUN apt-get update \
  && useradd --uid 1000 --user-group --home-dir /app --no-create-home --shell /usr/sbin/nologin sie \
  && install -d -o sie -g sie /app /app/.cache /app/.cache/huggingface
 COPY LICENSE NOTICE /usr/share/doc/sie/
+# What is in the program, and under which licences.
+COPY --from=build /src/bin/sbom/sie-server.cdx.json /usr/share/doc/sie/
+COPY --from=build /src/bin/sbom/sie-server.licenses.txt /usr/share/doc/sie/
 COPY --from=build /src/bin/sie-server /usr/local/bin/
 WORKDIR /app
 USER 1000:1000

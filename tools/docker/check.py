@@ -34,7 +34,15 @@ from dockerfile import Broken
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 # Where each Dockerfile's binary comes from on this machine.
-MADE_BY = {"Dockerfile": "make build", "Dockerfile.cuda": "make build-cuda"}
+MADE_BY = {"Dockerfile": "make build", "Dockerfile.cuda": "make build-cuda",
+           **dict.fromkeys(("Dockerfile.gateway", "Dockerfile.config", "Dockerfile.sidecar"), "make pure")}
+# Files of the build image that are this machine's as well.
+MACHINES = ("/etc/ssl/certs/ca-certificates.crt",)
+# The programs in images from scratch: what they need to start where nothing else runs, and the
+# address that answers all the same.
+PROGRAMS = {"sie-gateway": ({}, 8080, "/healthz"), "sie-config": ({}, 8080, "/readyz"),
+            "sie-sidecar": ({"SIE_NATS_URL": "nats://127.0.0.1:4222", "SIE_POOL": "default",
+                             "SIE_MACHINE_PROFILE": "cpu", "SIE_BUNDLE": "default"}, 9095, "/healthz")}
 say = rootfs.say
 
 
@@ -154,6 +162,43 @@ def second_run(image, volume, log, patience):
         subprocess.run(["umount", str(volume)], check=True)
 
 
+def answers(port, path):
+    """A condition for wait_for: a page answers 200."""
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+                f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status == 200, ""
+    except OSError as e:
+        return False, str(e)
+
+
+def program_run(image, program, user, log, patience):
+    """docker run --read-only IMAGE, alone on its network."""
+    env, port, path = PROGRAMS[program]
+    if str(port) not in image.ports:
+        raise Broken(f"EXPOSE {' '.join(image.ports)}: {program} answers on {port}")
+    with Container(image, user=user, read_only=True, env=env) as c:
+        if image.health:
+            flags, probe = image.health
+            limit = 5 + int(flags.get("timeout", "30s").rstrip("s"))
+            if c.run(*probe, limit=limit)[0] == 0:
+                raise Broken(f"HEALTHCHECK {' '.join(probe)} answers 0 where no {program} runs")
+        c.start(log)
+
+        def up():
+            if not c.alive():
+                raise Broken(f"{' '.join(c.words)} ended with {c.process.returncode}:\n{c.said()[-1500:]}")
+            return answers(port, path)
+        wait_for(up, patience, f"{path} of {program}")
+        if image.health and path == "/readyz":
+            status, text = c.run(*probe, limit=limit)
+            if status:
+                raise Broken(f"HEALTHCHECK {' '.join(probe)} answers {status} of a ready {program}: {text}")
+        status = c.stop(30)
+        if status != 0:
+            raise Broken(f"{image.stop_signal} ended process 1 with {status}, want 0:\n{c.said()[-1500:]}")
+
+
 # ---- one Dockerfile
 # --------------------------------------------------------------------------------------------------
 
@@ -161,6 +206,8 @@ def second_run(image, volume, log, patience):
 def artefact(stages, made_by, built, stage, path):
     """The file at path of a build stage: in the root it was built in, else what `make` left at the
     same place of the repository."""
+    if path in MACHINES:
+        return pathlib.Path(path)
     if built:
         if not rootfs.inside(built, path).is_file():
             raise Broken(f"COPY --from={stage} {path}: the build leaves no such file")
@@ -171,7 +218,7 @@ def artefact(stages, made_by, built, stage, path):
         raise Broken(f"COPY --from={stage} {path}: no such stage, or not below its WORKDIR {place}")
     file = REPOSITORY / path.removeprefix(place + "/")
     if not file.is_file():
-        if made_by and file.parent.name in ("bin", "cuda"):
+        if made_by and file.parent.name in ("bin", "cuda", "sbom"):
             raise Absent(f"{file.relative_to(REPOSITORY)} is not there: {made_by}")
         raise Broken(f"COPY --from={stage} {path}: the build leaves no such file")
     return file
@@ -192,17 +239,34 @@ def check(file, cache, scratch, arguments, patience):
         yield f"the build stage ran in {time.monotonic() - started:.0f} s"
     image = rootfs.build(stages, context, functools.partial(artefact, stages, MADE_BY.get(file.name), built),
                          cache, scratch / "root", {"COMMIT": "0123456789ab"})
+    if stages[-1].base == "scratch":
+        yield from check_program(image, scratch, patience)
+        return
     rules.together([(rules.configuration, [image, file.name == "Dockerfile.cuda"]), (rules.volumes, [image])])
-    size = rules.contents(image)
+    size, parts = rules.contents(image), rules.papers(image, "sie-server")
     with Container(image) as c:
         linked = rules.libraries(c, rules.program(image))
-    yield f"{len(context.files)} files of context; image {size:.0f} MB; links {' '.join(linked)}"
+    yield f"{len(context.files)} files of context; image {size:.0f} MB of {parts} parts; links {' '.join(linked)}"
     container.leave_network()
     if file.name == "Dockerfile.cuda":
         yield gpu.check(image, REPOSITORY / "build/standin/libcuda.so.1")
     first_run(image, scratch / "volume", scratch / "first.log", patience)
     second_run(image, scratch / "volume", scratch / "second.log", patience)
     yield f"served MiniLM twice, healthy and stopped as it should, in {time.monotonic() - started:.0f} s"
+
+
+def check_program(image, scratch, patience):
+    """The rest of check for an image from scratch."""
+    rules.together([(rules.common, [image]), (rules.volumes, [image])])
+    path = rules.program(image)
+    program = pathlib.PurePath(path).name
+    rules.bare(image, program)
+    size, parts = rules.contents(image), rules.papers(image, program)
+    yield f"image {size:.0f} MB of {parts} parts, static"
+    container.leave_network()
+    for user in (None, "4321:4321"):
+        program_run(image, program, user, scratch / "run.log", patience)
+    yield "started read-only as two users, answered and stopped as it should"
 
 
 def main():

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks Dockerfile and Dockerfile.cuda, or the FILEs named, without a container engine; check.py
+# Checks every Dockerfile, or the FILEs named, without a container engine; check.py
 # says how. Usage: check.sh [--patience SECONDS] [--need FILE] [--build NAME=VALUE,…] [FILE…]
 #   --need Dockerfile.cuda    fail where bin/cuda/sie-server has not been built; without it only the text is checked then
 #   --build TARGETS=80        run the build stage, too, over this machine's Go and Rust (stage.py), with these arguments
@@ -18,7 +18,7 @@ while [[ ${1:-} = --* ]]; do
   esac
   shift 2
 done
-[ $# -gt 0 ] || set -- "$here/../../Dockerfile" "$here/../../Dockerfile.cuda"
+[ $# -gt 0 ] || set -- "$here"/../../Dockerfile "$here"/../../Dockerfile.{cuda,gateway,config,sidecar}
 
 namespaces=(--mount --pid --fork --kill-child --mount-proc)
 if [ "$(id -u)" != 0 ]; then

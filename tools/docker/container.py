@@ -31,17 +31,19 @@ def leave_network():
 
 
 class Container:
-    def __init__(self, image, words=None, user=None, volumes=None, read_only=False):
-        """image with CMD replaced by words and USER by user; volumes: {path in the image: folder or
-        file here}."""
+    def __init__(self, image, words=None, user=None, volumes=None, read_only=False, env=None):
+        """image with CMD replaced by words, USER by user and variables by env; volumes: {path in the
+        image: folder or file here}."""
         self.image, self.words = image, image.entrypoint + (image.cmd if words is None else words)
         self.uid, self.gid, home = owner(image.root, user or image.user or "root")
-        self.env = {"HOSTNAME": "container", "HOME": home, **image.env}
+        self.env = {"HOSTNAME": "container", "HOME": home, **image.env, **(env or {})}
         self.mounts, self.made, self.volumes, self.read_only = [], [], volumes or {}, read_only
         self.process = self.log = None
 
     def __enter__(self):
         root = self.image.root
+        for name in ("proc", "dev", "sys"):  # an engine mounts them
+            (root / name).mkdir(exist_ok=True)
         if self.read_only:
             subprocess.run(["mount", "--bind", root, root], check=True)
             self.mounts.append(root)

@@ -70,6 +70,15 @@ def tar(*words):
     subprocess.run(["tar", "--numeric-owner", *map(str, words)], check=True)
 
 
+def begin(name, cache, root):
+    """The base image in root; returns what tells one of its makings from another."""
+    if name == "scratch":
+        return "scratch"
+    start = base(name, cache)
+    tar("-C", root, "--exclude=./dev/*", "-xf", start)
+    return f"{name} {os.stat(start).st_mtime_ns}"
+
+
 def base(name, cache):
     """A tar of the base image, made once from Debian's packages as the official image is: minbase,
     less documentation."""
@@ -146,12 +155,12 @@ def build(stages, context, artefact, cache, root, arguments):
     lies here. A RUN's result is kept in cache by what led to it, as an engine keeps layers."""
     stage = stages[-1]
     image, variables = Image(root), {}
-    start = base(stage.base, cache)
-    history = hashlib.sha256(f"{stage.base} {os.stat(start).st_mtime_ns}".encode())
-    tar("-C", root, "--exclude=./dev/*", "-xf", start)
+    history = hashlib.sha256(begin(stage.base, cache, root).encode())
     for at in stage.instructions:
         variables_now = {**variables, **image.env}
         text = dockerfile.expand(at.text, variables_now)
+        if at.word == "RUN" and stage.base == "scratch":
+            raise Broken(f"line {at.line}: RUN in an image from scratch: it has no shell")
         if at.word == "RUN":
             history.update(f"RUN {at.text} {sorted(variables_now.items())}".encode())
             layer = cache / f"layer-{history.hexdigest()[:16]}.tar"
@@ -242,4 +251,6 @@ def owner(root, user):
 
 
 def table(file):
+    if not file.exists():  # from scratch
+        return []
     return [line.split(":") for line in file.read_text().splitlines() if line.count(":") >= 3]

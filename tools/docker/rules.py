@@ -2,9 +2,11 @@
 rule says what it found and what is needed; all of them are asked before the first complaint ends
 the check."""
 
+import json
 import os
 import re
 import stat
+import struct
 
 import dockerfile
 from dockerfile import Broken
@@ -40,7 +42,8 @@ def pinned(stages):
     names = {stage.name for stage in stages}
     for stage in stages:
         tag = stage.base.partition(":")[2]
-        if stage.base not in names and (not tag or tag == "latest" or "$" in stage.base):
+        unnamed = not tag or tag == "latest" or "$" in stage.base
+        if stage.base not in {"scratch", *names} and unnamed:
             raise Broken(f"FROM {stage.base}: name a version")
     runtime, builder = stages[-1].base, stages[-2].base if len(stages) > 1 else ""
     if runtime == "debian:12-slim" and not builder.endswith("-bookworm"):
@@ -89,13 +92,9 @@ def kept_out(ignore):
 
 
 def configuration(image, gpu):
-    """What an engine will do with the image."""
-    uid, _, _ = owner(image.root, image.user or "root")
-    if uid == 0:
-        raise Broken("the image runs as root: add USER 1000:1000")
-    if not re.fullmatch(r"\d+(:\d+)?", image.user):
-        raise Broken(f"USER {image.user}: Kubernetes' runAsNonRoot reads numbers only")
-    if not image.entrypoint or not image.cmd:
+    """What an engine will do with the image of a model server."""
+    common(image)
+    if not image.cmd:
         raise Broken(
             "ENTRYPOINT names the program and CMD its default arguments, so that `docker run IMAGE serve -m …` works")
     if not image.health:
@@ -103,8 +102,6 @@ def configuration(image, gpu):
     if image.env.get("HF_HOME") not in image.volumes:
         raise Broken(
             f"HF_HOME={image.env.get('HF_HOME')} is no VOLUME: models would be fetched anew by every container")
-    if not image.ports:
-        raise Broken("no EXPOSE")
     if gpu:
         if image.env.get("NVIDIA_VISIBLE_DEVICES") != "all":
             raise Broken("NVIDIA_VISIBLE_DEVICES must be all: the container toolkit reads it")
@@ -112,9 +109,69 @@ def configuration(image, gpu):
         if lacking:
             raise Broken(
                 f"NVIDIA_DRIVER_CAPABILITIES lacks {', '.join(sorted(lacking))}: a part of the driver would not be there")
+
+
+def common(image):
+    """What an engine will do with any image."""
+    uid, _, _ = owner(image.root, image.user or "root")
+    if uid == 0:
+        raise Broken("the image runs as root: add USER 1000:1000")
+    if not re.fullmatch(r"\d+(:\d+)?", image.user):
+        raise Broken(f"USER {image.user}: Kubernetes' runAsNonRoot reads numbers only")
+    if not image.entrypoint:
+        raise Broken("no ENTRYPOINT")
+    if not image.ports:
+        raise Broken("no EXPOSE")
     for label in ("title", "description", "licenses", "revision"):
         if not image.labels.get(f"org.opencontainers.image.{label}"):
             raise Broken(f"LABEL org.opencontainers.image.{label} is missing")
+
+
+def bare(image, program):
+    """An image from scratch holds its program, what is in it and under which licences, and nothing to
+    run besides."""
+    found = sorted("/" + os.path.relpath(os.path.join(folder, name), image.root)
+                   for folder, _, files in os.walk(image.root) for name in files)
+    papers = "/usr/share/doc/sie/"
+    wanted = sorted(["/etc/ssl/certs/ca-certificates.crt", f"/usr/local/bin/{program}", f"{papers}LICENSE",
+                     f"{papers}NOTICE", f"{papers}{program}.cdx.json", f"{papers}{program}.licenses.txt"])
+    if found != wanted:
+        raise Broken(f"the image holds {', '.join(found)}; want {', '.join(wanted)}")
+    header = inside(image.root, f"/usr/local/bin/{program}").read_bytes()[:1 << 16]
+    if interpreter(header):
+        raise Broken(f"{program} is not static: it needs {interpreter(header)}, which the image does not hold")
+
+
+def interpreter(header):
+    """The loader that an ELF program names, "" for a static one."""
+    if header[:5] != b"\x7fELF\x02":
+        raise Broken("the program is no 64-bit ELF file")
+    start, = struct.unpack_from("<Q", header, 32)
+    size, count = struct.unpack_from("<HH", header, 54)
+    for i in range(count):
+        kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", header, start + i * size)
+        if kind == 3:
+            return header[offset:offset + length].rstrip(b"\0").decode()
+    return ""
+
+
+def papers(image, name):
+    """The bill of materials names what is in the program, each with a licence, and the licences' texts
+    are beside it."""
+    folder = inside(image.root, "/usr/share/doc/sie")
+    try:
+        bill = json.loads((folder / f"{name}.cdx.json").read_text())
+        texts = (folder / f"{name}.licenses.txt").read_text()
+    except (OSError, ValueError) as e:
+        raise Broken(f"no bill of materials, or no licences: {e}") from None
+    if bill.get("bomFormat") != "CycloneDX" or bill["metadata"]["component"]["name"] != name:
+        raise Broken(f"{name}.cdx.json is no CycloneDX bill of {name}")
+    parts = bill["components"]
+    without = [part["name"] for part in parts if not part["licenses"][0]["expression"]]
+    missing = [part["name"] for part in parts if f"{part['name']} {part['version']} (" not in texts]
+    if len(parts) < 10 or without or missing:
+        raise Broken(f"{name}: {len(parts)} parts; without a licence {without}, without its text {missing}")
+    return len(parts)
 
 
 def volumes(image):

@@ -140,7 +140,37 @@ SPOILT = [
 ]
 
 
+# The same of an image from scratch.
+SPOILT_PROGRAM = [
+    ("another program", "/src/bin/sie-gateway /usr", "/src/bin/sie-config /usr", "no such program"),
+    ("a program with a C library", "/src/bin/sie-gateway /usr/local/bin/",
+     "/src/bin/sie-server /usr/local/bin/sie-gateway", "is not static"),
+    ("no bill of materials", "COPY --from=build /src/bin/sbom/sie-gateway.cdx.json /usr/share/doc/sie/", "",
+     "the image holds"),
+    ("another's bill", "sbom/sie-gateway.cdx.json /usr/share/doc/sie/",
+     "sbom/sie-config.cdx.json /usr/share/doc/sie/sie-gateway.cdx.json", "no CycloneDX bill of sie-gateway"),
+    ("no authorities", "COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/", "",
+     "the image holds"),
+    ("a step", "USER", "RUN true\nUSER", "has no shell"),
+    ("root", "USER 1000:1000", "", "runs as root"),
+    ("another port", "EXPOSE 8080", "EXPOSE 8081", "answers on 8080"),
+    ("no such command", 'CMD ["serve"]', 'CMD ["sreve"]', "ended with"),
+    ("a health check that is always content", '["sie-gateway", "health"]', '["sie-gateway", "version"]',
+     "where no sie-gateway runs"),
+    ("no label", 'title="sie-gateway"', 'title=""', "title is missing"),
+]
+
+
 class Spoilt(unittest.TestCase):
+    def test_a_program_alone(self):
+        text = (ROOT / "Dockerfile.gateway").read_text()
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            answers = pool.map(lambda s: self.checked(s, text, "Dockerfile.gateway"), SPOILT_PROGRAM)
+            for (what, _, _, want), (status, said) in zip(SPOILT_PROGRAM, answers):
+                with self.subTest(what):
+                    self.assertEqual(status, 1, said)
+                    self.assertIn(want, said)
+
     def test_everything_is_noticed(self):
         with concurrent.futures.ThreadPoolExecutor(4) as pool:  # most of each is waiting
             for (what, _, _, want), (status, said) in zip(SPOILT, pool.map(self.checked, SPOILT)):
@@ -149,14 +179,14 @@ class Spoilt(unittest.TestCase):
                     self.assertIn(want, said)
 
     @staticmethod
-    def checked(spoilt):
+    def checked(spoilt, text=DOCKERFILE, name="Dockerfile"):
         """What check.sh answers to the Dockerfile with that change."""
         _, old, new, _ = spoilt
-        if old not in DOCKERFILE:
+        if old not in text:
             return 0, f"the Dockerfile has no {old}"
         with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder) / "Dockerfile"
-            file.write_text(DOCKERFILE.replace(old, new, 1))
+            file = pathlib.Path(folder) / name
+            file.write_text(text.replace(old, new, 1))
             done = subprocess.run([HERE / "check.sh", "--patience", "5", file], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True)
         return done.returncode, done.stdout
