@@ -185,10 +185,12 @@ func (c *Cluster) scaleLane(ctx context.Context, l bus.Lane, n int) (err error) 
 	}
 	leaving.Wait()
 	var added []*worker
+	var short error // why there are fewer than n
 	for range n - len(have) {
 		w, err := c.addFree(l)
 		if err != nil {
-			break // the next look tries again
+			short = err
+			break // what could be added stays; the next look tries again
 		}
 		added = append(added, w)
 	}
@@ -207,7 +209,7 @@ func (c *Cluster) scaleLane(ctx context.Context, l bus.Lane, n int) (err error) 
 			c.remove(w)
 		}
 	}
-	return err
+	return errors.Join(err, short)
 }
 
 var errNoIndex = fmt.Errorf("there are %d workers, as many as may be", MaxWorkers)
