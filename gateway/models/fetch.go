@@ -96,8 +96,10 @@ func (x *exportedModel) model() (*catalog.Model, error) {
 	if x.YAML != nil && strings.TrimSpace(*x.YAML) != "" {
 		src = []byte(*x.YAML)
 	} else {
-		var lines bytes.Buffer // a document's lines are bounded
-		if err := json.Indent(&lines, x.Config, "", " "); err != nil {
+		// A document's lines are bounded. They are not indented: what is nested deeply would grow
+		// with the square of its depth before ParseModel refuses it.
+		var lines bytes.Buffer
+		if err := json.Indent(&lines, x.Config, "", ""); err != nil {
 			return nil, fmt.Errorf("%s: no raw_yaml, and model_config is no JSON: %w", name, err)
 		}
 		src = lines.Bytes()

@@ -1,0 +1,30 @@
+package control
+
+import (
+	"encoding/json"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// A document that is nested deeply takes memory in proportion to its bytes, not to its bytes times
+// its depth. What it says is the server's matter.
+func TestNestedConfigsTakeLittleMemory(t *testing.T) {
+	const depth = 5000
+	config := strings.Repeat(`{"a":`, depth) + "[" + strings.Repeat("1,", depth) + "1]" + strings.Repeat("}", depth)
+	var a answer
+	text := `{"snapshot_version":1,"models":[{"model_id":"org/a","model_config":` + config + `}]}`
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	e, err := a.of("default")
+	runtime.ReadMemStats(&after)
+	if err != nil || len(e.Models) != 1 {
+		t.Fatalf("%v %+v", err, e)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 4<<20 {
+		t.Errorf("%d bytes of JSON took %d bytes of memory", len(config), took)
+	}
+}
