@@ -167,6 +167,7 @@ func (f *Fleet) take(w *Worker) (what, why string) {
 	}
 	f.bytes += grows
 	w.Live, w.Came = true, time.Now()
+	w.Since = w.Came
 	if old != nil {
 		w.follow(old.Worker)
 	}
@@ -243,7 +244,7 @@ func (f *Fleet) silent() (gone []*Worker) {
 			forgotten = true
 		case age > work.WorkerStale && e.Live:
 			w := *e.Worker
-			w.Live = false
+			w.Live, w.Since = false, time.Now()
 			e.Worker = &w
 			gone = append(gone, &w)
 		}

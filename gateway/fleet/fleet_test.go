@@ -237,9 +237,9 @@ func compareModel(t *testing.T, l *Lane, p *plain, m string, live, ready []strin
 	if got := names(l.Able(m)); !slices.Equal(got, able) {
 		t.Errorf("able to run %s are %v, want %v", m, got, able)
 	}
-	if l.Pending(m) != pending || l.Unsupported(m) != unsupported {
+	if l.Pending(m) != pending || l.Unsupported("", m) != unsupported {
 		t.Errorf("%s: pending %v, unsupported %v; want %v and %v",
-			m, l.Pending(m), l.Unsupported(m), pending, unsupported)
+			m, l.Pending(m), l.Unsupported("", m), pending, unsupported)
 	}
 }
 
@@ -410,7 +410,7 @@ func TestHostileHeartbeatsAreRefused(t *testing.T) {
 	}
 	f := New(quiet())
 	f.Heartbeat(heartbeat("a", func(h *bus.WorkerHeartbeat) { h.UnsupportedModels = many }))
-	if l := f.Snapshot().Lane(lane); !l.Unsupported("any") || len(l.Able("any")) != 0 {
+	if l := f.Snapshot().Lane(lane); !l.Unsupported("", "any") || len(l.Able("any")) != 0 {
 		t.Error("a worker with more unsupported models than may be told takes work")
 	}
 }
@@ -475,4 +475,65 @@ func TestMemoryOfHeartbeatsIsBounded(t *testing.T) {
 	if f.bytes != 0 {
 		t.Errorf("%d bytes are left without a worker", f.bytes)
 	}
+}
+
+// A worker is what it is since its process became so, not since its last heartbeat.
+func TestSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := run(t)
+		f.Connected()
+		began := time.Now()
+		check := func(what string, want time.Duration) {
+			t.Helper()
+			if got := f.Snapshot().Worker("a").Since.Sub(began); got != want {
+				t.Errorf("%s: since %v, want %v", what, got, want)
+			}
+		}
+		beat := func(ready bool, epoch string) {
+			f.Heartbeat(heartbeat("a", func(h *bus.WorkerHeartbeat) { h.Ready, h.Epoch = ready, epoch }))
+		}
+		beat(true, "1")
+		check("new", 0)
+		time.Sleep(5 * time.Second)
+		beat(true, "1")
+		check("as before", 0)
+		beat(false, "1")
+		check("not ready", 5*time.Second)
+		time.Sleep(5 * time.Second)
+		beat(false, "1")
+		check("still not ready", 5*time.Second)
+		beat(true, "1")
+		check("ready again", 10*time.Second)
+		time.Sleep(time.Second)
+		beat(true, "2")
+		check("another process", 11*time.Second)
+		time.Sleep(time.Minute)
+		if w := f.Snapshot().Worker("a"); w.Live || w.Since.Sub(began) < 11*time.Second+work.WorkerStale {
+			t.Errorf("silent: live %v, since %v", w.Live, w.Since.Sub(began))
+		}
+		beat(true, "2")
+		check("back", 71*time.Second)
+	})
+}
+
+// Only workers of the wanted configuration can take a lane out of service for a model.
+func TestUnsupportedOfAConfiguration(t *testing.T) {
+	f := New(quiet())
+	f.Connected()
+	f.Heartbeat(heartbeat("a", func(h *bus.WorkerHeartbeat) {
+		h.BundleConfigHash, h.UnsupportedModels = "old", []string{"m"}
+	}))
+	says := func(hash string, want bool, models ...string) {
+		t.Helper()
+		if got := f.Snapshot().Lane(lane).Unsupported(hash, models...); got != want {
+			t.Errorf("%q %v: %v, want %v", hash, models, got, want)
+		}
+	}
+	says("new", false, "m")
+	says("old", true, "m")
+	says("", true, "m")
+	says("old", true, "m:fast", "m")
+	says("old", false, "m:fast")
+	f.Heartbeat(heartbeat("a", func(h *bus.WorkerHeartbeat) { h.UnsupportedModels = []string{"m"} }))
+	says("new", true, "m")
 }

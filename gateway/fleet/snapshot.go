@@ -17,6 +17,7 @@ type Worker struct {
 	Live      bool     // its heartbeat is fresh
 	Heartbeat bus.WorkerHeartbeat
 	Came      time.Time // when the heartbeat was taken
+	Since     time.Time // when this process became what it is: ready, not ready or not live
 	Began     time.Time // when the first of its process was, if it took another one's place; or zero
 
 	before string // the epoch of the process before this one
@@ -50,6 +51,9 @@ func (w *Worker) Epoch() string {
 // had not ended: until a third one comes, the id belongs to two of them.
 func (w *Worker) follow(old *Worker) {
 	w.before, w.shared, w.Began = old.before, old.shared, old.Began
+	if old.Live && old.Ready() == w.Ready() && old.Heartbeat.Epoch == w.Heartbeat.Epoch {
+		w.Since = old.Since
+	}
 	if epoch := w.Heartbeat.Epoch; epoch != old.Heartbeat.Epoch {
 		w.before, w.shared = old.Heartbeat.Epoch, epoch == old.before && epoch != ""
 		if w.Began = w.Came; w.shared {
@@ -129,13 +133,19 @@ func (l *Lane) where(keep func(*Worker) bool) (out []*Worker) {
 	return out
 }
 
-// Unsupported reports whether a live worker of the lane says that it can never run the model.
-func (l *Lane) Unsupported(model string) bool {
+// Unsupported reports whether a live worker of the lane that has the configuration of a hash says
+// that it can never run one of some models. A worker that tells no hash counts, and every worker
+// does where hash is "". One of another configuration does not: it may be about to get this one, or
+// to be replaced.
+func (l *Lane) Unsupported(hash string, models ...string) bool {
 	if l == nil {
 		return false
 	}
 	for _, w := range l.Workers {
-		if w.Unsupported(model) {
+		if has := w.Heartbeat.BundleConfigHash; hash != "" && has != "" && has != hash {
+			continue
+		}
+		if slices.ContainsFunc(models, w.Unsupported) {
 			return true
 		}
 	}

@@ -192,6 +192,12 @@ func TestRoute(t *testing.T) {
 		"unsupported everywhere": {spec: "default:/org/both", profile: "l4", want: "502 do not support",
 			workers: []w{{"default/l4/default",
 				cannot}}},
+		"one of another configuration does not count": {spec: "default:/org/both", profile: "l4",
+			want: "default/l4/default", workers: []w{{"default/l4/default", func(h *bus.WorkerHeartbeat) {
+				h.UnsupportedModels, h.BundleConfigHash = []string{"org/both"}, "an older one"
+			}}}},
+		"a model that cannot be run takes its profiles along": {spec: "fast:/org/both:other", profile: "l4",
+			want: "502 do not support", workers: []w{{"default/l4/fast", cannot}}},
 		"one worker cannot": {spec: "default:/org/both", profile: "l4", want: "502 do not support",
 			workers: []w{ready("default/l4/default"), {"default/l4/default",
 				cannot}}},
@@ -381,6 +387,15 @@ func TestListing(t *testing.T) {
 			t.Errorf("%s: %v %+v", m.Name, err, one)
 		}
 	}
+	worker(t, f, "w2", "default/l4/fast", func(h *bus.WorkerHeartbeat) {
+		h.UnsupportedModels = []string{"org/both"} // and its profiles
+	})
+	if m, err := r.Info("org/both:other"); err != nil || m.State != "failed" || m.Loaded {
+		t.Errorf("no worker can run it: %v %+v", err, m)
+	}
+	worker(t, f, "w2", "default/l4/fast", func(h *bus.WorkerHeartbeat) {
+		h.LoadedModels = []string{"org/both"}
+	})
 	i, err := r.Info("ORG/BOTH")
 	if err != nil || i.Name != "org/both" || !slices.Equal(i.Workers, []string{"w1", "w2"}) ||
 		i.WorkerCount != 2 || !slices.Equal(i.Bundles, []string{"default", "fast"}) {

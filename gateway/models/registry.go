@@ -234,7 +234,7 @@ func (s *snapshot) info(m *catalog.Resolved, f *fleet.Snapshot) api.ModelInfo {
 				has.Workers = append(has.Workers, w.ID)
 			case w.Loading(m.ID):
 				loading++
-			case w.Failed(m.ID):
+			case w.Failed(m.ID) || w.Unsupported(m.ID) || w.Unsupported(m.BaseID):
 				failed++
 			}
 		}

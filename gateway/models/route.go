@@ -28,10 +28,11 @@ type Route struct {
 // Route chooses the lane of a request. profile and pool are what its headers say, "" for nothing;
 // "pool/profile" in profile names both and wins over pool.
 //
-// Of the lanes that the caller's pool, profile and bundle leave, those with a worker that can never
-// run the model are passed over. The first with a ready worker that may run it is taken; else the
-// first with a ready worker; else the first. The order is that of the model's bundles, then that of
-// the lanes. A pool or profile without a lane is an error and never makes a stream.
+// Of the lanes that the caller's pool, profile and bundle leave, those with a worker of the wanted
+// configuration that can never run the model are passed over. The first with a ready worker that
+// may run it is taken; else the first with a ready worker; else the first. The order is that of the
+// model's bundles, then that of the lanes. A pool or profile without a lane is an error and never
+// makes a stream.
 func (m Model) Route(profile, pool string) (Route, error) {
 	id := m.Entry.ID
 	if err := m.Entry.Usable(); err != nil {
@@ -88,7 +89,7 @@ func (m Model) choose(carriers []carrier, lanes []bus.Lane, f *fleet.Snapshot) (
 			}
 			l, r := f.Lane(lane), 1
 			switch {
-			case l.Unsupported(id):
+			case l.Unsupported(m.snapshot.hashes[c.Name], id, m.Entry.BaseID):
 				unsupported++
 				continue
 			case l.Runs(id):

@@ -63,6 +63,7 @@ func (c *core) heartbeat(terminated bool) *bus.WorkerHeartbeat {
 		LoadedModels: c.inState(loaded), LoadingModels: c.inState(loading), FailedModels: c.inState(failed),
 		QueueDepth: len(c.slices), MemoryUsed: p.MemoryUsed, MemoryTotal: p.MemoryTotal,
 		Sequence: c.beat.sequence, Pending: map[string]bus.Pending{}, Epoch: c.epoch,
+		UnsupportedModels: c.config.unsupported,
 	}
 	if h.Ready {
 		h.ReadyGPUSlots = p.GPUCount

@@ -1,8 +1,10 @@
 package worker
 
 import (
+	"slices"
 	"time"
 
+	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/ipc"
 	"github.com/sie-engine/sie/sidecar/control"
@@ -26,8 +28,11 @@ type config struct {
 	giving  bool            // a call that gives wanted runs
 	giveAt  time.Time       // the next
 	backoff time.Duration
-	refused string   // why the server did not take wanted
-	held    []*slice // whose configuration this worker does not have; at most maxInHand
+	refused string // why the server did not take wanted
+	// unsupported holds the models of given that the server can never run, sorted, at most
+	// bus.MaxHeartbeatModels: of more the server itself says so when it is asked to load one
+	unsupported []string
+	held        []*slice // whose configuration this worker does not have; at most maxInHand
 }
 
 // read is told what sie-config has and when the question began.
@@ -71,6 +76,8 @@ func (c *core) gave(e *control.Export, r *ipc.ConfigResponse, err error) {
 			"is it of another version?", nil, nil)
 	}
 	c.server.last.BundleConfigHash = r.BundleConfigHash
+	f.unsupported = slices.Sorted(slices.Values(r.UnsupportedModels))
+	f.unsupported = slices.Compact(f.unsupported[:min(len(f.unsupported), bus.MaxHeartbeatModels)])
 	c.beat.soon = true
 	for id, m := range c.models {
 		m.missed = time.Time{}
@@ -93,7 +100,14 @@ func (c *core) gave(e *control.Export, r *ipc.ConfigResponse, err error) {
 // forgotten is called when the server is another process: it has what its own files say.
 func (c *core) forgotten() {
 	f := &c.config
-	f.given, f.giving, f.giveAt, f.backoff = nil, false, c.now, giveFirst
+	f.given, f.giving, f.giveAt, f.backoff, f.unsupported = nil, false, c.now, giveFirst, nil
+}
+
+// leaves reports whether a model that the server can never run is left to workers that may run it.
+// Where there are none, it is tried, and what waits is answered with what the server says of it.
+func (c *core) leaves(model string) bool {
+	_, unsupported := slices.BinarySearch(c.config.unsupported, model)
+	return unsupported && c.peers.Able(model)
 }
 
 // current reports whether the server has what sie-config had at a time or later.

@@ -2,15 +2,18 @@ package worker
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/ipc"
 	"github.com/sie-engine/sie/internal/work"
 	"github.com/sie-engine/sie/sidecar/control"
+	"github.com/sie-engine/sie/sidecar/rank"
 )
 
 // simConfig is a sie-config, and what others have of it.
@@ -209,4 +212,68 @@ func (s *sim) advanceAll() {
 		f()
 	}
 	s.tick(100 * time.Millisecond)
+}
+
+// What the server can never run is told in heartbeats, is left to workers that may run it, and is
+// tried where there are none.
+func TestUnsupportedModelsAreLeftToOthers(t *testing.T) {
+	s := newConfigSim(t, 1)
+	s.connectServer()
+	s.connectBroker()
+	c, id := s.c, simModels[0]
+	c.now = c.now.Add(discoverFor + time.Second)
+	gave := func(unsupported ...string) {
+		e := &control.Export{Epoch: 2}
+		c.gave(e, &ipc.ConfigResponse{Applied: true, UnsupportedModels: unsupported}, nil)
+	}
+	gave("org/z", "org/y", id, "org/y")
+	want := slices.Sorted(slices.Values([]string{"org/y", "org/z", id}))
+	if got := c.heartbeat(false).UnsupportedModels; !slices.Equal(got, want) || !c.beat.soon {
+		t.Errorf("told %v, want %v, soon %v", got, want, c.beat.soon)
+	}
+	q := c.follow(bus.Token(id))
+	q.primary, q.demanded = id, c.now
+	role := func(unsupported bool) rank.Action {
+		c.decide()
+		if unsupported != c.leaves(id) {
+			t.Errorf("it leaves the model to others: %v", !unsupported)
+		}
+		return q.role
+	}
+	if got := role(false); got != rank.Load {
+		t.Errorf("alone it does %v", got)
+	}
+	delete(c.models, id)
+	other := &bus.WorkerHeartbeat{Ready: true, PoolName: c.lane.Pool, MachineProfile: c.lane.Profile,
+		Bundle: c.lane.Bundle}
+	for i := 0; ; i++ { // a worker that comes after this one
+		other.Name = strconv.Itoa(i)
+		c.peers.Heartbeat(c.now, other)
+		if a, _ := c.peers.Decide(id, rank.Own{Ready: true}); a == rank.Load {
+			break
+		}
+		other.Terminated = true
+		c.peers.Heartbeat(c.now, other)
+		other.Terminated = false
+	}
+	if got := role(true); got != rank.Nothing {
+		t.Errorf("beside a worker that may run it, it does %v", got)
+	}
+	other.UnsupportedModels = []string{id}
+	c.peers.Heartbeat(c.now, other)
+	if got := role(false); got != rank.Load {
+		t.Errorf("beside a worker that cannot run it either, it does %v", got)
+	}
+	var many []string
+	for i := range bus.MaxHeartbeatModels + 5 {
+		many = append(many, strconv.Itoa(i))
+	}
+	gave(many...)
+	if got := len(c.heartbeat(false).UnsupportedModels); got != bus.MaxHeartbeatModels {
+		t.Errorf("it tells %d models; more than %d mean that it runs none", got, bus.MaxHeartbeatModels)
+	}
+	c.forgotten()
+	if got := c.heartbeat(false).UnsupportedModels; len(got) > 0 {
+		t.Errorf("another server process: %v", got)
+	}
 }

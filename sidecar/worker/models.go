@@ -213,7 +213,7 @@ func (c *core) decide() {
 			c.become(m, cold)
 		}
 		own := rank.Own{Ready: c.ready(), Loaded: m.state == loaded, Loading: m.state == loading,
-			Failed: m.state == failed}
+			Failed: m.state == failed, Unsupported: c.leaves(id)}
 		role, threshold := c.peers.Decide(id, own)
 		if role == rank.Load {
 			switch {
