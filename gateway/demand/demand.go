@@ -155,7 +155,7 @@ func (t *Tracker) observe(r prometheus.Registerer) {
 		for l, n := range t.Lanes() {
 			set(0, float64(n), l.Pool, l.Profile, l.Bundle)
 		}
-		for l, n := range t.depth() {
+		for l, n := range t.Depths() {
 			set(1, float64(n), l.Pool, l.Profile, l.Bundle)
 		}
 	}, "sie_gateway_pending_demand",

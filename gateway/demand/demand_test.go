@@ -106,19 +106,29 @@ func beat(t *testing.T, f *fleet.Fleet, id string, l bus.Lane, ready bool) {
 	f.Heartbeat(bus.HealthPrefix+id, data)
 }
 
-// A depth that is too old is not told any more.
+// The queues of clients' pools are no lane's, and a depth that is too old is not told any more.
 func TestOldDepths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := tracker("a", fleet.New(slog.New(slog.DiscardHandler)), asked{})
-		if x.depth() != nil {
+		if x.Depths() != nil {
 			t.Error("a depth that nobody read")
 		}
 		x.depths = depths{map[bus.Lane]int64{leased: 5, first: 2}, time.Now()}
-		if got := x.depth(); !maps.Equal(got, map[bus.Lane]int64{first: 2, second: 0, leased: 5}) {
+		if got := x.Depths(); !maps.Equal(got, map[bus.Lane]int64{first: 2, second: 0}) {
 			t.Errorf("%v", got)
 		}
+		f := fleet.New(slog.New(slog.DiscardHandler))
+		free := New(Options{Fleet: f.Snapshot, Pools: asked{}})
+		free.depths = x.depths
+		if got := free.Depths(); len(got) > 0 {
+			t.Errorf("without lanes and workers: %v", got)
+		}
+		beat(t, f, "w", first, true)
+		if got := free.Depths(); !maps.Equal(got, map[bus.Lane]int64{first: 2}) {
+			t.Errorf("without configured lanes: %v", got)
+		}
 		time.Sleep(depthLasts + time.Second)
-		if x.depth() != nil {
+		if x.Depths() != nil {
 			t.Error("an old depth")
 		}
 	})

@@ -2,7 +2,6 @@ package demand
 
 import (
 	"context"
-	"maps"
 	"strings"
 	"time"
 
@@ -43,9 +42,10 @@ func (t *Tracker) Watch(ctx context.Context, js jetstream.JetStream) {
 	}
 }
 
-// depth returns the depths of all lanes, those that are configured among them, or nothing if they
-// are too old.
-func (t *Tracker) depth() map[bus.Lane]int64 {
+// Depths returns how many slices the queue of each lane holds, 0 for one without a queue, or
+// nothing if what the broker said is too old. The lanes are those that are configured, or else those
+// of the workers that are known: not of clients' pools, which have their workers and need no others.
+func (t *Tracker) Depths() map[bus.Lane]int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.depths.at.IsZero() || time.Since(t.depths.at) > depthLasts {
@@ -53,9 +53,13 @@ func (t *Tracker) depth() map[bus.Lane]int64 {
 	}
 	out := map[bus.Lane]int64{}
 	for _, l := range t.opt.Lanes {
-		out[l] = 0
+		out[l] = t.depths.of[l]
 	}
-	maps.Copy(out, t.depths.of)
+	if len(t.opt.Lanes) == 0 {
+		for _, w := range t.opt.Fleet().Workers {
+			out[w.Home] = t.depths.of[w.Home]
+		}
+	}
 	return out
 }
 

@@ -42,7 +42,8 @@ func (q *Queue) bury(r *request, i int) {
 			err = q.broker.Bury(ctx, letter)
 		}
 		q.metrics.deadLetters.Inc()
-		from := []string{bus.StreamName(r.line.pool.name), bus.ConsumerName(r.line.subject)}
+		home := r.line.home // a client's pool is no label
+		from := []string{bus.StreamName(home.Pool), bus.ConsumerName(home.WorkSubject(r.line.model))}
 		q.metrics.dlqEvents.WithLabelValues(from...).Inc()
 		if err != nil {
 			q.metrics.unburied.Inc()

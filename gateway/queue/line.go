@@ -15,7 +15,8 @@ import (
 // lock is taken after a request's and no other is taken under it.
 type line struct {
 	lane    bus.Lane
-	model   string // its id
+	home    bus.Lane // whose workers serve lane, for labels: clients choose the names of their pools
+	model   string   // its id
 	subject string
 	demand  string
 	pool    *pool
@@ -278,6 +279,7 @@ func seconds(s float64) time.Duration { return time.Duration(min(s, 1e6) * float
 // State is what a gateway knows of its work for one model in one lane.
 type State struct {
 	Lane                bus.Lane
+	Home                bus.Lane // the operator's lane whose workers serve Lane
 	Model               string
 	Untaken, Unanswered int     // items
 	Rate                float64 // items answered in a second while others wait; 0: not known
@@ -293,7 +295,7 @@ func (q *Queue) States() []State {
 		l.mu.Lock()
 		waiting := l.share.Waiting()
 		out = append(out,
-			State{l.lane, l.model, l.untaken + waiting, l.unanswered + waiting, l.meter.rate(now)})
+			State{l.lane, l.home, l.model, l.untaken + waiting, l.unanswered + waiting, l.meter.rate(now)})
 		l.mu.Unlock()
 	}
 	return out

@@ -13,6 +13,7 @@ import (
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/internal/work"
 )
 
 // metrics are the queue's series. Names of the reference keep its units and buckets.
@@ -63,7 +64,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		deadLetters: counter("dead_letters_total", "Slices that ended each server that ran them."),
 		ended:       counter("queue_servers_ended_total", "Slices that get no more servers."),
 		unburied:    counter("dlq_store_failures_total", "Dead letters that could not be stored."),
-		dlqEvents: vector("dlq_events_total", "Dead letters, by the stream and the consumer of their work.",
+		dlqEvents: vector("dlq_events_total",
+			"Dead letters, by the stream and the consumer of their work; of a client's pool, by those of its workers.",
 			"stream", "consumer"),
 		dlqFailures: vector("dlq_republish_failures_total",
 			"Dead letters that could not be stored, by the same.", "stream", "consumer"),
@@ -84,6 +86,14 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	} {
 		m.republishes.WithLabelValues(cause)
 	}
+	// the families are there from the first scrape
+	for _, operation := range []string{work.Encode, work.Score, work.Extract} {
+		for _, h := range []*prometheus.HistogramVec{m.publish, m.published, m.wait} {
+			h.WithLabelValues(operation)
+		}
+	}
+	m.dlqEvents.WithLabelValues("", "")
+	m.dlqFailures.WithLabelValues("", "")
 	return m
 }
 
@@ -105,7 +115,7 @@ func (m *metrics) observe(q *Queue) {
 		obs.Gauges([]string{"pool", "machine_profile", "bundle", "model"},
 			func(set func(int, float64, ...string)) {
 				for _, s := range q.States() {
-					labels := []string{s.Lane.Pool, s.Lane.Profile, s.Lane.Bundle, s.Model}
+					labels := []string{s.Home.Pool, s.Home.Profile, s.Home.Bundle, s.Model}
 					set(0, float64(s.Untaken), labels...)
 					set(1, float64(s.Unanswered), labels...)
 					set(2, s.Rate, labels...)
@@ -144,6 +154,7 @@ func newRequestMetrics(r prometheus.Registerer) *requestMetrics {
 			"pool", "machine_profile", "bundle", "reason", "scaling_action"),
 	}
 	m.total.WithLabelValues("", "", "") // the families are there from the first scrape
+	m.latency.WithLabelValues("", "")
 	m.provisioning.WithLabelValues("")
 	m.rejected.WithLabelValues("", "", "", "", "")
 	if r != nil {

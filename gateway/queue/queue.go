@@ -160,7 +160,11 @@ func (q *Queue) line(lane bus.Lane, model string) *line {
 			p = &pool{name: lane.Pool}
 			q.pools[lane.Pool] = p
 		}
-		l = &line{lane: lane, model: model, subject: subject, demand: lane.DemandSubject(model), pool: p}
+		l = &line{lane: lane, home: lane, model: model, subject: subject,
+			demand: lane.DemandSubject(model), pool: p}
+		if d := q.demand.Load(); d != nil {
+			l.home = (*d).Home(lane)
+		}
 		l.share.SetRoom(fair.Unlimited)
 		if q.opt.Fair {
 			l.window.size = firstWindow

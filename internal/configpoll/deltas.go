@@ -18,15 +18,20 @@ import (
 const maxDelta = 1 << 20
 
 // Deltas counts what was told of changes over NATS. The zero value is ready for use.
-type Deltas struct{ Told, Untrusted, Unreadable atomic.Uint64 }
+type Deltas struct {
+	Told, Untrusted, Unreadable atomic.Uint64
+
+	models atomic.Uint64 // of those told, the ones that bring a model
+}
 
 // Hear reports whether a message is a trusted producer's delta, and counts it. A producer is
 // trusted if its name is one of trusted, or begins with one and a dash. sie-config asks for no
 // reply and sets no header of the broker; what does is none of its deltas.
 func (d *Deltas) Hear(m *nats.Msg, trusted []string, log *slog.Logger) bool {
 	var of struct {
-		Producer string `json:"producer_id"`
-		Router   string `json:"router_id"`
+		Producer string          `json:"producer_id"`
+		Router   string          `json:"router_id"`
+		Model    json.RawMessage `json:"model_config"`
 	}
 	if m.Reply != "" || reserved(m.Header) || len(m.Data) > maxDelta || json.Unmarshal(m.Data, &of) != nil {
 		d.Unreadable.Add(1)
@@ -45,6 +50,9 @@ func (d *Deltas) Hear(m *nats.Msg, trusted []string, log *slog.Logger) bool {
 		return false
 	}
 	d.Told.Add(1)
+	if text := string(of.Model); text != "" && text != "null" && text != `""` {
+		d.models.Add(1)
+	}
 	return true
 }
 
@@ -57,14 +65,21 @@ func reserved(h nats.Header) bool {
 	return false
 }
 
-// Register registers the counters under a name, by result.
+// Register registers the counters under a name, by kind and result. What one says is not read
+// where it is not believed, so that such a delta is of the usual kind.
 func (d *Deltas) Register(r prometheus.Registerer, name string) {
-	for result, n := range map[string]*atomic.Uint64{
-		"applied": &d.Told, "rejected_untrusted": &d.Untrusted, "parse_error": &d.Unreadable,
+	bumps := func() uint64 { return d.Told.Load() - min(d.models.Load(), d.Told.Load()) }
+	for _, s := range []struct {
+		kind, result string
+		count        func() uint64
+	}{
+		{"model_added", "applied", d.models.Load}, {"model_added", "rejected_untrusted", d.Untrusted.Load},
+		{"model_added", "parse_error", d.Unreadable.Load},
+		{"epoch_bump", "applied", bumps},
 	} {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name,
 			Help:        "Changes of models that were told over NATS.",
-			ConstLabels: prometheus.Labels{"result": result}},
-			func() float64 { return float64(n.Load()) }))
+			ConstLabels: prometheus.Labels{"kind": s.kind, "result": s.result}},
+			func() float64 { return float64(s.count()) }))
 	}
 }
