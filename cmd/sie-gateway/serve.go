@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/gateway/alias"
@@ -166,6 +167,8 @@ type running struct {
 	server   *server.Server
 	queue    *queue.Queue
 	config   *models.Bootstrap // nil: models come from files
+	series   *prometheus.Registry
+	workers  *fleet.Fleet
 	listener net.Listener
 	delay    time.Duration // between a signal and the drain
 	drain    time.Duration // for running requests to finish
@@ -193,14 +196,13 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 	if err != nil {
 		return nil, err
 	}
-	opened := &running{log: log, delay: c.DrainDelay, drain: c.DrainTimeout}
+	workers, series := fleet.New(log), obs.NewRegistry()
+	opened := &running{log: log, series: series, workers: workers, delay: c.DrainDelay, drain: c.DrainTimeout}
 	defer func() {
 		if err != nil {
 			opened.close()
 		}
 	}()
-	workers := fleet.New(log)
-	series := obs.NewRegistry()
 	var registry *models.Registry
 	keeper := pools.New(pools.Options{Lanes: lanes, Limits: c.PoolLimits, Fleet: workers.Snapshot,
 		Models:  func(id string) bool { _, err := registry.Find(id); return err == nil },
@@ -256,6 +258,7 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 	wanted := demand.New(demand.Options{Router: qo.Router, Lanes: lanes, Fleet: workers.Snapshot,
 		Pools: keeper, Metrics: series})
 	so.Backend = queue.NewBackend(opened.queue, registry, workers, wanted)
+	so.Wanted, so.Depths, so.Queues = wanted.Lanes, wanted.Depths, waiting(opened.queue)
 	if opened.server, err = server.New(so); err != nil {
 		return nil, err
 	}
@@ -275,6 +278,17 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 		"api_keys", secure.Access != nil, "tls", secure.TLS != nil, "payload_store", c.Payloads != "",
 		"metrics", metrics)
 	return opened, nil
+}
+
+// waiting returns what tells the server of the work of a queue.
+func waiting(q *queue.Queue) func() []server.Waiting {
+	return func() (out []server.Waiting) {
+		for _, s := range q.States() {
+			out = append(out, server.Waiting{Lane: s.Home, Model: s.Model, Untaken: s.Untaken,
+				Unanswered: s.Unanswered, Rate: s.Rate})
+		}
+		return out
+	}
 }
 
 // missing returns what a gateway needs before its first request.

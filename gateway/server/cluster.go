@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/sie-engine/sie/gateway/fleet"
+	"github.com/sie-engine/sie/internal/build"
+	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/httpd"
 )
 
@@ -24,7 +26,17 @@ type clusterView struct {
 	Workers    []workerView   `json:"workers"`
 	Models     []modelView    `json:"models"`
 	Lanes      []laneView     `json:"lanes"`
+	Queues     []queueView    `json:"queues"` // of this gateway
+	Activity   activityView   `json:"activity"`
+	Server     serverView     `json:"server"`
 	Truncated  bool           `json:"truncated,omitempty"` // workers and models were left out
+}
+
+// serverView is the gateway itself.
+type serverView struct {
+	Version string `json:"version"`
+	Uptime  int64  `json:"uptime_seconds"`
+	Epoch   uint64 `json:"config_epoch"` // of the configuration
 }
 
 type clusterSummary struct {
@@ -49,7 +61,10 @@ type workerView struct {
 	InflightBatches  int      `json:"inflight_batches"`
 	MemoryUsedBytes  int64    `json:"memory_used_bytes"`
 	MemoryTotalBytes int64    `json:"memory_total_bytes"`
+	FailedModels     []string `json:"failed_models,omitempty"`
 	Healthy          bool     `json:"healthy"`
+	Live             bool     `json:"live"`  // its heartbeat is fresh
+	Since            int64    `json:"since"` // when it became what it is, in seconds since 1970
 	Saturated        bool     `json:"saturated"`
 	Pool             string   `json:"pool"`
 	Bundle           string   `json:"bundle"`
@@ -75,6 +90,11 @@ type laneView struct {
 	Ready      int    `json:"ready"`
 	Items      int    `json:"items"` // that its workers have pulled and not answered
 	FreeCredit int64  `json:"free_credit"`
+	// Wanted is how many workers it should have so that what waits can begin; 0: nothing waits
+	// for one.
+	Wanted int `json:"wanted_workers"`
+	// Depth is how many slices of all gateways its queue holds; nil: not known.
+	Depth *int64 `json:"queue_depth"`
 }
 
 // health answers GET /health, always with 200.
@@ -94,7 +114,7 @@ func (s *Server) frame() ([]byte, error) {
 	b := encode(v)
 	for len(b) > maxFrame { // halves the lists: a client takes no more than 1 MiB
 		v.Workers, v.Models = v.Workers[:len(v.Workers)/2], v.Models[:len(v.Models)/2]
-		v.Lanes, v.Truncated = v.Lanes[:len(v.Lanes)/2], true
+		v.Lanes, v.Queues, v.Truncated = v.Lanes[:len(v.Lanes)/2], v.Queues[:len(v.Queues)/2], true
 		b = encode(v)
 	}
 	return b, nil
@@ -117,7 +137,11 @@ func (s *Server) view() *clusterView {
 	v := &clusterView{
 		Timestamp: float64(time.Now().UnixMicro()) / 1e6, Ready: s.waits() == "" && !s.leaving(),
 		Configured: []string{}, Live: []string{}, Workers: make([]workerView, 0, len(f.Workers)),
-		Models: []modelView{}, Lanes: []laneView{},
+		Models: []modelView{}, Queues: s.queues(), Activity: s.activity.now(),
+		Server: serverView{Version: build.Version, Uptime: int64(time.Since(s.started).Seconds())},
+	}
+	if c := s.opt.Config(); c != nil {
+		v.Server.Epoch = c.Version.Epoch
 	}
 	for _, l := range s.opt.Lanes {
 		v.Configured = append(v.Configured, l.Profile)
@@ -148,24 +172,37 @@ func (s *Server) view() *clusterView {
 	}
 	slices.SortFunc(v.Models, func(a, b modelView) int { return strings.Compare(a.Name, b.Name) })
 	v.Configured, v.Live = unique(v.Configured), unique(v.Live)
-	v.Cluster.ModelsLoaded, v.Cluster.TotalQPS = len(models), s.rate.now(s.answered.Load())
+	v.Cluster.ModelsLoaded, v.Cluster.TotalQPS = len(models), s.rate.now(v.Activity.Answered)
 	v.Lanes = s.lanes(f)
 	return v
 }
 
 // lanes returns the lanes that are configured or have live workers.
 func (s *Server) lanes(f *fleet.Snapshot) []laneView {
+	var wanted map[bus.Lane]int
+	var depths map[bus.Lane]int64
+	if s.opt.Wanted != nil {
+		wanted = s.opt.Wanted()
+	}
+	if s.opt.Depths != nil {
+		depths = s.opt.Depths()
+	}
 	out := make([]laneView, 0, len(s.opt.Lanes)+len(f.Lanes))
-	for _, id := range s.opt.Lanes {
-		v := laneView{Pool: id.Pool, Profile: id.Profile, Bundle: id.Bundle, Configured: true}
+	add := func(id bus.Lane, configured bool) {
+		v := laneView{Pool: id.Pool, Profile: id.Profile, Bundle: id.Bundle, Configured: configured,
+			Wanted: wanted[id]}
+		if depth, known := depths[id]; known {
+			v.Depth = &depth
+		}
 		v.fill(f.Lane(id))
 		out = append(out, v)
 	}
+	for _, id := range s.opt.Lanes {
+		add(id, true)
+	}
 	for _, l := range f.Lanes {
 		if !slices.Contains(s.opt.Lanes, l.ID) {
-			v := laneView{Pool: l.ID.Pool, Profile: l.ID.Profile, Bundle: l.ID.Bundle}
-			v.fill(l)
-			out = append(out, v)
+			add(l.ID, false)
 		}
 	}
 	return out
@@ -184,7 +221,8 @@ func viewOf(w *fleet.Worker) workerView {
 		ReadyGPUSlots: h.ReadyGPUSlots, LoadedModels: list(h.LoadedModels),
 		LoadingModels: list(h.LoadingModels), QueueDepth: h.QueueDepth, PendingCost: h.PendingCost,
 		FreeCredit: h.FreeCredit, InflightBatches: h.InflightBatches, MemoryUsedBytes: h.MemoryUsed,
-		MemoryTotalBytes: h.MemoryTotal, Healthy: w.Ready(), Saturated: h.Saturated, Pool: w.Lane.Pool,
+		MemoryTotalBytes: h.MemoryTotal, FailedModels: h.FailedModels, Healthy: w.Ready(), Live: w.Live,
+		Since: w.Since.Unix(), Saturated: h.Saturated, Pool: w.Lane.Pool,
 		Bundle: w.Lane.Bundle, BundleConfigHash: h.BundleConfigHash,
 	}
 }

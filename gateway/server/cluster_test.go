@@ -38,8 +38,13 @@ func TestHealth(t *testing.T) {
 			Memory                 int64    `json:"memory_used_bytes"`
 			Total                  int64    `json:"memory_total_bytes"`
 			Models                 []string `json:"loaded_models"`
+			Live                   bool
+			Since                  int64
 		}
-		Models []struct {
+		Queues   []any
+		Activity struct{ Failed map[string]int }
+		Server   struct{ Version string }
+		Models   []struct {
 			Name, State string
 			Workers     int      `json:"worker_count"`
 			GPUs        []string `json:"gpu_types"`
@@ -49,6 +54,7 @@ func TestHealth(t *testing.T) {
 			Profile        string `json:"machine_profile"`
 			Workers, Ready int
 			Configured     bool
+			Depth          *int64 `json:"queue_depth"`
 		}
 	}
 	var h health
@@ -83,6 +89,10 @@ func TestHealth(t *testing.T) {
 	if m := h.Models; len(m) != 2 || m[0].Name != "org/a" || m[0].Workers != 2 || m[0].Depth != 3 ||
 		m[0].State != "loaded" || !slices.Equal(m[0].GPUs, []string{"l4"}) {
 		t.Errorf("%+v", m)
+	}
+	if a, w := h.Activity, h.Workers[0]; a.Failed == nil || !w.Live || w.Since == 0 || h.Queues == nil ||
+		h.Server.Version == "" || h.Lanes[0].Depth != nil {
+		t.Errorf("%+v", h)
 	}
 	if l := h.Lanes; len(l) != 3 || l[0].Workers != 2 || l[0].Ready != 1 || !l[1].Configured ||
 		l[1].Workers != 0 || l[2].Profile != "cpu" || l[2].Configured {
@@ -173,16 +183,23 @@ func TestGauges(t *testing.T) {
 	r.worker("w-2", testLanes[0], func(h *bus.WorkerHeartbeat) { h.Ready = false })
 	r.fleet.Heartbeat(bus.HealthPrefix+"w-9", []byte("{"))
 	r.worker("w-3", testLanes[0], nil)
+	leased := testLanes[0]
+	leased.Pool = "of-a-client" // whose name is no label
+	r.worker("w-4", leased, func(h *bus.WorkerHeartbeat) {
+		h.HomePool, h.Ready, h.QueueDepth = testLanes[0].Pool, false, 6
+		h.LoadingModels = []string{"org/c"}
+	})
 	for _, c := range []struct {
 		name   string
 		labels []string
 		want   float64
 	}{
-		{"sie_gateway_workers", []string{"healthy"}, 2}, {"sie_gateway_workers", []string{"unhealthy"}, 1},
+		{"sie_gateway_workers", []string{"healthy"}, 2}, {"sie_gateway_workers", []string{"unhealthy"}, 2},
 		{"sie_gateway_worker_queue_depth", []string{"w-1", "default", "l4"}, 4},
 		{"sie_gateway_model_workers", []string{"org/a"}, 1},
 		{"sie_gateway_model_workers", []string{"org/a:zfast"}, 1},
-		{"sie_gateway_model_loads_in_progress", []string{"default", "l4"}, 1},
+		{"sie_gateway_worker_queue_depth", []string{"w-4", "default", "l4"}, 6},
+		{"sie_gateway_model_loads_in_progress", []string{"default", "l4"}, 2},
 		{"sie_gateway_config_epoch", nil, 7},
 		{"sie_gateway_heartbeats_refused", nil, 1},
 	} {
@@ -191,7 +208,7 @@ func TestGauges(t *testing.T) {
 		}
 	}
 	if a := r.do("GET", "/metrics", ""); a.status != 200 || !strings.Contains(a.body,
-		"sie_gateway_workers{") || strings.Contains(a.body, "made/up") ||
+		"sie_gateway_workers{") || strings.Contains(a.body, "made/up") || strings.Contains(a.body, leased.Pool) ||
 		strings.Contains(a.body, "org/a:no") {
 		t.Errorf("%d %.200s", a.status, a.body)
 	}

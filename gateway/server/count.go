@@ -1,8 +1,6 @@
 package server
 
 import (
-	"sync/atomic"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sie-engine/sie/internal/api"
@@ -14,24 +12,22 @@ import (
 // are the Backend's own, which knows their lanes.
 type checked struct {
 	inference.Backend
-	answered *atomic.Uint64
+	activity *activity
 }
 
 // Begin implements inference.Backend.
 func (b checked) Begin(h inference.Head) inference.Session {
-	return &checkedSession{b.Backend.Begin(h), b.answered}
+	return &checkedSession{b.Backend.Begin(h), b.activity}
 }
 
 type checkedSession struct {
 	inference.Session
-	answered *atomic.Uint64
+	activity *activity
 }
 
 // End implements inference.Session.
 func (s *checkedSession) End(model string, o *api.Outcome, err error) {
-	if err == nil {
-		s.answered.Add(1)
-	}
+	s.activity.ended(o, err)
 	s.Session.End(model, o, err)
 }
 
@@ -51,8 +47,7 @@ func (s *Server) registerGauges(r *prometheus.Registry) {
 		}, "sie_gateway_workers", "Workers that are known, by state."),
 		obs.Gauges(append([]string{"worker"}, laneLabels...), func(set setGauge) {
 			for _, w := range s.opt.Fleet().Workers {
-				if w.Live {
-					l := w.Lane
+				if l := w.Home; w.Live { // a client's pool is no label
 					set(0, float64(w.Heartbeat.QueueDepth), w.ID, l.Pool, l.Profile, l.Bundle)
 					set(1, float64(w.Heartbeat.MemoryUsed), w.ID, l.Pool, l.Profile, l.Bundle)
 				}
@@ -76,7 +71,8 @@ func (s *Server) registerGauges(r *prometheus.Registry) {
 			}
 			for _, l := range f.Lanes {
 				for _, w := range l.Workers {
-					set(0, float64(len(w.Heartbeat.LoadingModels)), l.ID.Pool, l.ID.Profile, l.ID.Bundle)
+					h, n := w.Home, float64(len(w.Heartbeat.LoadingModels))
+					set(0, n, h.Pool, h.Profile, h.Bundle)
 				}
 			}
 		}, "sie_gateway_model_loads_in_progress", "Models that the workers of a lane load."),

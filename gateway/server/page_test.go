@@ -6,12 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp"
-
-	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/inference"
 	"github.com/sie-engine/sie/internal/pages"
-	"github.com/sie-engine/sie/internal/pages/pagetest"
 )
 
 // Every route is documented, and everything that is documented is a route.
@@ -74,35 +70,4 @@ func TestRoutesAreDocumented(t *testing.T) {
 	if len(documented) > 0 {
 		t.Errorf("the document has routes that do not exist: %v", documented)
 	}
-}
-
-// The page shows the workers and models of the cluster, and sends requests as at a server.
-func TestPage(t *testing.T) {
-	chromium := pagetest.Browser(t)
-	r := start(t, nil)
-	r.worker("w-1", testLanes[0], func(h *bus.WorkerHeartbeat) {
-		h.LoadedModels, h.QueueDepth, h.FreeCredit = []string{"org/a"}, 3, 1500
-	})
-	b := pagetest.Open(t, chromium, r.url)
-	b.Until(`document.getElementById("state").textContent === "ready"`)
-	rows := func(table string) string {
-		return b.Eval(`[...document.querySelectorAll("` + table +
-			` tbody tr")].map(r => [...r.cells].map(c => c.textContent).join("|")).join("\n")`)
-	}
-	b.Until(`document.querySelectorAll("#models tbody tr").length === 1`)
-	if got, want := rows("#workers"), "w-1|ready|default/l4/default|org/a|3|1.5 k"; got != want {
-		t.Errorf("the workers are %q, want %q", got, want)
-	}
-	if got := rows("#models"); !strings.HasPrefix(got, "org/a|loaded|dense|2||2|") {
-		t.Errorf("the models are %q", got)
-	}
-	b.Until(`document.querySelector("#encode button.go").disabled === false`)
-	b.Do(chromedp.SetValue("#encode textarea", "a\nb"), chromedp.Click("#encode button.go"))
-	b.Until(`document.querySelectorAll("#encode .heat td").length === 4 + 1`)
-	b.Shoot("gateway")
-	b.Do(chromedp.Navigate(b.Origin + "/docs"))
-	b.Until(`[...document.querySelectorAll("h2")].some(h => h.textContent === "Cluster")`)
-	b.Until(`["X-SIE-Hold", "RATE_LIMITED", "content_conflict"]
-		.every(x => document.body.textContent.includes(x))`)
-	b.Quiet()
 }

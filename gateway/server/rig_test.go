@@ -38,9 +38,10 @@ type fakeBackend struct {
 
 	check, err error
 	refusal    *inference.Refusal
-	hold       chan struct{} // if set, Encode waits until it is closed
-	held       chan struct{} // one value for each Encode that waits
-	short      int           // items that are missing in the answer
+	hold       chan struct{}   // if set, Encode waits until it is closed
+	held       chan struct{}   // one value for each Encode that waits
+	short      int             // items that are missing in the answer
+	list       []api.ModelInfo // in place of its one model
 }
 
 func (b *fakeBackend) Begin(h inference.Head) inference.Session {
@@ -51,6 +52,9 @@ func (b *fakeBackend) Begin(h inference.Head) inference.Session {
 }
 
 func (b *fakeBackend) Models() []api.ModelInfo {
+	if b.list != nil {
+		return b.list
+	}
 	return []api.ModelInfo{{
 		Name: "org/a", Outputs: []string{"dense"}, Dims: api.ModelDims{Dense: 2}, Loaded: true,
 		State: "loaded",
@@ -73,7 +77,12 @@ func (s *fakeSession) Model(id string) (compat.Model, error) {
 
 func (s *fakeSession) OpenAIModel(id string) (compat.Model, error) { return s.Model(id) }
 func (s *fakeSession) Check() error                                { return s.b.check }
-func (s *fakeSession) Refusal(string) *inference.Refusal           { return s.b.refusal }
+
+func (s *fakeSession) Refusal(string) *inference.Refusal {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	return s.b.refusal
+}
 
 func (s *fakeSession) Encode(
 	w *admit.Work, m compat.Model, r *api.EncodeRequest,

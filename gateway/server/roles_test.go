@@ -27,7 +27,7 @@ func TestEveryRouteAndRole(t *testing.T) {
 	r := start(t, func(o *Options) { o.Keys, o.ConfigURL = keys, control.URL })
 	open := []string{"GET /healthz", "GET /livez", "GET /readyz", "GET /", "GET /docs", "GET /openapi.json",
 		"GET /static/"}
-	watched := []string{"GET /health", "GET /ws/status", "GET /ws/cluster-status"}
+	watched := []string{"GET /health", "GET /ws/status", "GET /ws/cluster-status", "GET /v1/usage"}
 	relayed := []string{"POST /v1/configs/models", "PUT /v1/configs/models/", "DELETE /v1/configs/models/",
 		"GET /v1/configs/export", "GET /v1/configs/epoch"}
 	seen := 0

@@ -26,6 +26,7 @@ func (s *Server) routes(a *inference.API) []httpd.Route {
 		{Method: "GET", Path: "/health", Serve: s.health, Open: s.opt.OpenStatus, Roles: watches},
 		{Method: "GET", Path: "/ws/cluster-status", Serve: s.socket, Open: s.opt.OpenStatus, Roles: watches},
 		{Method: "GET", Path: "/ws/status", Serve: s.socket, Open: s.opt.OpenStatus, Roles: watches},
+		{Method: "GET", Path: "/v1/usage", Serve: s.usage, Roles: watches},
 		{Method: "GET", Path: "/v1/configs/models", Serve: s.listConfigs},
 		{Method: "GET", Path: "/v1/configs/models/", Serve: s.getConfig},
 		{Method: "GET", Path: "/v1/configs/bundles", Serve: s.listBundles},

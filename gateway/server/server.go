@@ -45,7 +45,14 @@ type Options struct {
 	ConfigURL string // of sie-config, without a slash at its end; "": there is none
 	Changed   func() // called after a change was passed on to sie-config; nil: nothing
 
-	Lanes    []bus.Lane    // that the operator configured
+	Lanes []bus.Lane // that the operator configured
+	// Wanted returns how many workers lanes should have so that what waits can begin, Depths how
+	// many slices of all gateways their queues hold, Queues the work of this gateway. nil: nothing
+	// is shown of it.
+	Wanted func() map[bus.Lane]int
+	Depths func() map[bus.Lane]int64
+	Queues func() []Waiting
+
 	Pools    *pools.Keeper // of clients' pools
 	Registry *prometheus.Registry
 
@@ -92,8 +99,8 @@ type Server struct {
 	started time.Time
 	ready   atomic.Bool // nothing was missing once
 	retired atomic.Bool // Retire was called
-	// requests that had a result
-	answered atomic.Uint64
+
+	activity activity
 }
 
 // New returns a server. It registers its series, and accepts nothing before Serve.
@@ -115,7 +122,7 @@ func New(opt Options) (*Server, error) {
 	}
 	s.registerGauges(opt.Registry)
 	routes := inference.New(inference.Options{
-		Backend:   checked{opt.Backend, &s.answered},
+		Backend:   checked{opt.Backend, &s.activity},
 		Gate:      opt.Gate,
 		Log:       opt.Log,
 		Limits:    opt.Limits,

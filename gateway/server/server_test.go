@@ -235,8 +235,8 @@ func TestAClientThatLeavesCancels(t *testing.T) {
 		defer r.backend.mu.Unlock()
 		return len(r.backend.ends) == 1
 	})
-	if ends := r.backend.ends; len(ends) != 1 || r.answered.Load() != 0 {
-		t.Errorf("%v, and %d answers", ends, r.answered.Load())
+	if ends := r.backend.ends; len(ends) != 1 || r.activity.now().Answered != 0 {
+		t.Errorf("%v, and %d answers", ends, r.activity.now().Answered)
 	}
 }
 

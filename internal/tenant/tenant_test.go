@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -370,5 +371,38 @@ func TestQuotasByRandomOperations(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A tenant sees itself, and one with the role of metrics everybody.
+func TestUsage(t *testing.T) {
+	a := open(t, file)
+	search, watcher, plain := a.Find("search-token"), a.Find("watch"), a.Find("plain")
+	release, err := search.Take(3, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	search.Forbid("do that")
+	want := Usage{Name: "search", Priority: "low", Pools: []string{"default", "Eval"},
+		Models: []string{"baai/*", "org/one"}, ItemsPerSecond: 100, InFlightLimit: 50, InFlight: 3,
+		Requests: 1, Items: 3, Forbidden: 1}
+	if got := a.Usage(search); len(got) != 1 || !reflect.DeepEqual(got[0], want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	names := func(t *Tenant) (out []string) {
+		for _, u := range a.Usage(t) {
+			out = append(out, u.Name)
+		}
+		return out
+	}
+	for _, t1 := range []*Tenant{watcher, plain} { // a plain key has the role too
+		if got := names(t1); !slices.Equal(got, []string{plain.Name, "search", "watcher"}) {
+			t.Errorf("%s sees %v", t1.Name, got)
+		}
+	}
+	var none *Access
+	if len(none.Usage(nil)) != 0 || len(a.Usage(nil)) != 0 {
+		t.Error("somebody without a token sees tenants")
 	}
 }

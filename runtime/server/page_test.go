@@ -89,9 +89,9 @@ func TestPage(t *testing.T) {
 		t.Errorf("curl keeps to what was sent: %s", got)
 	}
 
-	b.Do(chromedp.SetValue("#filter", "rerank"),
-		chromedp.Evaluate(`$("filter").dispatchEvent(new Event("input"))`, nil))
-	if got := b.Eval(`document.getElementById("count").textContent`); got != "1 of 3" {
+	b.Do(chromedp.SetValue("#models-filter", "rerank"),
+		chromedp.Evaluate(`$("models-filter").dispatchEvent(new Event("input"))`, nil))
+	if got := b.Eval(`document.getElementById("models-count").textContent`); got != "1 of 3" {
 		t.Errorf("the filter shows %s", got)
 	}
 	b.Quiet()

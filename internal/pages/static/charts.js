@@ -1,7 +1,7 @@
 // Small pictures made of SVG and table cells; colours come from the style sheet.
 "use strict";
 const charts = (() => {
-  const KEEP = 300; // points of a line: a minute of frames
+  const KEEP = 300; // points of a line: a minute of a server's frames, five of a gateway's
 
   const svg = (tag, attributes) => {
     const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -20,7 +20,7 @@ const charts = (() => {
     return n + " B";
   };
 
-  // tile shows a number that changes and its last minute. top fixes the scale's upper end (0: the largest value seen).
+  // tile shows a number that changes and what it was lately. top fixes the scale's upper end (0: the largest value seen).
   function tile(parent, name, format = short, top = 0) {
     const box = document.createElement("div");
     box.className = "tile";
@@ -29,7 +29,7 @@ const charts = (() => {
     title.textContent = name;
     const value = document.createElement("b");
     value.textContent = "–";
-    const picture = svg("svg", {viewBox: "0 0 300 48", preserveAspectRatio: "none", role: "img", "aria-label": name + ", last minute"});
+    const picture = svg("svg", {viewBox: "0 0 300 48", preserveAspectRatio: "none", role: "img", "aria-label": name + ", lately"});
     const area = svg("polygon", {class: "area", points: ""});
     const line = svg("polyline", {class: "line", points: "", "vector-effect": "non-scaling-stroke"});
     picture.append(area, line);

@@ -50,6 +50,9 @@ const play = (() => {
       (sie.key ? "  -H \"X-API-Key: $SIE_API_KEY\" \\\n" : "") + `  -d '${quoted}'`;
   }
 
+  // reason is what an answer without results says.
+  const reason = answer => answer.error?.message ?? answer.message ?? "the server does not say why";
+
   async function send(id, form) {
     const out = form.querySelector("output"), result = form.querySelector(".result");
     const button = form.querySelector("button.go");
@@ -60,17 +63,18 @@ const play = (() => {
     const started = performance.now();
     try {
       for (;;) {
-        const r = await sie.fetch(`/v1/${id}/${form.model.value}`, {method: "POST",
+        const r = await sie.fetch(`/v1/${id}/${form.model.value.split("/").map(encodeURIComponent).join("/")}`, {method: "POST",
           headers: {"Content-Type": "application/json", Accept: "application/json"}, body: JSON.stringify(body[id](form))});
-        const answer = await r.json();
-        if (r.status === 503 && performance.now() - started < 120_000) { // loading, or full: the server says when to come again
+        const answer = await r.json().catch(() => ({}));
+        // Loading, full, or no worker yet: the server says when to come again.
+        if ((r.status === 503 || r.status === 202) && performance.now() - started < 120_000) {
           const wait = Number(r.headers.get("Retry-After")) || 1;
-          out.textContent = `${answer.error.message} (again in ${wait} s)`;
+          out.textContent = `${reason(answer)} (again in ${wait} s)`;
           await new Promise(done => setTimeout(done, 1000 * wait));
           continue;
         }
         result.replaceChildren();
-        if (!r.ok) throw new Error(`${r.status}: ${answer.error.message}`);
+        if (!r.ok || r.status === 202) throw new Error(`${r.status}: ${reason(answer)}`);
         const part = name => r.headers.get(name) ? `${name.slice(2, -5).toLowerCase()} ${r.headers.get(name)} ms` : "";
         out.textContent = [`${(performance.now() - started).toFixed(0)} ms here`, ...["X-Total-Time", "X-Queue-Time", "X-Tokenization-Time",
           "X-Inference-Time"].map(part), answer.usage ? `${answer.usage.input_tokens} tokens` : ""].filter(Boolean).join(" · ");
