@@ -54,7 +54,8 @@ func discoverable(t *testing.T) (s *serving, beat func(id string, change func(*b
 	}
 }
 
-// listed returns the entry of a model in /v1/models. says is its state and the workers that have it.
+// listed returns the entry of a model in /v1/models. says is its state and the workers that have
+// it.
 func listed(id, says string) map[string]any {
 	words := strings.Fields(says)
 	workers := []any{}
@@ -126,8 +127,8 @@ func TestModelsOfACluster(t *testing.T) {
 	}
 }
 
-// A worker that says that it is not ready is shown so by the next frame and by /health, and requests
-// are refused at once: whatever it had loaded, and without waiting for its silence.
+// A worker that says that it is not ready is shown so by the next frame, by /health and by the list
+// of models, whatever it had loaded: nobody waits for its silence.
 func TestNotReadyIsShownWithTheNextFrame(t *testing.T) {
 	s, beat := discoverable(t)
 	loaded := func(h *bus.WorkerHeartbeat) { h.LoadedModels = []string{"org/a"} }

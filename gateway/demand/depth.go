@@ -43,8 +43,9 @@ func (t *Tracker) Watch(ctx context.Context, js jetstream.JetStream) {
 }
 
 // Depths returns how many slices the queue of each lane holds, 0 for one without a queue, or
-// nothing if what the broker said is too old. The lanes are those that are configured, or else those
-// of the workers that are known: not of clients' pools, which have their workers and need no others.
+// nothing if what the broker said is too old. The lanes are those that are configured, or else
+// those of the workers that are known: not of clients' pools, which have their workers and need no
+// others.
 func (t *Tracker) Depths() map[bus.Lane]int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -208,7 +208,8 @@ func TestGauges(t *testing.T) {
 		}
 	}
 	if a := r.do("GET", "/metrics", ""); a.status != 200 || !strings.Contains(a.body,
-		"sie_gateway_workers{") || strings.Contains(a.body, "made/up") || strings.Contains(a.body, leased.Pool) ||
+		"sie_gateway_workers{") || strings.Contains(a.body, "made/up") ||
+		strings.Contains(a.body, leased.Pool) ||
 		strings.Contains(a.body, "org/a:no") {
 		t.Errorf("%d %.200s", a.status, a.body)
 	}

@@ -78,8 +78,8 @@ func (a *answer) of(bundle string) (*Export, error) {
 		seen[m.ID] = true
 		text := m.YAML
 		if strings.TrimSpace(text) == "" {
-			// A document's lines are bounded. They are not indented: what is nested deeply would grow
-			// with the square of its depth before the server refuses it.
+			// A document's lines are bounded. They are not indented: what is nested deeply would
+			// grow with the square of its depth before the server refuses it.
 			var lines bytes.Buffer
 			if err := json.Indent(&lines, m.Config, "", ""); err != nil {
 				return nil, fmt.Errorf("the model %.200q has no raw_yaml, and its model_config is no JSON: %w",

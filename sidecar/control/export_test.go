@@ -11,7 +11,8 @@ import (
 // its depth. What it says is the server's matter.
 func TestNestedConfigsTakeLittleMemory(t *testing.T) {
 	const depth = 5000
-	config := strings.Repeat(`{"a":`, depth) + "[" + strings.Repeat("1,", depth) + "1]" + strings.Repeat("}", depth)
+	config := strings.Repeat(`{"a":`, depth) + "[" + strings.Repeat("1,", depth) + "1]" +
+		strings.Repeat("}", depth)
 	var a answer
 	text := `{"snapshot_version":1,"models":[{"model_id":"org/a","model_config":` + config + `}]}`
 	if err := json.Unmarshal([]byte(text), &a); err != nil {
