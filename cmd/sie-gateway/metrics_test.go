@@ -40,8 +40,8 @@ func (s *serving) untilReady() {
 
 // A gateway exports every series of the reference's gateway from its first scrape, with its type
 // and at least its labels, and buckets that its dashboards know; and those that newer releases
-// scale by. Of their labels one value is left out: no delta has the result apply_error, because a delta
-// says only when to ask sie-config, and what fails then is config_bootstrap_failures_total.
+// scale by. Of their labels one value is left out: no delta has the result apply_error, because a
+// delta says only when to ask sie-config, and what fails then is config_bootstrap_failures_total.
 func TestTheReferencesSeries(t *testing.T) {
 	config := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		switch q.URL.Path {
