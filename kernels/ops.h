@@ -215,7 +215,10 @@ typedef struct sie_attention_args {
  *   y[i]   = x'[i]·cos[p,i] − x'[i+h]·sin[p,i]
  *   y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]       i < h = rot/2
  * p is the token's index in its own sequence b + position_offset + first_position[b], where that is
- * given. Columns from rot on are only normalised. */
+ * given. Columns from rot on are only normalised.
+ * With turns, a sequence of L > positions rows has angles of its own, by row L - positions - 1:
+ * cos and sin of 2π·p·t_i, where entries i and i + h of the row, h = rot/2, are the upper and the
+ * lower half of t_i·2^64. Any L up to positions + the rows of turns is possible. */
 typedef struct sie_qk_norm_rope_args {
   sie_rows tokens, seqs;
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of q, k */
@@ -225,12 +228,13 @@ typedef struct sie_qk_norm_rope_args {
   float eps;
   float weight_offset;
   const float *cos, *sin; /* [positions, rot/2], row stride rot/2 */
-  int64_t positions;      /* rows of cos and sin: more than any p of this run */
+  int64_t positions;      /* rows of cos and sin: more than any p that reads them */
   int32_t position_offset;
-  int32_t reserved;
+  int32_t whole_rows;            /* L of the only sequence, where these are but some of its rows; 0: all */
   sie_tensor q;                  /* fX [T, H·D] */
   sie_tensor k;                  /* dtype of q, [T, Hkv·D]; may be absent (kv_heads 0) */
   const int32_t *first_position; /* optional [B]: where each sequence begins, behind its prefix */
+  const int32_t *turns;          /* optional [lengths, rot], without first_position */
 } sie_qk_norm_rope_args;
 
 typedef struct

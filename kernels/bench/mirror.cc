@@ -214,7 +214,7 @@ void translate(Call *c, sie_output_rows_args *a) {
 void translate(Call *c, sie_qk_norm_rope_args *a) {
   c->rows(&a->tokens), c->rows(&a->seqs);
   c->pointer(&a->cu_seqlens), c->pointer(&a->q_gamma), c->pointer(&a->k_gamma);
-  c->pointer(&a->cos), c->pointer(&a->sin), c->pointer(&a->first_position);
+  c->pointer(&a->cos), c->pointer(&a->sin), c->pointer(&a->first_position), c->pointer(&a->turns);
   c->tensor(&a->q), c->tensor(&a->k);
 }
 

@@ -3,18 +3,20 @@
 //   x' = x/√(Σ x²/D + ε)·(offset + γ)
 //   y[i] = x'[i]·cos[p,i] − x'[i+h]·sin[p,i],  y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]
 //   for i < h = rot/2; p is the token's index in its sequence b + offset + first_position[b]. In f32,
-//   rounded once.
+//   rounded once. A sequence of more rows than positions has cos and sin of 2π·p·t_i, of turns.
 // Shapes   q [T, H·D], k [T, Hkv·D], row strides ≥ columns; γ [D]; cos, sin [positions, h];
-//          cu_seqlens [B+1]; first_position [B] or absent: 0.
+//          cu_seqlens [B+1]; first_position [B] or absent: 0; turns [lengths, rot] or absent.
 // Types    q, k f32 | bf16, one type.
 // Alias    in place.
 // Align    element.
 // Share    tokens.
-// Scratch  D floats.
+// Scratch  2·D floats.
 // Cost     2·(H + Hkv)·D elements moved a token, ~6 flop each → memory bound.
-// Plan     a head at a time: read and normalised into scratch (L1), written rotated.
+// Plan     a head at a time: read and normalised into scratch (L1), written rotated. cos and sin by turns
+//          are computed once a token, ~40 flop a pair.
 // Error    |y − ref| ≤ 12·2⁻²⁴·(|x'[i]| + |x'[i+h]|), then bf16 rounding.
 // Source   Su 2021 §3.4.2, arXiv:2104.09864, with the pairs half a head apart
+#include "common/turns.h"
 #include "rows.h"
 
 namespace sie_cpu {
@@ -42,19 +44,26 @@ SIE_INLINE void rotate_head(const sie_qk_norm_rope_args *a, T *head, const float
 
 template <typename T>
 void rotate_tokens(const sie_qk_norm_rope_args *a, Range tokens, float *scratch) {
-  const int64_t d = a->head_dim, h = a->rot / 2;
+  const int64_t d = a->head_dim;
+  const int32_t h = a->rot / 2;
+  float *own_cos = scratch + d, *own_sin = own_cos + h;
   int64_t b = 0;
   for (int64_t t = tokens.first; t < tokens.last; t++) {
     while (t >= a->cu_seqlens[b + 1]) b++;
     const int64_t start = a->position_offset + (a->first_position != nullptr ? a->first_position[b] : 0);
-    const int64_t at = (t - a->cu_seqlens[b] + start) * h;
+    const int64_t position = t - a->cu_seqlens[b] + start;
+    const int64_t rows = a->whole_rows > 0 ? a->whole_rows : a->cu_seqlens[b + 1] - a->cu_seqlens[b];
+    const float *cos = a->cos + position * h, *sin = a->sin + position * h;
+    if (const int32_t *turns = sie_turns_of(a, rows); turns != nullptr) {
+      for (int32_t i = 0; i < h; i++) sie_cos_sin(turns, h, i, position, &own_cos[i], &own_sin[i]);
+      cos = own_cos;
+      sin = own_sin;
+    }
     T *q = row_of<T>(a->q, t);
-    for (int64_t i = 0; i < a->heads; i++)
-      rotate_head(a, q + i * d, a->q_gamma, a->cos + at, a->sin + at, scratch);
+    for (int64_t i = 0; i < a->heads; i++) rotate_head(a, q + i * d, a->q_gamma, cos, sin, scratch);
     if (a->k.p == nullptr) continue;
     T *k = row_of<T>(a->k, t);
-    for (int64_t i = 0; i < a->kv_heads; i++)
-      rotate_head(a, k + i * d, a->k_gamma, a->cos + at, a->sin + at, scratch);
+    for (int64_t i = 0; i < a->kv_heads; i++) rotate_head(a, k + i * d, a->k_gamma, cos, sin, scratch);
   }
 }
 
@@ -63,6 +72,7 @@ void rotate_tokens(const sie_qk_norm_rope_args *a, Range tokens, float *scratch)
 sie_status qk_norm_rope(const sie_qk_norm_rope_args *a, const sie_share *share) {
   if (!is_float(a->q.dtype) || (a->k.p != nullptr && a->k.dtype != a->q.dtype)) return SIE_UNSUPPORTED;
   if (a->rot < 0 || a->rot > a->head_dim || a->rot % 2 != 0) return SIE_INVALID_ARGUMENT;
+  if (a->turns != nullptr && a->first_position != nullptr) return SIE_INVALID_ARGUMENT;
   const Range tokens = share_of(*a->tokens.n, share);
   float *scratch = static_cast<float *>(share->scratch);
   if (a->q.dtype == SIE_F32) {

@@ -122,7 +122,7 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
     case SIE_OP_OUTPUT_ROWS:
       return float_bytes(bounds->c);
     case SIE_OP_QK_NORM_ROPE:
-      return float_bytes(bounds->head_dim);
+      return float_bytes(2 * bounds->head_dim);
     case SIE_OP_POOL:
       return float_bytes(bounds->max_len);
     case SIE_OP_POOL_OUTPUT:

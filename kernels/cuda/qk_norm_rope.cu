@@ -26,6 +26,7 @@ sie_status check(const sie_qk_norm_rope_args &a, bool empty) {
   if (a.heads < 1 || a.kv_heads < 0 || a.head_dim < 1) return SIE_INVALID_ARGUMENT;
   if (a.rot < 0 || a.rot > a.head_dim || a.rot % 2 != 0) return SIE_INVALID_ARGUMENT;
   if (a.rot > 0 && missing(empty, a.cos, a.sin)) return SIE_INVALID_ARGUMENT;
+  if (a.turns != nullptr && a.first_position != nullptr) return SIE_INVALID_ARGUMENT;
   if (!valid_rows(a.q, int64_t{a.heads} * a.head_dim, empty)) return SIE_INVALID_ARGUMENT;
   if (a.k.p != nullptr && a.k.ld < int64_t{a.kv_heads} * a.head_dim) return SIE_INVALID_ARGUMENT;
   if (a.head_dim > rope_head_max || !is_float(a.q.dtype)) return SIE_UNSUPPORTED;
@@ -37,6 +38,7 @@ sie_status check(const sie_qk_norm_rope_args &a, bool empty) {
 }
 
 Storage form_of(const sie_qk_norm_rope_args &a) {
+  if (a.turns != nullptr) return Storage::any;
   const bool head = a.head_dim == 32 || a.head_dim == 64 || a.head_dim == 128 || a.head_dim == 256;
   const bool vectors = aligned_vector(a.q_gamma) && aligned_vector(a.k_gamma) &&
                        (a.rot == 0 || (aligned_vector(a.cos) && aligned_vector(a.sin)));

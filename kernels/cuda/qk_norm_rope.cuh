@@ -3,9 +3,11 @@
 //   x' = x/√(Σ x²/D + ε)·(offset + γ)
 //   y[i] = x'[i]·cos[p,i] − x'[i+h]·sin[p,i],  y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]
 //   for i < h = rot/2; p is the token's index in its own sequence b + offset + first_position[b].
-//   Columns from rot on are only normalised.
+//   Columns from rot on are only normalised. A sequence of more rows than positions has cos and sin
+//   of 2π·p·t_i, of turns.
 // Shapes   q [T, H·D], k [T, Hkv·D], row strides ≥ columns; γ [D]; cos, sin [positions, h];
-//          cu_seqlens [B+1]; first_position [B] or absent: 0. T ≥ 0, 1 ≤ D ≤ 256, rot even, 0 … D; every p < positions (the caller's
+//          cu_seqlens [B+1]; first_position [B] or absent: 0; turns [lengths, rot] or absent. T ≥ 0,
+//          1 ≤ D ≤ 256, rot even, 0 … D; every p < positions, or its sequence in turns (the caller's
 //          check).
 // Types    q, k bf16 | f16 | f32, one type; γ, cos, sin f32.
 // Alias    in place; q and k are disjoint.
@@ -15,14 +17,16 @@
 // Plan     octets: D ∈ {32, 64, 128, 256}, rot a multiple of 16, 16-bit, aligned rows. One warp a
 //          token; D/8 lanes a head, an octet each, four heads of a lane in flight. A pair's other
 //          half is a shuffle away, and cos, sin and γ stay in registers for all heads of the token.
-//          heads: any other. One warp a token and head; the head passes through shared memory for
-//          the other halves. The form follows from D, rot, type and alignment: all calls of a model
-//          take the same form.
+//          heads: any other, and all with turns, so that the other form does not have their
+//          registers. One warp a token and head; the head passes through shared memory for the other
+//          halves. The form follows from D, rot, type, alignment and turns: all calls of a model take
+//          the same form.
 // Error    a few roundings of |x'|: 6·u·(|x'[i]| + |x'[i+h]|) before the store.
 // Source   Su 2021 §3.4.2, arXiv:2104.09864, with the pairs half a head apart
 #ifndef SIE_KERNELS_CUDA_QK_NORM_ROPE_CUH
 #define SIE_KERNELS_CUDA_QK_NORM_ROPE_CUH
 
+#include "common/turns.h"
 #include "cuda/rows.cuh"
 
 namespace sie_cuda {
@@ -35,12 +39,15 @@ struct Rotation {
   int partner;           // lane of the pairs' other halves; the lane itself where nothing rotates
 };
 
+SIE_DEVICE int32_t position_in(const sie_qk_norm_rope_args &a, const Sequence &b, int32_t token) {
+  const int32_t first = a.first_position != nullptr ? a.first_position[b.index] : 0;
+  return token - b.start + a.position_offset + first;
+}
+
 // By a whole warp.
 SIE_DEVICE int32_t position_of(const sie_qk_norm_rope_args &a, int64_t token) {
   const int32_t t = static_cast<int32_t>(token);
-  const Sequence b = sequence_of(a.cu_seqlens, *a.seqs.n, t);
-  const int32_t first = a.first_position != nullptr ? a.first_position[b.index] : 0;
-  return t - b.start + a.position_offset + first;
+  return position_in(a, sequence_of(a.cu_seqlens, *a.seqs.n, t), t);
 }
 
 template <int D>
@@ -137,7 +144,10 @@ __global__ void __launch_bounds__(row_threads, 4) qk_norm_rope_heads_kernel(cons
   const float *gamma = of_q ? a.q_gamma : a.k_gamma;
   const int32_t d = a.head_dim, half = a.rot / 2, column = (of_q ? head : head - a.heads) * d;
   float *x = reinterpret_cast<float *>(shared) + threadIdx.x / 32 * rope_head_max;
-  const int64_t position = position_of(a, token);
+  const Sequence b = sequence_of(a.cu_seqlens, *a.seqs.n, static_cast<int32_t>(token));
+  const int64_t position = position_in(a, b, static_cast<int32_t>(token));
+  const int32_t rows = a.whole_rows > 0 ? a.whole_rows : a.cu_seqlens[b.index + 1] - b.start;
+  const int32_t *turns = sie_turns_of(&a, rows);
 
   float squares = 0;
   for (int32_t i = lane; i < d; i += 32) {
@@ -156,7 +166,13 @@ __global__ void __launch_bounds__(row_threads, 4) qk_norm_rope_heads_kernel(cons
     if (i < 2 * half) {
       const bool upper = i >= half;
       const int32_t pair = upper ? i - half : i;
-      const float c = a.cos[position * half + pair], s = a.sin[position * half + pair];
+      float c, s;
+      if (turns != nullptr) {
+        sie_cos_sin(turns, half, pair, position, &c, &s);
+      } else {
+        c = a.cos[position * half + pair];
+        s = a.sin[position * half + pair];
+      }
       y = two_products(x[i], c, x[upper ? i - half : i + half], upper ? s : -s);
     }
     store_element(t.p, t.dtype, token * t.ld + column + i, y);

@@ -19,6 +19,8 @@ struct Config {
   Input input;
   bool bench;
   bool behind = false;  // each sequence begins behind a prefix of a length of its own
+  int32_t tabled = 0;   // sequences of more rows have turns; 0: none has
+  int32_t whole = 0;    // rows of the only sequence, of which the case has some
 };
 
 class RopeCase : public Case {
@@ -26,7 +28,7 @@ class RopeCase : public Case {
   RopeCase(const Config &config, Layout layout, int seed) : c_(config), sequences_(config.lengths) {
     form = text("qk_norm_rope %s D=%d%s%s%s%s", dtype_text(c_.dtype), c_.head_dim, c_.norm ? " norm" : "",
                 c_.rot == 0 ? " unrotated" : (c_.rot < c_.head_dim ? " partial" : ""),
-                c_.kv_heads == 0 ? " q only" : "", c_.behind ? " prefix" : "");
+                c_.kv_heads == 0 ? " q only" : "", c_.behind ? " prefix" : (c_.tabled > 0 ? " turns" : ""));
     shape = text("T=%lld B=%lld H=%d/%d rot=%d input=%s", static_cast<long long>(sequences_.tokens()),
                  static_cast<long long>(sequences_.count()), c_.heads, c_.kv_heads, c_.rot,
                  input_names[c_.input]);
@@ -48,6 +50,10 @@ class RopeCase : public Case {
     positions_ = sequences_.longest() + c_.position_offset;
     for (int64_t b = 0; b < units && c_.behind; b++) first_.push_back(static_cast<int32_t>(b * 37 % 61));
     if (c_.behind) positions_ += 60;
+    if (c_.tabled > 0) {
+      make_turns(std::max<int64_t>(c_.whole, sequences_.longest()));
+      positions_ = c_.tabled;
+    }
     for (int64_t p = 0; p < positions_; p++) {
       for (int32_t i = 0; i < c_.rot / 2; i++) {
         double angle = static_cast<double>(p) * pow(10000.0, -2.0 * i / c_.rot);
@@ -93,6 +99,8 @@ class RopeCase : public Case {
     a.positions = positions_;
     a.position_offset = c_.position_offset;
     a.first_position = c_.behind ? first_.data() + first : nullptr;
+    a.turns = c_.tabled > 0 ? turns_.data() : nullptr;
+    a.whole_rows = c_.whole;
     a.q = q_.out->tensor(row);
     if (k_.out != nullptr) a.k = k_.out->tensor(row);
     sie_status status = ops->qk_norm_rope(&a, share);
@@ -112,9 +120,10 @@ class RopeCase : public Case {
   void verify(const char *backend) override {
     for (int64_t b = 0; b < units; b++) {
       const int64_t start = c_.position_offset + (c_.behind ? first_[static_cast<size_t>(b)] : 0);
+      const int64_t rows = c_.whole > 0 ? c_.whole : sequences_.length(b);
       for (int64_t i = 0; i < sequences_.length(b); i++) {
-        verify_row(backend, q_, c_.heads, sequences_.first(b) + i, start + i);
-        if (k_.in != nullptr) verify_row(backend, k_, c_.kv_heads, sequences_.first(b) + i, start + i);
+        verify_row(backend, q_, c_.heads, sequences_.first(b) + i, rows, start + i);
+        if (k_.in != nullptr) verify_row(backend, k_, c_.kv_heads, sequences_.first(b) + i, rows, start + i);
       }
     }
   }
@@ -141,7 +150,25 @@ class RopeCase : public Case {
     Array<float> gamma;
   };
 
-  void verify_row(const char *backend, const Tensor &t, int32_t heads, int64_t row, int64_t position) const {
+  // The turn from one row to the next of pair i in a sequence of that many rows.
+  double turn(int64_t rows, int32_t i) const {
+    return pow(10.0 * static_cast<double>(rows - c_.tabled), -2.0 * i / c_.rot) / (2 * M_PI);
+  }
+
+  void make_turns(int64_t longest) {
+    const int32_t half = c_.rot / 2;
+    turns_.resize(static_cast<size_t>(std::max<int64_t>(longest - c_.tabled, 1) * c_.rot));
+    for (int64_t n = 0; n < longest - c_.tabled; n++) {
+      for (int32_t i = 0; i < half; i++) {
+        const uint64_t fixed = static_cast<uint64_t>(ldexp(turn(c_.tabled + 1 + n, i), 64));
+        turns_[static_cast<size_t>(n * c_.rot + i)] = static_cast<int32_t>(fixed >> 32);
+        turns_[static_cast<size_t>(n * c_.rot + half + i)] = static_cast<int32_t>(fixed);
+      }
+    }
+  }
+
+  void verify_row(const char *backend, const Tensor &t, int32_t heads, int64_t row, int64_t rows,
+                  int64_t position) const {
     const int32_t d = c_.head_dim, half = c_.rot / 2;
     std::vector<double> x(static_cast<size_t>(d));
     for (int32_t h = 0; h < heads; h++) {
@@ -161,7 +188,11 @@ class RopeCase : public Case {
           const size_t at = static_cast<size_t>(position * half + i % half);
           const double own = x[static_cast<size_t>(i)],
                        other = x[static_cast<size_t>(i < half ? i + half : i - half)];
-          const double c = static_cast<double>(cos_[at]), s = static_cast<double>(sin_[at]);
+          const bool own_angle = c_.tabled > 0 && rows > c_.tabled;
+          const double angle =
+              own_angle ? 2 * M_PI * static_cast<double>(position) * turn(rows, i % half) : 0;
+          const double c = own_angle ? cos(angle) : static_cast<double>(cos_[at]),
+                       s = own_angle ? sin(angle) : static_cast<double>(sin_[at]);
           want = own * c + (i < half ? -other : other) * s;
           magnitude = fabs(own) + fabs(other);
         }
@@ -181,7 +212,7 @@ class RopeCase : public Case {
   int64_t positions_ = 0;
   Tensor q_, k_;
   Array<float> cos_, sin_;
-  Array<int32_t> first_;
+  Array<int32_t> first_, turns_;
 };
 
 }  // namespace
@@ -200,6 +231,9 @@ std::unique_ptr<Case> make_rope(int index) {
         }
         all.push_back({ragged, dtype, 2, 1, d, 0, true, false, 0, false, plain, false});
         all.push_back({ragged, dtype, 2, 1, d, d, true, false, d == 64 ? 5 : 0, true, plain, false, true});
+        // Sequences up to the tables' length, one row above it, and longer.
+        all.push_back(
+            {{20, 7, 0, 21, 65, 1, 33}, dtype, 3, 1, d, d, d == 64, false, 0, true, plain, false, false, 20});
       }
       for (const std::vector<int32_t> &lengths : {none, one, empty, longer})
         all.push_back({lengths, dtype, 2, 1, 64, 64, true, false, 0, true, plain, false});
@@ -216,6 +250,12 @@ std::unique_ptr<Case> make_rope(int index) {
     all.push_back({ragged, SIE_F32, 2, 1, 80, 20, true, false, 0, false, plain, false});
     all.push_back({ragged, SIE_BF16, 2, 1, 80, 80, true, false, 0, false, plain, false});
     all.push_back({ragged, SIE_F32, 2, 1, 80, 20, true, false, 0, false, plain, false, true});
+    // Some rows of a long sequence: the last of 8,192, the first ones, and of one without turns.
+    for (const std::vector<int32_t> &c :
+         std::vector<std::vector<int32_t>>{{65, 8127, 8192}, {33, 0, 301}, {9, 11, 20}})
+      all.push_back(
+          {{c[0]}, SIE_F32, 2, 1, 64, 64, false, false, c[1], false, plain, false, false, 20, c[2]});
+    all.push_back({{65, 2, 30}, SIE_BF16, 2, 0, 80, 20, true, false, 0, false, plain, false, false, 20});
     for (int32_t dtype : {SIE_F32, SIE_BF16})
       all.push_back({{128, 128, 128, 128}, dtype, 16, 8, 128, 128, true, false, 0, true, plain, true});
     return in_layouts(all);

@@ -275,6 +275,7 @@ TEST(qk_norm_rope_refuses) {
           {"a rotation below zero", invalid, [](Args *b) { b->rot = -2; }},
           {"no cosines", invalid, [](Args *b) { b->cos = nullptr; }},
           {"no sines", invalid, [](Args *b) { b->sin = nullptr; }},
+          {"turns behind prefixes", invalid, [](Args *b) { b->turns = b->first_position = b->cu_seqlens; }},
           {"no q", invalid, [](Args *b) { b->q.p = nullptr; }},
           {"no sequences", invalid, [](Args *b) { b->cu_seqlens = nullptr; }},
           {"no sequences' count", invalid, [](Args *b) { b->seqs.n = nullptr; }},
