@@ -90,6 +90,9 @@ void add_details(Text *text, const sie_program *p, const Op &op) {
                 op.rope.head_dim, op.rope.rot,
                 op.rope.q_gamma != nullptr || op.rope.k_gamma != nullptr ? ", norm" : "");
       if (op.rope.behind != 0) text->add(", behind the prefix");
+      if (op.rope.turns != nullptr) {
+        text->add(", by length beyond %lld", static_cast<long long>(op.rope.cos->n));
+      }
       break;
     case SIE_OP_ATTENTION:
       text->add(" %d heads over %d of %d, %s%s", op.attention.heads, op.attention.kv_heads,

@@ -103,14 +103,20 @@ sie_status check_rotation(const sie_program *p, const sie_rope_params &r, sie_er
   SIE_FAIL_IF(r.position_offset < 0, SIE_INVALID_ARGUMENT, err, "position_offset is %d; at least 0",
               r.position_offset);
   if (r.rot == 0) {
-    SIE_FAIL_IF(r.cos != nullptr || r.sin != nullptr, SIE_INVALID_ARGUMENT, err,
-                "cos or sin is given, but rot is 0");
+    SIE_FAIL_IF(r.cos != nullptr || r.sin != nullptr || r.turns != nullptr, SIE_INVALID_ARGUMENT, err,
+                "cos, sin or turns is given, but rot is 0");
     return SIE_OK;
   }
   SIE_TRY(check_data(p, r.cos, SIE_F32, 0, r.rot / 2, "cos", err));
   SIE_TRY(check_data(p, r.sin, SIE_F32, r.cos->n, r.rot / 2, "sin", err));
   SIE_FAIL_IF(r.position_offset >= r.cos->n, SIE_INVALID_ARGUMENT, err,
               "position_offset is %d; cos has %lld rows", r.position_offset, static_cast<ll>(r.cos->n));
+  if (r.turns == nullptr) return SIE_OK;
+  SIE_TRY(check_data(p, r.turns, SIE_I32, 0, r.rot, "turns", err));
+  SIE_FAIL_IF(
+      r.position_offset != 0 || r.behind != 0, SIE_INVALID_ARGUMENT, err,
+      "turns are by the length of whole sequences; position_offset is %d and behind %d, both must be 0",
+      r.position_offset, r.behind);
   return SIE_OK;
 }
 
@@ -197,7 +203,8 @@ sie_status record_rope(sie_program *p, const void *params, sie_error *err) {
   op.updates = true;
   op.rope = r;
   SIE_TRY(append(p, op, 0, 0, 0, err));
-  if (r.rot > 0) bound_positions(&p->spaces[q.space], r.cos->n - r.position_offset);
+  const int64_t longer = r.turns != nullptr ? r.turns->n : 0;
+  if (r.rot > 0) bound_positions(&p->spaces[q.space], r.cos->n + longer - r.position_offset);
   return SIE_OK;
 }
 

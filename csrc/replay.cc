@@ -137,6 +137,10 @@ sie_status qk_norm_rope(const Replay &r, const PlannedOp &planned) {
   a.sin = table(rope.sin);
   a.positions = rope.cos != nullptr ? rope.cos->n : 0;
   a.position_offset = rope.position_offset + static_cast<int32_t>(r.first_row);
+  if (rope.turns != nullptr) {
+    a.turns = static_cast<const int32_t *>(rope.turns->table.p);
+    a.whole_rows = r.whole_rows;
+  }
   if (rope.behind != 0 && r.state != nullptr) a.first_position = indices(r, r.program->state.rows);
   a.q = tensor(r, planned.in[0]);
   a.k = tensor(r, planned.in[1]);

@@ -39,6 +39,7 @@ struct Replay {
   char *values;                   // in the arena lane, or of a long slab
   int64_t long_cap;               // rows that the long slab's values have room for; 0: no long slab
   int64_t first_row;              // where a long slab's block begins; rows, slab: the block's
+  int32_t whole_rows;             // of the sequence that a block of rows is a part of; 0: no block
   int64_t stage_cap;              // rows that the long slab's stages have room for
   int64_t stage_first, stage_n;   // a long slab's rows that are in the stage
   int32_t q_first, q_last;        // a block of queries; q_last 0: all

@@ -38,6 +38,7 @@ sie_status by_rows(const Replay &whole, int32_t index, const PlannedOp &planned,
       slab.inputs[i] = static_cast<const int32_t *>(slab.inputs[i]) + first;
     }
     block.first_row = first;
+    block.whole_rows = whole.slab->spaces[of].n;
     sie_status status = replay_op(block, index);
     if (status != SIE_OK) return status;
   }

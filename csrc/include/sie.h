@@ -472,7 +472,11 @@ typedef struct sie_attention_params {
  *   y[i]         = x[i]·cos[p,i] − x[i + rot/2]·sin[p,i]
  *   y[i + rot/2] = x[i + rot/2]·cos[p,i] + x[i]·sin[p,i]
  * p = the row's place in its sequence + position_offset; behind 1: + the rows of the sequence's
- * prefix in the state (SIE_STATE). Operations recorded later read the updated rows. */
+ * prefix in the state (SIE_STATE). Operations recorded later read the updated rows.
+ * turns gives longer sequences than cos has rows, P, angles by their own length: one of P + 1 + n
+ * rows takes cos and sin of 2π·p·t_i, where entries i and i + rot/2 of row n are the upper and the
+ * lower 32 bits of t_i·2^64, the part of a turn from one row to the next. position_offset and behind
+ * are then 0. */
 typedef struct sie_rope_params {
   uint32_t struct_size;
   sie_value q, k;                    /* of a ROWS space; k may be 0; views that share no column */
@@ -484,7 +488,8 @@ typedef struct sie_rope_params {
   float eps;
   float weight_offset; /* 0, or 1 where a checkpoint stores gamma − 1 */
   int32_t behind;
-  int32_t reserved; /* 0 */
+  int32_t reserved;        /* 0 */
+  const sie_weight *turns; /* DATA i32 [lengths, rot], or NULL */
 } sie_rope_params;
 
 /* SIE_STATE: declares that the program writes a state (sie_state_create) or reads one. One program

@@ -2,6 +2,7 @@
 // batches for them. Programs are recorded on the reference device, which has every operation.
 #include <limits.h>
 #include <math.h>
+#include <string.h>
 
 #include <functional>
 #include <initializer_list>
@@ -321,6 +322,42 @@ TEST(bad_streams) {
   REFUSED(record::add(r.p, SIE_ROPE, rope, &err));
   r.ok(record::keep_rows(r.p, y, &rows, &r.none));
   REFUSED(record(rows, &err));  // no operation whose results can be streams, and one already
+}
+
+// Turns have a row of i32 for each length, and need whole sequences and tables.
+TEST(bad_turns) {
+  Recording r;
+  sie_rope_params rope = sized<sie_rope_params>();
+  rope.q = r.x;
+  rope.heads = 2;
+  rope.head_dim = 32;
+  rope.rot = 16;
+  rope.cos = rope.sin = r.data(SIE_F32, 5, 8);
+  for (const sie_weight *bad : {r.data(SIE_F32, 9, 16), r.data(SIE_I32, 9, 8), r.data(SIE_I32, 9, 17)}) {
+    rope.turns = bad;
+    REFUSED(record::add(r.p, SIE_ROPE, rope, &err));
+  }
+  rope.turns = r.data(SIE_I32, 9, 16);
+  rope.position_offset = 1;
+  REFUSED(record::add(r.p, SIE_ROPE, rope, &err));
+  rope.position_offset = 0;
+  rope.rot = 0;
+  REFUSED(record::add(r.p, SIE_ROPE, rope, &err));  // no tables either
+  rope.cos = rope.sin = nullptr;
+  REFUSED(record::add(r.p, SIE_ROPE, rope, &err));
+  rope.rot = 16;
+  REFUSED(record::add(r.p, SIE_ROPE, rope, &err));
+  rope.cos = rope.sin = r.data(SIE_F32, 5, 8);
+  r.ok(record::add(r.p, SIE_ROPE, rope, &r.none));
+  rope.struct_size = offsetof(sie_rope_params, turns);  // the header before turns
+  rope.turns = rope.cos;
+  r.ok(record::add(r.p, SIE_ROPE, rope, &r.none));
+  sie_workspace workspace;
+  char text[4096];
+  r.ok(record::output_values(r.p, r.x, 0, &r.none));
+  r.ok(sie_program_end(r.p, &workspace, &r.none));
+  sie_program_describe(r.p, text, sizeof text);
+  CHECK(strstr(text, "16 columns, in place, by length beyond 5") != nullptr, "%s", text);
 }
 
 TEST(bad_muvera) {

@@ -25,14 +25,14 @@ struct Run {
 
   explicit Run(const char *name) : Run(heads::named(name)) {}
   // kept, if not null, says how many first rows of a sequence of that length the batch keeps.
-  explicit Run(const heads::Head &of, int (*kept)(int length) = nullptr) : head(of) {
+  explicit Run(const heads::Head &of, int (*kept)(int length) = nullptr,
+               std::vector<int> numbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})
+      : head(of) {
     const char *name = head.name;
     model::Shape shape;
     shape.layers = 1;
     shape.tail = head.tail;
     CHECK(m.open(SIE_DEVICE_CPU, 0, 2, SIE_COMPUTE_F32, shape) == SIE_OK, "%s: %s", name, m.err.message);
-    std::vector<int> numbers;
-    for (int i = 0; i < 12; i++) numbers.push_back(i);
     batch = heads::batch_of(head, m.shape, numbers, false);
     for (int b = 0; kept != nullptr && b < 12; b++) {
       const int first = batch.cu[static_cast<size_t>(b)], length = heads::length_of(b);
@@ -91,9 +91,9 @@ double attention(const std::vector<float> &qkv, int length, int query, int colum
   return weighted / sum;
 }
 
-// Computes one head of q or k, normalised and rotated as recorded.
+// Computes one head of q or k, normalised and rotated as recorded; by its length, if one is given.
 std::vector<double> rotated(const std::vector<float> &qkv, int row, int first, int which,
-                            float eps = heads::block_eps, double offset = 0) {
+                            float eps = heads::block_eps, double offset = 0, int length = 0) {
   int d = heads::block_dim, h = heads::block_rot / 2;
   std::vector<float> gamma = heads::head_gamma(which), cos = heads::rotation(false),
                      sin = heads::rotation(true);
@@ -107,8 +107,13 @@ std::vector<double> rotated(const std::vector<float> &qkv, int row, int first, i
   y = x;
   for (int i = 0; i < h; i++) {
     size_t a = static_cast<size_t>(i), b = static_cast<size_t>(i + h),
-           p = static_cast<size_t>((row + 3) * h + i);
+           p = static_cast<size_t>((row + (length > 0 ? 0 : 3)) * h + i);
     double c = static_cast<double>(cos[p]), s = static_cast<double>(sin[p]);
+    if (length > heads::turned_from) {
+      double angle = 2 * M_PI * row * heads::turn_of(length, i);
+      c = ::cos(angle);
+      s = ::sin(angle);
+    }
     y[a] = x[a] * c - x[b] * s;
     y[b] = x[b] * c + x[a] * s;
   }
@@ -209,6 +214,28 @@ TEST(blocks_rotate_in_place_and_mask) {
       }
     }
   }
+}
+
+// A long sequence is rotated in blocks of rows; the angles are those of the whole.
+TEST(blocks_rotate_by_the_length_of_a_sequence) {
+  const std::vector<int> numbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1000};
+  Run r(heads::named("turned"), nullptr, numbers);
+  if (r.m.slots[0] == nullptr) return;
+  int shorter = 0, longer = 0;
+  for (int b = 0; b < 13; b++) {
+    std::vector<float> before = r.rows(0, b), after = r.rows(1, b);
+    int length = heads::length_of(numbers[static_cast<size_t>(b)]);
+    (length <= heads::turned_from ? shorter : longer)++;
+    for (int row = 0; row < length; row++) {
+      for (int head = 0; head < 3; head++) {
+        std::vector<double> want =
+            rotated(before, row, 32 * head, head < 2 ? 0 : 1, heads::block_eps, 0, length);
+        for (int i = 0; i < 32; i++)
+          near("the rotation", b, at(after, 128, row, 32 * head + i), want[static_cast<size_t>(i)], 1e-5);
+      }
+    }
+  }
+  CHECK(shorter > 1 && longer > 2, "%d sequences are short and %d long", shorter, longer);
 }
 
 TEST(blocks_attend_with_a_relative_bias) {

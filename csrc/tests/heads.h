@@ -53,10 +53,13 @@ std::vector<float> norm_gamma(), norm_bias(), head_gamma(int which), slopes(), s
 constexpr int bias_reach = 12;
 std::vector<float> biases();             // [block_heads, 2·bias_reach + 1]
 std::vector<float> rotation(bool sine);  // [positions, block_rot/2]
+constexpr int turned_from = 6;           // longer sequences turn by their length
+double turn_of(int length, int pair);    // of a whole turn, from one row to the next
 constexpr float block_eps = 1e-5f;
 sie_status residual_tail(model::Model *m, sie_value x);
 sie_status gate_tail(model::Model *m, sie_value x);
 sie_status rotary_tail(model::Model *m, sie_value x);
+sie_status turned_tail(model::Model *m, sie_value x);
 sie_status bias_tail(model::Model *m, sie_value x);
 sie_status one_query_tail(model::Model *m, sie_value x);
 sie_status update_tail(model::Model *m, sie_value x);

@@ -107,6 +107,23 @@ std::vector<float> rotation(bool sine) {
   return values;
 }
 
+double turn_of(int length, int pair) {
+  return pow(length + 1, -static_cast<double>(pair) / (block_rot / 2)) / (2 * M_PI);
+}
+
+static std::vector<int32_t> turns() {
+  std::vector<int32_t> upper_and_lower;
+  for (int length = turned_from + 1; length <= positions; length++) {
+    for (int shift : {32, 0}) {
+      for (int i = 0; i < block_rot / 2; i++) {
+        uint64_t turn = static_cast<uint64_t>(ldexp(turn_of(length, i), 64));
+        upper_and_lower.push_back(static_cast<int32_t>(turn >> shift));
+      }
+    }
+  }
+  return upper_and_lower;
+}
+
 // A sum in the middle of a residual stream, which two operations read, and one at its end.
 sie_status residual_tail(Model *m, sie_value x) {
   sie_weight *gamma, *bias;
@@ -205,6 +222,28 @@ sie_status rotary_tail(Model *m, sie_value x) {
   TRY(attend(m, qkv, SIE_MASK_CAUSAL, nullptr, &causal));
   TRY(attend(m, qkv, SIE_MASK_WINDOW, alibi, &window));
   TRY(record::output_values(m->program, causal, 2, &m->err));
+  return record::output_values(m->program, window, 3, &m->err);
+}
+
+// As "rotary" without an offset, and by a sequence's own length where it is longer than the tables.
+sie_status turned_tail(Model *m, sie_value x) {
+  Qkv qkv;
+  sie_weight *cos, *sin, *by_length;
+  sie_value all, window;
+  TRY(make_qkv(m, x, &qkv));
+  TRY(m->data(SIE_F32, turned_from, block_rot / 2, rotation(false).data(), &cos));
+  TRY(m->data(SIE_F32, turned_from, block_rot / 2, rotation(true).data(), &sin));
+  TRY(m->data(SIE_I32, positions - turned_from, block_rot, turns().data(), &by_length));
+  qkv.rope.position_offset = 0;
+  qkv.rope.cos = cos;
+  qkv.rope.sin = sin;
+  qkv.rope.turns = by_length;
+  TRY(record::output_values(m->program, qkv.all, 0, &m->err));
+  TRY(record::add(m->program, SIE_ROPE, qkv.rope, &m->err));
+  TRY(record::output_values(m->program, qkv.all, 1, &m->err));
+  TRY(attend(m, qkv, SIE_MASK_FULL, nullptr, &all));
+  TRY(attend(m, qkv, SIE_MASK_WINDOW, nullptr, &window));
+  TRY(record::output_values(m->program, all, 2, &m->err));
   return record::output_values(m->program, window, 3, &m->err);
 }
 

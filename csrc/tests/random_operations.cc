@@ -190,13 +190,18 @@ class Recorder : Recording {
     if (chance(2)) r.q_gamma = vector(a.head_dim, 0.3f, 1);
     if (r.k != SIE_NO_VALUE && chance(2)) r.k_gamma = vector(a.head_dim, 0.3f, 1);
     if (r.rot > 0) {
-      r.cos = data(position_rows, r.rot / 2, 1);
-      r.sin = data(position_rows, r.rot / 2, 1);
+      const int32_t rows = chance(3) ? 1 + random_.below(40) : position_rows;
+      r.cos = data(rows, r.rot / 2, 1);
+      r.sin = data(rows, r.rot / 2, 1);
+      if (rows < position_rows) {
+        r.position_offset = 0;
+        r.turns = integers(position_rows - rows, r.rot);
+      }
     }
     if (chance(3)) values_.push_back(q);
     read_queries(q);
     add(SIE_ROPE, r);
-    note("rope %d and %d, %d columns", r.q, r.k, r.rot);
+    note("rope %d and %d, %d columns%s", r.q, r.k, r.rot, r.turns != nullptr ? " by length" : "");
     read_queries(q);
   }
 

@@ -136,11 +136,11 @@ void Program::declare() {
 }
 
 sie_weight *Program::weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k,
-                            const std::vector<float> &values) {
+                            const std::vector<float> &values, uint32_t dtype) {
   sie_weight_desc d = record::params<sie_weight_desc>();
   d.kind = kind;
   d.compute = compute;
-  d.dtype = SIE_F32;
+  d.dtype = dtype;
   d.n_parts = 1;
   d.n = n;
   d.k = k;

@@ -93,7 +93,9 @@ class Program {
   // Declares the spaces and inputs, which all random programs share.
   void declare();
   // Of f32 values [n, k]; null after a failure.
-  sie_weight *weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k, const std::vector<float> &values);
+  // values are the bits of elements of dtype.
+  sie_weight *weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k, const std::vector<float> &values,
+                     uint32_t dtype = SIE_F32);
   void fill_batch(Batch *batch, const Texts &texts);
   void place_outputs(Batch *batch, int slot);
 

@@ -31,16 +31,21 @@ class Recording {
   }
 
   // Random values around `offset`, by at most `scale`.
-  sie_weight *weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k, float scale, float offset = 0) {
+  sie_weight *weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k, float scale, float offset = 0,
+                     uint32_t dtype = SIE_F32) {
     std::vector<float> values(static_cast<size_t>(n * k));
     for (float &x : values) x = random_.real() * scale + offset;
-    return program_->weight(kind, compute, n, k, values);
+    return program_->weight(kind, compute, n, k, values, dtype);
   }
   sie_weight *vector(int64_t n, float scale, float offset = 0) {
     return weight(SIE_WEIGHT_VECTOR, SIE_COMPUTE_F32, n, 1, scale, offset);
   }
   sie_weight *data(int64_t n, int64_t k, float scale) {
     return weight(SIE_WEIGHT_DATA, SIE_COMPUTE_F32, n, k, scale);
+  }
+  // Any integers.
+  sie_weight *integers(int64_t n, int64_t k) {
+    return weight(SIE_WEIGHT_DATA, SIE_COMPUTE_F32, n, k, 1, 0, SIE_I32);
   }
   sie_weight *table(int64_t n, int64_t k, float scale) {
     return weight(SIE_WEIGHT_TABLE, compute_, n, k, scale);
