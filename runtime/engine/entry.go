@@ -177,6 +177,7 @@ type ropeParams struct {
 	eps, weightOffset       float32
 	behind                  int32
 	_                       int32
+	turns                   unsafe.Pointer
 }
 
 type stateParams struct {

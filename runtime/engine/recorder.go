@@ -313,12 +313,14 @@ func (r *Recorder) Attention(q, k, v Value, a Attention) Value {
 }
 
 // Rotation holds the operands of Rope. Cos and Sin are DataWeight F32 [positions, Rot/2]. QGamma
-// and KGamma, vectors [HeadDim], normalise each head first; they may be nil.
+// and KGamma, vectors [HeadDim], normalise each head first; they may be nil. Turns, DataWeight I32
+// [lengths, Rot] or nil, gives sequences of more than positions rows angles by their own length, as
+// sie_rope_params says; PositionOffset and Behind are then left out.
 type Rotation struct {
 	Heads, KVHeads, HeadDim int32 // KVHeads 0 counts as Heads
 	Rot                     int32 // columns of a head that are rotated, even
 	PositionOffset          int32
-	Cos, Sin                *Weight
+	Cos, Sin, Turns         *Weight
 	QGamma, KGamma          *Weight
 	Eps, WeightOffset       float32
 	Behind                  bool // positions count the rows of the sequence's prefix, too
@@ -338,7 +340,7 @@ func (r *Recorder) Rope(q, k Value, t Rotation) {
 		positionOffset: t.PositionOffset, eps: t.Eps, weightOffset: t.WeightOffset, behind: flag(t.Behind),
 	}
 	r.dev.do(func() {
-		p.cos, p.sin = r.useLocked(t.Cos), r.useLocked(t.Sin)
+		p.cos, p.sin, p.turns = r.useLocked(t.Cos), r.useLocked(t.Sin), r.useLocked(t.Turns)
 		p.qGamma, p.kGamma = r.useLocked(t.QGamma), r.useLocked(t.KGamma)
 	})
 	add(r, kindRope, p)
