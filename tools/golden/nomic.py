@@ -7,11 +7,18 @@ The configurations are those of the published repositories, with the keys of GPT
 which is as transformers' class writes it. transformers' class has no biases: where a configuration
 asks for them, the class gets them here. text-nomic is as nomic-embed-text-v1.5: the mean, prompts, and
 no Normalize module.
+
+Where a configuration has a factor, the angles of a text depend on its own length: transformers' kind
+dynamic, and the same formula in the published modelling file. Both take the length of the padded batch,
+and keep the angles of the longest text that they have seen for all shorter ones; what is recorded is each
+text alone in a model that has seen no other. Angles are computed in float64, since those of float32 are off
+by up to 2e-4 at position 8,191; the manifests say how far transformers' own are.
 """
 
 import json
 import logging
 import shutil
+import tempfile
 
 import numpy as np
 import torch
@@ -19,6 +26,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import NomicBertConfig, NomicBertModel
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 import gte
 import gte_text
@@ -58,6 +66,15 @@ CASES = {
                    max_position_embeddings=100, hidden_act="gelu_pytorch_tanh", layer_norm_eps=1e-12,
                    rope_parameters={"rope_type": "dynamic", "factor": 4.0, "rope_theta": 300.0}),
               torch.bfloat16, "nomic_bert.", [33, 1, 100]),
+    # Texts beyond the trained length, each with angles of its own.
+    "stretched": (PUBLISHED | dict(vocab_size=61, n_embd=64, n_layer=2, n_head=2, n_inner=256,
+                                   n_positions=260, max_trained_positions=100, rotary_emb_base=1000,
+                                   rotary_scaling_factor=2.0),
+                  torch.bfloat16, "", [101, 5, 260, 100, 128, 127, 129, 1]),
+    # The lengths of nomic-embed-text-v1.5 with a factor.
+    "long": (PUBLISHED | dict(vocab_size=61, n_embd=32, n_layer=1, n_head=1, n_inner=256, n_positions=8192,
+                              max_trained_positions=2048, rotary_emb_base=1000, rotary_scaling_factor=2.0),
+             torch.bfloat16, "", [2049, 8192, 2048, 3000]),
 }
 
 # transformers' key, the published one
@@ -79,7 +96,47 @@ def native(plain):
             intermediate_size=up(plain["n_inner"], 256), type_vocab_size=plain["type_vocab_size"],
             hidden_act={"swiglu": "silu", "geglu": "gelu"}[plain["activation_function"]],
             rope_parameters={"rope_type": "default", "rope_theta": float(plain["rotary_emb_base"])})
+        if plain["rotary_scaling_factor"]:
+            keys["rope_parameters"] |= {"rope_type": "dynamic", "factor": plain["rotary_scaling_factor"]}
+            keys["max_position_embeddings"] = plain["max_trained_positions"]
     return NomicBertConfig(**keys, attn_implementation="eager")
+
+
+def by_length(model):
+    """Gives the model angles in float64, by the length of what it is called with."""
+    config = model.config
+    rope, trained = config.rope_parameters, config.max_position_embeddings
+
+    def forward(x, position_ids):
+        length, dim, base = position_ids.shape[1], config.head_dim, rope["rope_theta"]
+        if length > trained:
+            base *= (rope["factor"] * length / trained - (rope["factor"] - 1)) ** (dim / (dim - 2))
+        steps = base ** -(torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+        theirs, scale = ROPE_INIT_FUNCTIONS["dynamic"](config, None, seq_len=length)
+        assert scale == 1 and float((theirs.double() / steps - 1).abs().max()) < 1e-6
+        angles = position_ids[..., None].double() * torch.cat([steps, steps])
+        return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+    model.rotary_emb.forward = forward
+
+
+def note_their_angles(case, config):
+    """Adds to the manifest how far transformers' own angles take the last states from the recorded ones."""
+    golden, far = load_file(case / "golden.safetensors"), 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        config.save_pretrained(folder)
+        shutil.copy(case / "model.safetensors", folder)
+        for start, end in zip(golden["cu_seqlens"][:-1], golden["cu_seqlens"][1:]):
+            model = NomicBertModel.from_pretrained(folder, dtype=torch.float32).eval()  # has seen no text
+            with torch.no_grad():
+                out = model(golden["ids"][None, start:end].long(),
+                            token_type_ids=golden["type_ids"][None, start:end].long()).last_hidden_state[0]
+            of_text = (golden["rows"] >= start) & (golden["rows"] < end)
+            off = out[golden["rows"][of_text] - start] - golden["final"][of_text]
+            far = max(far, float(off.abs().max()))
+    written = json.loads((case / "MANIFEST.json").read_text())
+    manifest.write(case, written["command"], written["model"], written["dtype"],
+                   written["notes"] | {"max_abs_to_angles_of_transformers": far})
 
 
 class Biased(NomicBertModel):
@@ -157,13 +214,22 @@ def text(seed):
     gte_text.embed("nomic", seed, COMMAND, build, [Pooling(32, pooling_mode="mean")], prompts)
 
 
+def encoder(name, seed):
+    spec = CASES[name]
+    config = native(spec[0])
+    model = (Biased if spec[0].get("qkv_proj_bias") else NomicBertModel)(config).eval()
+    stretched = name in ("stretched", "long")
+    angles = by_length if stretched else lambda m: None
+    gte.encoder(name, spec, seed, "nomic", COMMAND, config, model, angles)
+    if stretched:
+        note_their_angles(manifest.GOLDEN / f"nomic-{name}", config)
+
+
 def main():
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
-    for seed, (name, spec) in enumerate(CASES.items(), start=701):
-        config = native(spec[0])
-        model = (Biased if spec[0].get("qkv_proj_bias") else NomicBertModel)(config).eval()
-        gte.encoder(name, spec, seed, "nomic", COMMAND, config, model, lambda m: None)
+    for seed, name in enumerate(CASES, start=701):
+        encoder(name, seed)
     for seed, spec in enumerate(HEADS, start=721):
         gte.head(*spec, seed, SMALL, NomicBertConfig, COMMAND, "nomic_bert.")
     published_masked()
