@@ -191,8 +191,7 @@ func readNomicPublished(dir fs.FS) (postNormConfig, error) {
 		rope:      newRope(c.Theta, c.Positions),
 		head:      nomicHeads(gate, c.NormEps, c.GateBias),
 	}
-	if c.Factor != 0 { // beyond Trained the angles depend on the length of a text: such texts are cut
-		config.positions = min(c.Positions, c.Trained)
+	if c.Factor != 0 { // beyond Trained the angles depend on the length of a text
 		config.rope = newRope(c.Theta, c.Trained)
 		config.rope.kind, config.rope.factor = "dynamic", c.Factor
 	}

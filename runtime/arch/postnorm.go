@@ -97,7 +97,7 @@ func loadPostNorm(p *packer, config postNormConfig, names *postNormNames, heads 
 		m.types = p.table(config.types, c, "embeddings.token_type_embeddings.weight")
 	}
 	m.gamma, m.beta = p.norm(c, names.norm)
-	m.rotary = p.rope(&m.config.rope, config.headDim(), config.positions)
+	m.rotary = p.ropeByLength(&m.config.rope, config.headDim(), config.positions)
 	for i := range config.layers {
 		m.blocks = append(m.blocks, m.loadBlock(p, fmt.Sprintf("%s%d.", names.layers, i)))
 		if p.err != nil {

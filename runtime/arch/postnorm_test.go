@@ -10,7 +10,10 @@ import (
 
 // GTE and NomicBERT.
 var postNormCases = []string{"gte-multilingual", "gte-en", "gte-types", "gte-arctic",
-	"nomic-v15", "nomic-biases", "nomic-saved"}
+	"nomic-v15", "nomic-biases", "nomic-saved", "nomic-stretched"}
+
+// longPostNorms have texts that would take long on every device.
+var longPostNorms = []string{"nomic-long"}
 
 // oddPostNorms have heads without a GPU kernel.
 var oddPostNorms = []string{"gte-saved"}
@@ -31,7 +34,7 @@ func TestPostNormStates(t *testing.T) {
 
 // The goldens' attention is neither uniform, which would hide a wrong score, nor one-hot.
 func TestPostNormGoldensAttend(t *testing.T) {
-	for _, name := range slices.Concat(postNormCases, oddPostNorms) {
+	for _, name := range slices.Concat(postNormCases, oddPostNorms, longPostNorms) {
 		shares := golden.Open(t, name).Notes["attention_entropy"].(map[string]any)
 		for block, share := range shares {
 			if s := share.(float64); s < 0.3 || s > 0.8 {

@@ -325,10 +325,11 @@ func orElse(value, otherwise float64) float64 {
 	return value
 }
 
-// rotary holds the packed tables of a rope: cos and sin [positions, columns/2].
+// rotary holds the packed tables of a rope: cos and sin [positions, columns/2], and for longer
+// texts the turns of each length [lengths, columns], or nil.
 type rotary struct {
-	columns  int32 // of a head that are rotated, even
-	cos, sin *engine.Weight
+	columns         int32 // of a head that are rotated, even
+	cos, sin, turns *engine.Weight
 }
 
 // rope packs the tables for heads of headDim columns and texts of up to that many positions.
@@ -349,8 +350,39 @@ func (p *packer) rope(r *rope, headDim, positions int64) rotary {
 	}
 	cos, sin := r.tables(headDim, positions)
 	pairs := (dim + 1) / 2
-	return rotary{int32(2 * pairs), p.data(pairs, engine.F32, littleEndian(cos)),
-		p.data(pairs, engine.F32, littleEndian(sin))}
+	return rotary{columns: int32(2 * pairs), cos: p.data(pairs, engine.F32, littleEndian(cos)),
+		sin: p.data(pairs, engine.F32, littleEndian(sin))}
+}
+
+// ropeByLength is rope, and where the kind is dynamic longer texts than it has positions turn by
+// their own length.
+func (p *packer) ropeByLength(r *rope, headDim, positions int64) rotary {
+	tabled := positions
+	if r.kind == "dynamic" {
+		tabled = min(positions, int64(r.positions))
+	}
+	t := p.rope(r, headDim, tabled)
+	if p.err == nil && tabled < positions {
+		t.turns = p.data(int64(t.columns), engine.I32, littleEndian(r.turns(headDim, tabled, positions)))
+	}
+	return t
+}
+
+// turns returns a row for each length from tabled + 1 to positions, [lengths, 2·pairs]: of each
+// pair the upper 32 bits of its turn from one position to the next, in 2⁻⁶⁴ of a whole turn, then
+// of each pair the lower ones.
+func (r *rope) turns(headDim, tabled, positions int64) []int32 {
+	var rows []int32
+	for length := tabled + 1; length <= positions; length++ {
+		angles, _ := r.frequencies(headDim, length)
+		upper, lower := make([]int32, len(angles)), make([]int32, len(angles))
+		for i, angle := range angles { // at most 1 radian
+			turn := uint64(math.Ldexp(angle/(2*math.Pi), 64))
+			upper[i], lower[i] = int32(uint32(turn>>32)), int32(uint32(turn))
+		}
+		rows = append(append(rows, upper...), lower...)
+	}
+	return rows
 }
 
 // tables returns cos and sin of each position's angles, [positions, pairs].
@@ -368,5 +400,5 @@ func (r *rope) tables(headDim, positions int64) (cos, sin []float32) {
 // rotate records the rotation of q and k in place, by heads of headDim columns.
 func (t rotary) rotate(r *engine.Recorder, q, k engine.Value, a engine.Attention) {
 	r.Rope(q, k, engine.Rotation{Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim, Rot: t.columns,
-		Cos: t.cos, Sin: t.sin})
+		Cos: t.cos, Sin: t.sin, Turns: t.turns})
 }

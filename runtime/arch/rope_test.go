@@ -79,6 +79,32 @@ func TestRopeTables(t *testing.T) {
 	}
 }
 
+// A row of turns is the angles of one length: as often as a position's number says, without whole
+// turns, they are the rotation by it.
+func TestRopeTurns(t *testing.T) {
+	r := newRope(1000, 2048)
+	r.kind, r.factor = "dynamic", 2
+	const pairs = 32
+	turns := r.turns(2*pairs, 2048, 8192)
+	if len(turns) != (8192-2048)*2*pairs {
+		t.Fatalf("%d entries", len(turns))
+	}
+	for _, length := range []int64{2049, 2050, 3000, 8192} {
+		row := turns[(length-2049)*2*pairs:][:2*pairs]
+		base := 1000 * math.Pow(2*float64(length)/2048-1, 64.0/62)
+		for i := range pairs {
+			turn := uint64(uint32(row[i]))<<32 | uint64(uint32(row[pairs+i]))
+			for _, position := range []int64{0, 1, 2047, length - 1} {
+				got := 2 * math.Pi * math.Ldexp(float64(uint64(position)*turn), -64)
+				want := float64(position) * math.Pow(base, -float64(i)/pairs)
+				if d := cmplx.Abs(cmplx.Rect(1, got) - cmplx.Rect(1, want)); d > 1e-11 {
+					t.Errorf("length %d, pair %d, position %d: off by %g", length, i, position, d)
+				}
+			}
+		}
+	}
+}
+
 // The packer refuses heads that the embeddings do not fit, and lengths that one table cannot serve.
 func TestRopePackerRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
