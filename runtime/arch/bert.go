@@ -64,20 +64,16 @@ func readBertConfig(dir fs.FS, family *bertFamily) (bertConfig, error) {
 }
 
 func (c *bertConfig) check(family *bertFamily) error {
-	if err := checkSizes(
-		sized{family.key("hidden_size"), c.HiddenSize, 1, 8192},
-		sized{family.key("embedding_size"), c.EmbeddingSize, 1, 8192},
-		sized{family.key("num_attention_heads"), c.Heads, 1, 256},
-		sized{family.key("num_hidden_layers"), c.Layers, 1, 128},
-		sized{family.key("intermediate_size"), c.IntermediateSize, 1, 65536},
-		sized{family.key("max_position_embeddings"), c.MaxPositionEmbeddings, 1, 1 << 17},
-		sized{family.key("type_vocab_size"), c.TypeVocabSize, 0, 1024},
-		sized{family.key("vocab_size"), c.VocabSize, 1, 1 << 22},
-	); err != nil {
-		return err
+	sizes := encoderSizes{
+		hidden:    keyed{family.key("hidden_size"), c.HiddenSize},
+		heads:     keyed{family.key("num_attention_heads"), c.Heads},
+		layers:    keyed{family.key("num_hidden_layers"), c.Layers},
+		inner:     keyed{family.key("intermediate_size"), c.IntermediateSize},
+		positions: keyed{family.key("max_position_embeddings"), c.MaxPositionEmbeddings},
+		vocab:     keyed{family.key("vocab_size"), c.VocabSize},
 	}
-	if err := checkDivides(family.key("num_attention_heads"), c.Heads,
-		family.key("hidden_size"), c.HiddenSize); err != nil {
+	if err := sizes.check(sized{family.key("embedding_size"), c.EmbeddingSize, 1, 8192},
+		sized{family.key("type_vocab_size"), c.TypeVocabSize, 0, 1024}); err != nil {
 		return err
 	}
 	if err := checkEpsilon("layer_norm_eps", c.LayerNormEps); err != nil {

@@ -33,9 +33,8 @@ func loadEurobert(dir fs.FS, p *packer) (encoder, error) {
 	if err := needJSON(dir, configFile, &c); err != nil {
 		return nil, err
 	}
-	if _, ok := eurobertPoolings[c.Pooling]; !ok {
-		return nil, refuse(configFile, "classifier_pooling", "is %.60q; supported are %s",
-			c.Pooling, listed(eurobertPoolings))
+	if err := checkNamed("classifier_pooling", c.Pooling, eurobertPoolings); err != nil {
+		return nil, err
 	}
 	if c.Own != nil && *c.Own != c.Pooling {
 		return nil, refuse(configFile, "clf_pooling",

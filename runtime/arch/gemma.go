@@ -71,9 +71,8 @@ func (c *gemmaConfig) check() error {
 	if !(c.Scalar >= 1e-6 && c.Scalar <= 1e6) {
 		return refuse(configFile, "query_pre_attn_scalar", "is %g; 1e-06 to 1e+06 is possible", c.Scalar)
 	}
-	if _, ok := gates[c.Activation]; !ok {
-		return refuse(configFile, "hidden_activation", "is %.60q; supported are %s",
-			c.Activation, listed(gates))
+	if err := checkNamed("hidden_activation", c.Activation, gates); err != nil {
+		return err
 	}
 	if !c.BothWays {
 		return refuse(configFile, "use_bidirectional_attention",

@@ -135,8 +135,8 @@ func (c *gteConfig) checkRefused(dir fs.FS) error {
 	if err := checkEpsilon("layer_norm_eps", c.NormEps); err != nil {
 		return err
 	}
-	if _, ok := gates[c.Activation]; !ok {
-		return refuse(configFile, "hidden_act", "is %.60q; supported are %s", c.Activation, listed(gates))
+	if err := checkNamed("hidden_act", c.Activation, gates); err != nil {
+		return err
 	}
 	if c.NormType != "layer_norm" {
 		return refuse(configFile, "layer_norm_type", "is %.60q; layer_norm is supported", c.NormType)

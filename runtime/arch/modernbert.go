@@ -88,30 +88,25 @@ func readModernbertConfig(dir fs.FS) (modernbertConfig, error) {
 }
 
 func (c *modernbertConfig) check() error {
-	if err := checkSizes(
-		sized{"hidden_size", c.HiddenSize, 1, 8192},
-		sized{"num_attention_heads", c.Heads, 1, 256},
-		sized{"num_hidden_layers", c.Layers, 1, 128},
-		sized{"intermediate_size", c.IntermediateSize, 1, 65536},
-		sized{"max_position_embeddings", c.Positions, 1, 1 << 17},
-		sized{"vocab_size", c.VocabSize, 1, 1 << 22},
-		sized{"global_attn_every_n_layers", c.GlobalEvery, 1, 1 << 20},
-	); err != nil {
-		return err
+	sizes := encoderSizes{
+		hidden:    keyed{"hidden_size", c.HiddenSize},
+		heads:     keyed{"num_attention_heads", c.Heads},
+		layers:    keyed{"num_hidden_layers", c.Layers},
+		inner:     keyed{"intermediate_size", c.IntermediateSize},
+		positions: keyed{"max_position_embeddings", c.Positions},
+		vocab:     keyed{"vocab_size", c.VocabSize},
 	}
-	if err := checkDivides("num_attention_heads", c.Heads, "hidden_size", c.HiddenSize); err != nil {
+	if err := sizes.check(sized{"global_attn_every_n_layers", c.GlobalEvery, 1, 1 << 20}); err != nil {
 		return err
 	}
 	if err := checkEpsilon("norm_eps", c.NormEps); err != nil {
 		return err
 	}
-	if _, ok := gates[c.Activation]; !ok {
-		return refuse(configFile, "hidden_activation", "is %.60q; supported are %s",
-			c.Activation, listed(gates))
+	if err := checkNamed("hidden_activation", c.Activation, gates); err != nil {
+		return err
 	}
-	if _, ok := activations[c.ClassifierActivation]; !ok {
-		return refuse(configFile, "classifier_activation", "is %.60q; supported are %s",
-			c.ClassifierActivation, listed(activations))
+	if err := checkNamed("classifier_activation", c.ClassifierActivation, activations); err != nil {
+		return err
 	}
 	if c.ClassifierPooling != "cls" && c.ClassifierPooling != "mean" {
 		return refuse(configFile, "classifier_pooling", "is %.60q; cls and mean are supported",

@@ -149,10 +149,8 @@ func readNomicPublished(dir fs.FS) (postNormConfig, error) {
 	if err := needJSON(dir, configFile, &c); err != nil {
 		return postNormConfig{}, err
 	}
-	gate, ok := nomicGates[c.Activation]
-	if !ok {
-		return postNormConfig{}, refuse(configFile, "activation_function", "is %.60q; supported are %s",
-			c.Activation, listed(nomicGates))
+	if err := checkNamed("activation_function", c.Activation, nomicGates); err != nil {
+		return postNormConfig{}, err
 	}
 	for _, number := range []struct {
 		key             string
@@ -175,6 +173,7 @@ func readNomicPublished(dir fs.FS) (postNormConfig, error) {
 		return postNormConfig{}, refuse(configFile, "pad_vocab_size_multiple", "is %d; 1 to %d is possible",
 			c.VocabMultiple, 1<<16)
 	}
+	gate := nomicGates[c.Activation]
 	config := postNormConfig{
 		hidden:    c.HiddenSize,
 		heads:     c.Heads,
@@ -211,11 +210,10 @@ func readNomicSaved(dir fs.FS) (postNormConfig, error) {
 	if err := needJSON(dir, configFile, &c); err != nil {
 		return postNormConfig{}, err
 	}
-	gate, ok := gates[c.Activation]
-	if !ok {
-		return postNormConfig{}, refuse(configFile, "hidden_act", "is %.60q; supported are %s",
-			c.Activation, listed(gates))
+	if err := checkNamed("hidden_act", c.Activation, gates); err != nil {
+		return postNormConfig{}, err
 	}
+	gate := gates[c.Activation]
 	config := postNormConfig{
 		hidden:    c.HiddenSize,
 		heads:     c.Heads,

@@ -67,18 +67,10 @@ type postNormBlock struct {
 
 // check refuses sizes that no model has. keys holds the file's names of the sizes, in this order.
 func (c *postNormConfig) check(keys [7]string) error {
-	if err := checkSizes(
-		sized{keys[0], c.hidden, 1, 8192},
-		sized{keys[1], c.heads, 1, 256},
-		sized{keys[2], c.layers, 1, 128},
-		sized{keys[3], c.inner, 1, 65536},
-		sized{keys[4], c.positions, 1, 1 << 17},
-		sized{keys[5], c.vocab, 1, 1 << 22},
-		sized{keys[6], c.types, 0, 1024},
-	); err != nil {
-		return err
-	}
-	return checkDivides(keys[1], c.heads, keys[0], c.hidden)
+	sizes := encoderSizes{hidden: keyed{keys[0], c.hidden}, heads: keyed{keys[1], c.heads},
+		layers: keyed{keys[2], c.layers}, inner: keyed{keys[3], c.inner},
+		positions: keyed{keys[4], c.positions}, vocab: keyed{keys[5], c.vocab}}
+	return sizes.check(sized{keys[6], c.types, 0, 1024})
 }
 
 func (c *postNormConfig) headDim() int64 { return c.hidden / c.heads }

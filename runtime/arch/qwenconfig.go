@@ -96,8 +96,8 @@ func (c *qwenConfig) check() error {
 	if err := checkEpsilon("rms_norm_eps", c.RMSNormEps); err != nil {
 		return err
 	}
-	if c.gate == 0 {
-		return refuse(configFile, "hidden_act", "is %.60q; supported are %s", c.HiddenAct, listed(gates))
+	if err := checkNamed("hidden_act", c.HiddenAct, gates); err != nil {
+		return err
 	}
 	return c.checkWindows()
 }
