@@ -175,6 +175,35 @@ func TestAdaptersOfAdapters(t *testing.T) {
 	}
 }
 
+// Of an adapter's repository that a request's lora_id brought, nobody knows without the hub what it
+// is for: an error that names the files, and the command that fetches them. It is no model of dense
+// vectors.
+func TestAdapterRepositoriesKnownInPart(t *testing.T) {
+	server := hubtest.New(t)
+	t.Setenv("HF_ENDPOINT", server.URL)
+	t.Setenv("HF_HUB_OFFLINE", "0")
+	tuned := adapterRepo(t)
+	tuned["modules.json"] = []byte("[]")
+	server.Add("acme/tuned", tuned)
+	cache := t.TempDir()
+	online, err := hub.New(hub.Options{CacheDir: cache, Endpoint: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer online.Close()
+	found, err := online.ResolveAdapter(t.Context(), hub.Adapter{ID: "acme/tuned", MaxBytes: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found.Release()
+	src := &sourceFlags{Models: []string{"acme/tuned"}, LocalCache: cache}
+	_, err = src.catalog()
+	if err == nil || !strings.Contains(err.Error(), "modules.json") ||
+		!strings.Contains(err.Error(), "`sie-server pull acme/tuned`") {
+		t.Errorf("the repository was taken for something: %v", err)
+	}
+}
+
 // An adapter's repository that was served once is served without the hub, as it was: by its own
 // chain. Base and adapter are one download, and the adapter is held in the cache with its base.
 func TestAdapterRepositoriesWithoutTheHub(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/task"
 	"github.com/sie-engine/sie/weights/bucket"
+	"github.com/sie-engine/sie/weights/hub"
 )
 
 // modelSelection is the part of the catalog that the flags ask for, with the models that they add.
@@ -272,6 +273,9 @@ func (f *sourceFlags) adHocHub(ctx context.Context, id string) (*catalog.Model, 
 	ctx, cancel := context.WithTimeout(ctx, previewTime)
 	defer cancel()
 	dir, remove, err := resolver.Preview(ctx, id, "", arch.RepoFiles...)
+	if errors.Is(err, hub.ErrOnlyAdapter) { // which is no encoder of dense vectors
+		return nil, err
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr,
 			"sie-server: warning: what %s is cannot be seen now, so it is taken for an encoder of dense vectors: %v\n",

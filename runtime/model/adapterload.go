@@ -65,7 +65,8 @@ func (s *adapterCache) ended(key LoRAKey, err error) *registry.Failure {
 }
 
 // find finds the adapter on this machine or downloads it. Only a key of the operator may be a
-// directory.
+// directory. To pack an adapter its own files are enough: where they are here and the hub cannot be
+// asked for those beside them, they are taken.
 func (s *adapterCache) find(key LoRAKey) (found hub.Resolved, err error) {
 	h := s.model.host
 	a := key.onHub()
@@ -77,6 +78,12 @@ func (s *adapterCache) find(key LoRAKey) (found hub.Resolved, err error) {
 		found, err = h.opt.Hub.ResolveAdapter(ctx, a)
 		return err
 	})
+	if err != nil && a.Beside != nil {
+		a.Beside = nil
+		if alone, ok, own := h.opt.Hub.FindAdapter(s.ctx, a); ok && own == nil {
+			return alone, nil
+		}
+	}
 	return found, err
 }
 

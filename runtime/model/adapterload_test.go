@@ -110,6 +110,31 @@ func TestARequestsAdapterIsAllThatIsFetched(t *testing.T) {
 	}
 }
 
+// An adapter that a request's lora_id brought is loaded without the hub where the catalog names it,
+// too, although the files that may lie beside it were not asked for.
+func TestAnAdaptersOwnFilesAreEnough(t *testing.T) {
+	r, s, cache := onHub(t)
+	s.Add("somebody/adapter", rank4(t))
+	if _, err := r.ask(t, "somebody/adapter"); err != nil {
+		t.Fatal(err)
+	}
+	offline, err := hub.New(hub.Options{CacheDir: cache, Offline: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(offline.Close)
+	adapters := r.copy("lo").adapters
+	adapters.model.host.opt.Hub = offline
+	found, err := adapters.find(LoRAKey{id: "somebody/adapter", operator: true})
+	if err != nil || !strings.HasPrefix(found.Dir, cache) {
+		t.Errorf("%s, %v", found.Dir, err)
+	}
+	found.Release()
+	if found, err := adapters.find(LoRAKey{id: "somebody/other", operator: true}); err == nil {
+		t.Errorf("another one is in %s", found.Dir)
+	}
+}
+
 // A request's lora_id never names a directory, even if one of that name exists; one in the catalog
 // may.
 func TestARequestNamesNoDirectory(t *testing.T) {

@@ -87,7 +87,7 @@ func (c repoCache) findCommit(commit string, ref modelRef) cached {
 	m, known := c.readManifest(commit)
 	switch {
 	case ref.adapter > 0 && m.Adapter && slices.ContainsFunc(ref.beside, m.lacks):
-		return cached{commit: commit, missing: "of the cached snapshot only a part is there"}
+		return cached{commit: commit, missing: lacksBeside(ref, m)}
 	case ref.adapter > 0:
 		return c.findAdapter(commit, ref, m.Files)
 	case ref.tokenizer:
@@ -128,6 +128,26 @@ func (m manifest) lacks(name string) bool {
 	_, ok := m.Files[name]
 	return !ok && !slices.Contains(m.Beside, name)
 }
+
+// lacksBeside says which files of ref.beside may be missing beside an adapter, and how to get them.
+func lacksBeside(ref modelRef, m manifest) string {
+	var names []string
+	for _, name := range ref.beside {
+		if m.lacks(name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	more := ""
+	if n := len(names) - maxLackingNamed; n > 0 {
+		names, more = names[:maxLackingNamed], fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("of the cached snapshot only a part is there, its LoRA adapter: whether it has %s%s "+
+		"is not known, and `sie-server pull %s` fetches what it has, with downloads on",
+		strings.Join(names, ", "), more, ref.id)
+}
+
+// maxLackingNamed is how many files lacksBeside names.
+const maxLackingNamed = 3
 
 // findAdapter looks for a complete adapter in the snapshot of a commit, and for the files of
 // ref.beside. files are those of its manifest, or nil when it has none.

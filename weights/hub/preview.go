@@ -12,6 +12,10 @@ import (
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
+// ErrOnlyAdapter is the cause of the error of Preview where a model is a repository of which this
+// machine has a LoRA adapter, and not the files that say what the repository is for.
+var ErrOnlyAdapter = errors.New("downloads are off")
+
 // maxPreviewBytes bounds each file whose content a preview includes.
 const maxPreviewBytes = 16 << 20
 
@@ -56,15 +60,17 @@ func (r *Resolver) preview(ctx context.Context, id, revision string, names []str
 	held := r.locks.holdRepo(ctx, r.cacheDir, ref.repoFolder())
 	cache := repoCache{filepath.Join(r.cacheDir, ref.repoFolder())}
 	have := cache.find(ref)
+	err = fail(ClassNotFound, nil, "is not on this machine, and downloads are off")
 	if m, _ := cache.readManifest(have.commit); m.Adapter { // an adapter may be there with these files
 		ref := ref
 		ref.adapter, ref.beside = math.MaxInt64, names
-		have = cache.find(ref)
+		if have = cache.find(ref); have.dir == "" {
+			err = fail(ClassNotFound, ErrOnlyAdapter, "%s", have.missing)
+		}
 	}
 	if have.dir != "" && !have.doubt {
 		return have.dir, held.release, nil
 	}
-	err = fail(ClassNotFound, nil, "is not on this machine, and downloads are off")
 	for _, s := range r.sources {
 		from, ok := s.(lister)
 		if !ok {

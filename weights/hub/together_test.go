@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -73,9 +74,20 @@ func TestFilesBesideAnAdapter(t *testing.T) {
 		if _, ok, err := online.FindAdapter(t.Context(), with); ok || err != nil {
 			t.Errorf("modules.json in it %v: found without it: %v", has, err)
 		}
-		if dir, _, err := offline.Preview(t.Context(), "t/both", "", "modules.json"); err == nil {
-			t.Errorf("modules.json in it %v: a preview without it: %v", has, in(t, dir))
+		_, _, err := offline.Preview(t.Context(), "t/both", "", with.Beside...)
+		wantClass(t, err, ClassNotFound, "only a part")
+		if !errors.Is(err, ErrOnlyAdapter) {
+			t.Errorf("%v is not ErrOnlyAdapter", err)
 		}
+		_, own := offline.ResolveAdapter(t.Context(), with)
+		for _, err := range []error{err, own} { // what is missing, and how to get it
+			wantClass(t, err, ClassNotFound, "whether it has modules.json, nowhere.json is not known")
+			wantClass(t, err, ClassNotFound, "`sie-server pull t/both`")
+		}
+		many := with
+		many.Beside = []string{"a", "b", "a", "adapter_config.json", "c", "d", "e"}
+		_, err = offline.ResolveAdapter(t.Context(), many)
+		wantClass(t, err, ClassNotFound, "whether it has a, b, c and 2 more is not known")
 		found, err := online.ResolveAdapter(t.Context(), with)
 		if err != nil {
 			t.Fatal(err)
