@@ -1,16 +1,9 @@
 // Package prefix times a decoder reranker with and without the sharing of what its texts begin with
 // (docs/adr/0034).
-//
-// TestPrefixes makes a random checkpoint in the shape of Qwen3-Reranker-0.6B, with fewer blocks and
-// words, and scores one query with many documents in process, batch by batch, in turns with and
-// without prefixes. All logits are compared bit for bit. Standard output gets a line of JSON for
-// each precision and length of the query: medians of the times in seconds, and the quartiles of the
-// round-by-round ratio.
 package prefix
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"flag"
@@ -29,63 +22,42 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// options holds the flags.
-type options struct {
-	layers, rounds, threads, documents, tokens int
-	precisions, queries                        []string
-}
-
 var (
-	o          options
-	enabled    = flag.Bool("prefixes", false, "time it")
 	precisions = flag.String("precisions", "fp32,int8", "precisions, by commas")
 	queries    = flag.String("queries", "60,256", "tokens of a query with instruction and prompt, by commas")
+	layers     = flag.Int("layers", 8, "blocks of the model")
+	threads    = flag.Int("threads", 0, "executors; 0: all CPUs")
+	documents  = flag.Int("documents", 100, "documents of a query")
+	tokens     = flag.Int("tokens", 128, "tokens of a document, with what follows it in the prompt")
 )
 
-func init() {
-	flag.IntVar(&o.layers, "layers", 8, "blocks of the model")
-	flag.IntVar(&o.rounds, "rounds", 9, "rounds, each with and without")
-	flag.IntVar(&o.threads, "threads", 0, "executors; 0: all CPUs")
-	flag.IntVar(&o.documents, "documents", 100, "documents of a query")
-	flag.IntVar(&o.tokens, "tokens", 128, "tokens of a document, with what follows it in the prompt")
-}
-
-func TestPrefixes(t *testing.T) {
-	if !*enabled {
-		t.Skip("times with -prefixes only; see bench/README.md")
+// BenchmarkPrefixes makes a random checkpoint in the shape of Qwen3-Reranker-0.6B, with fewer
+// blocks and words, and scores one query with many documents in process, batch by batch, in turns
+// with and without prefixes: an operation is a round of both. All logits are compared bit for bit.
+// It reports the medians of both times, and the quartiles of the round-by-round ratio.
+func BenchmarkPrefixes(b *testing.B) {
+	dir := b.TempDir()
+	if err := writeModel(dir, *layers); err != nil {
+		b.Fatal(err)
 	}
-	o.precisions, o.queries = strings.Split(*precisions, ","), strings.Split(*queries, ",")
-	if err := run(o); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func run(o options) error {
-	dir, err := os.MkdirTemp("", "sie-prefix-")
+	dev, err := engine.Open(engine.Options{Threads: *threads})
 	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if err := writeModel(dir, o.layers); err != nil {
-		return err
-	}
-	dev, err := engine.Open(engine.Options{Threads: o.threads})
-	if err != nil {
-		return err
+		b.Fatal(err)
 	}
 	defer dev.Close()
 	r := engine.NewRunner(dev)
 	defer r.Close()
-	for _, precision := range o.precisions {
-		if err := race(dir, dev, r, o, precision); err != nil {
-			return fmt.Errorf("%s: %w", precision, err)
-		}
+	for precision := range strings.SplitSeq(*precisions, ",") {
+		b.Run("precision="+precision, func(b *testing.B) {
+			if err := race(b, dir, dev, r, precision); err != nil {
+				b.Fatal(err)
+			}
+		})
 	}
-	return nil
 }
 
 // race measures one precision.
-func race(dir string, dev *engine.Device, r *engine.Runner, o options, precision string) error {
+func race(b *testing.B, dir string, dev *engine.Device, r *engine.Runner, precision string) error {
 	compute, ok := engine.ParseCompute(precision)
 	if !ok {
 		return fmt.Errorf("no such precision")
@@ -109,43 +81,42 @@ func race(dir string, dev *engine.Device, r *engine.Runner, o options, precision
 		return err
 	}
 	defer prefixes.Close()
-	for _, q := range o.queries {
-		n, err := strconv.Atoi(q)
+	for query := range strings.SplitSeq(*queries, ",") {
+		n, err := strconv.Atoi(query)
 		if err != nil {
 			return err
 		}
-		t := newTexts(n, o.documents, o.tokens)
+		t := newTexts(n, *documents, *tokens)
 		budget := int(shares.Caps(false).MaxTokens)
 		with, without := t.shared(shares.Program(), prefixes, budget), t.whole(off.Program(), budget)
-		if err := compare(r, o, precision, n, with, without); err != nil {
-			return err
-		}
+		b.Run("query="+query, func(b *testing.B) { compare(b, r, with, without) })
 	}
 	return nil
 }
 
-// compare runs both lists of batches in turns, and writes the line of the result.
-func compare(r *engine.Runner, o options, precision string, query int, with, without []*engine.Batch) error {
+// compare runs both lists of batches in turns.
+func compare(b *testing.B, r *engine.Runner, with, without []*engine.Batch) {
 	var times [2][]float64
 	var ratios []float64
-	for round := range o.rounds + 1 {
-		var took [2]float64
-		for turn := range 2 {
-			i := (round + turn) % 2 // A B, B A, …
+	turn := func(first int) (took [2]float64) {
+		for i := range 2 {
+			i = (first + i) % 2 // A B, B A, …
 			start := time.Now()
-			for _, b := range [][]*engine.Batch{with, without}[i] {
-				if err := r.Run(context.Background(), b); err != nil {
-					return err
+			for _, batch := range [][]*engine.Batch{with, without}[i] {
+				if err := r.Run(b.Context(), batch); err != nil {
+					b.Fatal(err)
 				}
 			}
 			took[i] = time.Since(start).Seconds()
 		}
 		if !bytes.Equal(logits(with), logits(without)) {
-			return fmt.Errorf("logits with shared prefixes differ from those without")
+			b.Fatal("logits with shared prefixes differ from those without")
 		}
-		if round == 0 {
-			continue // warms up
-		}
+		return took
+	}
+	turn(0) // warms up
+	for b.Loop() {
+		took := turn(len(ratios) + 1)
 		for i := range times {
 			times[i] = append(times[i], took[i])
 		}
@@ -153,14 +124,15 @@ func compare(r *engine.Runner, o options, precision string, query int, with, wit
 	}
 	quarter := func(v []float64, q int) float64 {
 		v = slices.Sorted(slices.Values(v))
-		return math.Round(1000*v[(len(v)-1)*q/4]) / 1000
+		return v[(len(v)-1)*q/4]
 	}
-	return json.NewEncoder(os.Stdout).Encode(map[string]any{
-		"precision": precision, "query": query, "documents": o.documents, "tokens": o.tokens,
-		"layers": o.layers, "rounds": o.rounds,
-		"shared": quarter(times[0], 2), "whole": quarter(times[1], 2),
-		"ratio": [3]float64{quarter(ratios, 1), quarter(ratios, 2), quarter(ratios, 3)},
-	})
+	b.ReportMetric(quarter(times[0], 2), "shared-s")
+	b.ReportMetric(quarter(times[1], 2), "whole-s")
+	for q, unit := range []string{1: "ratio-q1", "ratio", "ratio-q3"} {
+		if unit != "" {
+			b.ReportMetric(quarter(ratios, q), unit)
+		}
+	}
 }
 
 func logits(batches []*engine.Batch) (all []byte) {
