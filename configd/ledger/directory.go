@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -129,6 +130,19 @@ func replace(dir, name string, data []byte) error {
 		return err
 	}
 	return errors.Join(parent.Sync(), parent.Close())
+}
+
+func (d *directory) List(_ context.Context, prefix string, limit int) (names []string, err error) {
+	entries, err := os.ReadDir(d.path) // in order
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), prefix) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, bounded(names, limit)
 }
 
 func (d *directory) Delete(_ context.Context, key string) error {

@@ -3,17 +3,16 @@ package ledger
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sie-engine/sie/weights/bucket"
 )
-
-// stateKey is the object that holds the state.
-const stateKey = "config.json"
 
 // lookTime bounds reading back what a failed write has left.
 const lookTime = 5 * time.Second
@@ -55,8 +54,9 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns why.
 func (e *UnavailableError) Unwrap() error { return e.Cause }
 
-// ErrAgain is the error of a Commit that found a change of this process of which the store had not
-// said that it took it. State has it now; the caller makes its own change on top of that.
+// ErrAgain is the error of a Commit of a state that was not made of State: a change of this process
+// was found of which the store had not said that it took it. State has it now; the caller makes its
+// own change on top of that.
 var ErrAgain = errors.New("an earlier change has arrived meanwhile")
 
 // Ledger keeps a State in a Place.
@@ -64,21 +64,27 @@ type Ledger struct {
 	place   Place
 	me      Writer
 	log     *slog.Logger
+	every   uint64 // checkpointEvery
 	state   atomic.Pointer[State]
-	version string // of the stored state, "" while there is none
+	head    head   // as it was read or written last
+	version string // of the stored head, "" while there is none
 	unsure  bool   // a write of ours may arrive yet
 	taken   error
+
+	mu   sync.Mutex
+	left []string // what Tidy removes
 }
 
 // Open reads the state of a place; without one it is empty. A state that cannot be read is an
 // error.
 func Open(ctx context.Context, place Place, me Writer, log *slog.Logger) (*Ledger, error) {
-	l := &Ledger{place: place, me: me, log: log}
-	state, version, err := l.read(ctx)
-	if err != nil {
+	l := &Ledger{place: place, me: me, log: log, every: checkpointEvery}
+	if err := l.load(ctx); err != nil {
 		return nil, err
 	}
-	l.adopt(state, version)
+	if err := l.leftovers(ctx); err != nil {
+		return nil, err
+	}
 	return l, nil
 }
 
@@ -91,25 +97,69 @@ func (l *Ledger) Durable() bool { return l.place.Durable() }
 // Place returns where the state is, for messages.
 func (l *Ledger) Place() string { return l.place.String() }
 
-func (l *Ledger) adopt(s *State, version string) {
+func (l *Ledger) adopt(s *State) {
 	l.state.Store(s)
-	l.version, l.unsure = version, false
+	l.unsure = false
 }
 
-// read returns the stored state and its version; the empty state, and no version, if there is none.
-func (l *Ledger) read(ctx context.Context) (*State, string, error) {
-	data, version, err := l.place.Get(ctx, stateKey, maxState)
-	if errors.Is(err, bucket.ErrNotFound) {
-		return &State{}, "", nil
+// maxLoads bounds how often the head is read because its checkpoint has been replaced meanwhile.
+const maxLoads = 4
+
+// load reads the checkpoint that the head names, and the records after it.
+func (l *Ledger) load(ctx context.Context) error {
+	var s *State
+	for try := 1; s == nil; try++ {
+		h, old, version, err := l.readHead(ctx)
+		if err != nil {
+			return err
+		}
+		l.head, l.version = h, version
+		switch {
+		case old != nil:
+			s = old
+		case h.State == "":
+			s = &State{}
+		default:
+			s, err = l.readState(ctx)
+			if err != nil && (try == maxLoads || !errors.Is(err, bucket.ErrNotFound)) {
+				return err
+			}
+		}
 	}
-	if err != nil {
-		return nil, "", fmt.Errorf("%s%s: %w", l.place, stateKey, err)
+	for {
+		r, err := l.readRecord(ctx, s.seq+1)
+		if errors.Is(err, bucket.ErrNotFound) {
+			l.adopt(s)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s = s.after(r)
 	}
-	state, err := decode(data)
-	if err != nil {
-		return nil, "", fmt.Errorf("%s%s: %w", l.place, stateKey, err)
+}
+
+func (l *Ledger) readState(ctx context.Context) (*State, error) {
+	data, _, err := l.place.Get(ctx, l.head.State, maxState)
+	if err == nil {
+		var s *State
+		if s, err = decodeState(data, l.head.Seq); err == nil {
+			return s, nil
+		}
 	}
-	return state, version, nil
+	return nil, l.failed(l.head.State, err)
+}
+
+func (l *Ledger) readRecord(ctx context.Context, seq uint64) (*record, error) {
+	key := recordKey(seq)
+	data, _, err := l.place.Get(ctx, key, maxRecord)
+	if err == nil {
+		var r *record
+		if r, err = decodeRecord(data, seq); err == nil {
+			return r, nil
+		}
+	}
+	return nil, l.failed(key, err)
 }
 
 // Commit stores a state that was made of State, and makes it the State. Its errors are ErrFull,
@@ -119,45 +169,86 @@ func (l *Ledger) Commit(ctx context.Context, next *State) error {
 	if l.taken != nil {
 		return l.taken
 	}
-	s := *next
-	s.writer, s.commit = l.me, rand.Text()
-	data, err := s.encode()
+	now := l.State()
+	if next.from != now {
+		return ErrAgain
+	}
+	r := record{Format: format, Seq: now.seq + 1, Epoch: next.Epoch, Writer: l.me, Commit: rand.Text(),
+		changes: next.made}
+	data, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	when := bucket.Condition{Version: l.version, Absent: l.version == ""}
-	version, err := l.place.Put(ctx, stateKey, data, when)
-	if err == nil {
-		l.adopt(&s, version)
-		return nil
+	if next.size > maxState-headroom || len(data) > maxRecord {
+		return ErrFull
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
-	defer cancel()
-	return l.look(ctx, s.commit, err)
+	if err := l.prepare(ctx); err != nil {
+		return err
+	}
+	_, err = l.place.Put(ctx, recordKey(r.Seq), data, bucket.Condition{Absent: true})
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
+		defer cancel()
+		return l.look(ctx, r.Commit, err)
+	}
+	if err := l.counts(ctx); err != nil {
+		return err
+	}
+	stored := *next
+	stored.seq, stored.from, stored.made = r.Seq, nil, changes{}
+	l.adopt(&stored)
+	if r.Seq-l.head.Seq >= l.every {
+		if err := l.checkpoint(ctx); err != nil { // the next commit tries again
+			l.log.Warn("the store has no new checkpoint", "error", err)
+		}
+	}
+	return nil
+}
+
+// headroom is what a checkpoint holds beside models and answers, in bytes, and more.
+const headroom = 4 << 10
+
+// counts returns nil once it is sure that the record after State, which is there, is part of the
+// ledger.
+func (l *Ledger) counts(ctx context.Context) error {
+	err := l.current(ctx)
+	var taken *TakenError
+	if err == nil || errors.As(err, &taken) {
+		return err
+	}
+	l.unsure = true
+	return &UnavailableError{Unknown: true, Cause: err}
 }
 
 // look finds out what a write that failed with cause has left behind. commit names the write; "" is
 // for one of earlier.
 func (l *Ledger) look(ctx context.Context, commit string, cause error) error {
-	found, version, err := l.read(ctx)
+	now := l.State()
+	r, err := l.readRecord(ctx, now.seq+1)
+	refused := errors.Is(cause, bucket.ErrChanged)
 	switch {
+	case errors.Is(err, bucket.ErrNotFound):
+		// not there, or not there yet: the next Commit puts this same record, or finds it
+		l.unsure = !refused
+		var taken *TakenError
+		if err := l.current(ctx); errors.As(err, &taken) {
+			return err
+		}
+		return &UnavailableError{Cause: cause}
 	case err != nil:
 		l.unsure = true
-		unknown := !errors.Is(cause, bucket.ErrChanged)
-		return &UnavailableError{Unknown: unknown, Cause: errors.Join(cause, err)}
-	case commit != "" && found.commit == commit:
-		l.adopt(found, version)
-		return nil
-	case found.commit == l.State().commit:
-		// not there, or not there yet: the next Commit replaces this same version, or finds it
-		l.unsure = !errors.Is(cause, bucket.ErrChanged)
-		return &UnavailableError{Cause: cause}
-	case found.writer.ID == l.me.ID:
-		l.adopt(found, version)
-		return ErrAgain
+		return &UnavailableError{Unknown: !refused, Cause: errors.Join(cause, err)}
+	case r.Writer.ID != l.me.ID:
+		return l.lose(r.Writer)
 	}
-	l.taken = &TakenError{l.place.String(), found.writer}
-	return l.taken
+	if err := l.counts(ctx); err != nil {
+		return err
+	}
+	l.adopt(now.after(r))
+	if r.Commit == commit {
+		return nil
+	}
+	return ErrAgain
 }
 
 // Refresh reads the store if a write of this process may have arrived there late, and reports

@@ -44,6 +44,22 @@ func (f *faulty) Put(ctx context.Context, key string, data []byte, when bucket.C
 	return "", err
 }
 
+func (f *faulty) Delete(ctx context.Context, key string) error {
+	f.calls++
+	if err, done := f.fail(f.calls, "delete"); err != nil && !done {
+		return err
+	}
+	return f.Place.Delete(ctx, key)
+}
+
+func (f *faulty) List(ctx context.Context, prefix string, limit int) ([]string, error) {
+	f.calls++
+	if err, _ := f.fail(f.calls, "list"); err != nil {
+		return nil, err
+	}
+	return f.Place.List(ctx, prefix, limit)
+}
+
 func open(t *testing.T, p Place, me Writer) *Ledger {
 	t.Helper()
 	l, err := Open(t.Context(), p, me, quiet)
@@ -66,14 +82,14 @@ func TestEveryCallMayFail(t *testing.T) {
 		{"timeout that arrived", context.DeadlineExceeded, true},
 		{"timeout", context.DeadlineExceeded, false},
 	} {
-		for n := 1; n <= 8; n++ {
+		for n := 1; n <= 32; n++ { // 5 commits and two checkpoints make so many calls
 			for failures := 1; failures <= 2; failures++ {
 				name := fmt.Sprintf("%s at %d, %d times", c.name, n, failures)
 				f := &faulty{Place: Memory()}
 				f.fail = func(int, string) (error, bool) { return nil, false }
 				me := NewWriter("a")
 				l := open(t, f, me)
-				f.calls = 0
+				l.every, f.calls = 2, 0
 				f.fail = func(at int, _ string) (error, bool) {
 					if at >= n && at < n+failures {
 						return c.err, c.done
@@ -99,6 +115,7 @@ func TestEveryCallMayFail(t *testing.T) {
 							t.Fatalf("%s: a failed commit changed the state", name)
 						}
 					}
+					l.Tidy(t.Context())
 				}
 				f.fail = func(int, string) (error, bool) { return nil, false }
 				again := open(t, f, me).State()
@@ -132,6 +149,9 @@ func TestAWriteThatArrivedIsASuccess(t *testing.T) {
 func TestRefreshFindsALateWrite(t *testing.T) {
 	f := &faulty{Place: Memory(), fail: func(int, string) (error, bool) { return nil, false }}
 	l := open(t, f, NewWriter("a"))
+	if err := l.Commit(t.Context(), l.State().Set("m", Entry{Document: "w"})); err != nil {
+		t.Fatal(err)
+	}
 	f.fail = func(int, string) (error, bool) { return errors.New("gone"), true }
 	err := l.Commit(t.Context(), l.State().Set("m", Entry{Document: "x"}))
 	var off *UnavailableError
@@ -142,7 +162,7 @@ func TestRefreshFindsALateWrite(t *testing.T) {
 		t.Errorf("while the store is away: %v %v", changed, err)
 	}
 	f.fail = func(int, string) (error, bool) { return nil, false }
-	if changed, err := l.Refresh(t.Context()); !changed || err != nil || l.State().Epoch != 1 {
+	if changed, err := l.Refresh(t.Context()); !changed || err != nil || l.State().Epoch != 2 {
 		t.Errorf("%v %v, epoch %d", changed, err, l.State().Epoch)
 	}
 	if changed, err := l.Refresh(t.Context()); changed || err != nil {
@@ -206,8 +226,9 @@ func TestDirectory(t *testing.T) {
 		got.Find("x") != nil {
 		t.Errorf("%+v", got)
 	}
-	for _, broken := range []string{"", "{", `{"format":2,"commit":"x"}`, `{"format":1}`, `{"x":1}`} {
-		if err := os.WriteFile(filepath.Join(path, stateKey), []byte(broken), 0o600); err != nil {
+	for _, broken := range []string{"", "{", `{"format":3,"commit":"x"}`, `{"format":1}`, `{"x":1}`,
+		`{"format":2,"seq":1,"state":"state-0000000000000001.json","writer":{},"commit":"x"}`} {
+		if err := os.WriteFile(filepath.Join(path, headKey), []byte(broken), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Open(t.Context(), p, first, quiet); err == nil || !strings.Contains(err.Error(), path) {

@@ -3,8 +3,14 @@ package ledger
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/sie-engine/sie/weights/bucket"
 	"github.com/sie-engine/sie/weights/bucket/gcs"
@@ -22,6 +28,9 @@ type Place interface {
 	Get(ctx context.Context, key string, limit int64) (data []byte, version string, err error)
 	// Put stores an object, whole or not at all, if the condition holds.
 	Put(ctx context.Context, key string, data []byte, when bucket.Condition) (version string, err error)
+	// List returns the names of the objects that begin with prefix, in order. More than limit are
+	// an error.
+	List(ctx context.Context, prefix string, limit int) ([]string, error)
 	// Delete removes an object. A missing one is no error.
 	Delete(ctx context.Context, key string) error
 	// Close gives the place to others.
@@ -58,6 +67,68 @@ func (o objects) Get(ctx context.Context, key string, limit int64) ([]byte, stri
 
 func (o objects) Put(ctx context.Context, key string, data []byte, when bucket.Condition) (string, error) {
 	return o.Bucket.Put(ctx, key, bytes.NewReader(data), int64(len(data)), when)
+}
+
+func (o objects) List(ctx context.Context, prefix string, limit int) ([]string, error) {
+	found, err := o.Bucket.List(ctx, prefix, limit)
+	names := make([]string, len(found))
+	for i := range found {
+		names[i] = found[i].Key
+	}
+	return names, err
+}
+
+// Observed returns a place whose calls are told to call: which it was (get, put, list or delete),
+// how it ended (ok, missing, changed or error) and how long it took.
+func Observed(p Place, call func(op, result string, took time.Duration)) Place {
+	return observed{p, call}
+}
+
+type observed struct {
+	Place
+	call func(op, result string, took time.Duration)
+}
+
+// end is called at the end of a call.
+func (o observed) end(op string, begun time.Time, err error) {
+	result := "ok"
+	switch {
+	case errors.Is(err, bucket.ErrNotFound):
+		result = "missing"
+	case errors.Is(err, bucket.ErrChanged):
+		result = "changed"
+	case err != nil:
+		result = "error"
+	}
+	o.call(op, result, time.Since(begun))
+}
+
+func (o observed) Get(ctx context.Context, key string, limit int64) ([]byte, string, error) {
+	begun := time.Now()
+	data, version, err := o.Place.Get(ctx, key, limit)
+	o.end("get", begun, err)
+	return data, version, err
+}
+
+func (o observed) Put(ctx context.Context, key string, data []byte, when bucket.Condition) (string, error) {
+	begun := time.Now()
+	version, err := o.Place.Put(ctx, key, data, when)
+	o.end("put", begun, err)
+	return version, err
+}
+
+func (o observed) List(ctx context.Context, prefix string, limit int) ([]string, error) {
+	begun := time.Now()
+	names, err := o.Place.List(ctx, prefix, limit)
+	o.end("list", begun, err)
+	return names, err
+}
+
+func (o observed) Delete(ctx context.Context, key string) error {
+	begun := time.Now()
+	err := o.Place.Delete(ctx, key)
+	o.end("delete", begun, err)
+	return err
 }
 
 // Memory returns a place that ends with the process.
@@ -99,6 +170,25 @@ func (m *memory) Put(_ context.Context, key string, data []byte, when bucket.Con
 	o = held{data, strconv.Itoa(m.puts)}
 	m.objects[key] = o
 	return o.version, nil
+}
+
+func (m *memory) List(_ context.Context, prefix string, limit int) (names []string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(m.objects)) {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	return names, bounded(names, limit)
+}
+
+// bounded returns an error for more names than limit.
+func bounded(names []string, limit int) error {
+	if len(names) > limit {
+		return fmt.Errorf("more than %d objects", limit)
+	}
+	return nil
 }
 
 func (m *memory) Delete(_ context.Context, key string) error {

@@ -1,17 +1,15 @@
 package ledger
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 )
 
-// State is what a ledger holds. It never changes: With and its like return another.
+// State is what a ledger holds. It never changes: Set and its like return another.
 type State struct {
 	// Epoch counts the changes of the configuration.
 	Epoch uint64
@@ -20,8 +18,17 @@ type State struct {
 	// Answers holds the answers of idempotent requests, oldest first.
 	Answers []Answer
 
-	writer Writer // of this state
-	commit string // differs in each commit
+	seq  uint64 // of the record that led to it
+	size int    // of its checkpoint in bytes, about
+
+	from *State // the stored state that this one is made of, nil for a stored one
+	made changes
+}
+
+// changes are what leads from one state to another.
+type changes struct {
+	Models  map[string]*Entry `json:"models,omitempty"` // nil: removed
+	Answers []Answer          `json:"answers,omitempty"`
 }
 
 // Entry is what was added under a model's id.
@@ -64,82 +71,84 @@ func (s *State) Find(key string) *Answer {
 }
 
 // Set returns the state of the next epoch with an entry in place of what the id had.
-func (s *State) Set(id string, e Entry) *State {
-	out := s.next()
-	out.Models[id] = e
-	return out
-}
+func (s *State) Set(id string, e Entry) *State { return s.next(id, &e) }
 
 // Remove returns the state of the next epoch without an id.
-func (s *State) Remove(id string) *State {
-	out := s.next()
-	delete(out.Models, id)
-	return out
-}
+func (s *State) Remove(id string) *State { return s.next(id, nil) }
 
-func (s *State) next() *State {
-	out := *s
+// next returns the state of the next epoch with an entry, or without one.
+func (s *State) next(id string, e *Entry) *State {
+	out := s.derived()
 	out.Epoch++
 	out.Models = maps.Clone(s.Models)
-	if out.Models == nil {
-		out.Models = map[string]Entry{}
+	out.made.Models = maps.Clone(s.made.Models)
+	if out.made.Models == nil {
+		out.made.Models = map[string]*Entry{}
 	}
-	return &out
+	out.made.Models[id] = e
+	out.put(id, e)
+	return out
 }
 
 // Answered returns the state with one more answer.
 func (s *State) Answered(a Answer) *State {
+	out := s.derived()
+	out.made.Answers = append(slices.Clone(s.made.Answers), a)
+	out.Answers = slices.Clone(s.Answers)
+	out.answer(a)
+	return out
+}
+
+// derived returns a copy that knows what it is made of.
+func (s *State) derived() *State {
 	out := *s
-	old := s.Answers
-	if n := len(old) - MaxAnswers + 1; n > 0 {
-		old = old[n:]
+	if out.from == nil {
+		out.from = s
 	}
-	out.Answers = append(slices.Clone(old), a)
 	return &out
 }
 
-// format is the number of the form in which states are written.
-const format = 1
+// put changes an entry of a state that nobody else has yet; nil removes it.
+func (s *State) put(id string, e *Entry) {
+	if old, ok := s.Models[id]; ok {
+		s.size -= entrySize(id, old)
+	}
+	if e == nil {
+		delete(s.Models, id)
+		return
+	}
+	if s.Models == nil {
+		s.Models = map[string]Entry{}
+	}
+	s.Models[id] = *e
+	s.size += entrySize(id, *e)
+}
 
-// maxState bounds a written state, in bytes.
+// answer adds an answer to a state that nobody else has yet.
+func (s *State) answer(a Answer) {
+	if n := len(s.Answers) - MaxAnswers + 1; n > 0 {
+		for _, old := range s.Answers[:n] {
+			s.size -= jsonSize(old)
+		}
+		s.Answers = slices.Delete(s.Answers, 0, n)
+	}
+	s.Answers = append(s.Answers, a)
+	s.size += jsonSize(a)
+}
+
+func entrySize(id string, e Entry) int { return jsonSize(id) + jsonSize(e) }
+
+// jsonSize returns the bytes that a value and what is beside it take in JSON.
+func jsonSize(v any) int {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return maxState // which no state may take
+	}
+	return len(text) + 1
+}
+
+// maxState bounds a state as a checkpoint holds it, in bytes.
 const maxState = 64 << 20
 
 // ErrFull is the error of a Commit of more than a ledger holds, for errors.Is.
 var ErrFull = fmt.Errorf("the added models take more than %d bytes", maxState)
-
-// written is the form in which a state is stored.
-type written struct {
-	Format  int              `json:"format"`
-	Epoch   uint64           `json:"epoch"`
-	Writer  Writer           `json:"writer"`
-	Commit  string           `json:"commit"`
-	Models  map[string]Entry `json:"models"`
-	Answers []Answer         `json:"answers"`
-}
-
-func (s *State) encode() ([]byte, error) {
-	data, err := json.Marshal(written{format, s.Epoch, s.writer, s.commit, s.Models, s.Answers})
-	if err == nil && len(data) > maxState {
-		err = ErrFull
-	}
-	return data, err
-}
-
-// decode reads a stored state. One that cannot be read is an error and never an empty state: its
-// epoch would go back.
-func decode(data []byte) (*State, error) {
-	var w written
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	err := d.Decode(&w)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("it is no configuration of sie-config: %w", err)
-	case w.Format != format:
-		return nil, fmt.Errorf("its format is %d; this sie-config reads %d", w.Format, format)
-	case w.Commit == "":
-		return nil, errors.New("it names no commit")
-	}
-	return &State{Epoch: w.Epoch, Models: w.Models, Answers: w.Answers, writer: w.Writer,
-		commit: w.Commit}, nil
-}
