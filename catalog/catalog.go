@@ -54,6 +54,25 @@ func build(models []*Model) (*Catalog, error) {
 // Of returns the catalog of these models. A repeated id is an error.
 func Of(models ...*Model) (*Catalog, error) { return build(models) }
 
+// Union returns the catalog of the models of others, which have no id in common. It takes what they
+// know of their models.
+func Union(catalogs ...*Catalog) (*Catalog, error) {
+	out := &Catalog{byID: map[string]*Resolved{}}
+	for _, c := range catalogs {
+		out.models = append(out.models, c.models...)
+		out.resolved = append(out.resolved, c.resolved...)
+		out.warnings = append(out.warnings, c.warnings...)
+	}
+	slices.SortFunc(out.models, func(a, b *Model) int { return strings.Compare(a.ID, b.ID) })
+	for i, m := range out.models {
+		if i > 0 && out.models[i-1].ID == m.ID {
+			return nil, fmt.Errorf("two catalogs have the model %q", clip(m.ID))
+		}
+	}
+	out.index()
+	return out, nil
+}
+
 func (c *Catalog) index() {
 	slices.SortFunc(c.resolved, func(a, b *Resolved) int { return strings.Compare(a.ID, b.ID) })
 	for _, r := range c.resolved {
@@ -181,3 +200,7 @@ func (c *Catalog) BundleConfigHash(b *Bundle) string {
 func (m *Model) ConfigHash(b *Bundle) string {
 	return confighash.ModelConfig(m.hashed(), b.Adapters)
 }
+
+// ConfigPart returns what the config hash of a catalog covers of one model in one bundle, for
+// confighash.OfParts; nil if the bundle carries no profile of the model.
+func (m *Model) ConfigPart(b *Bundle) []byte { return confighash.Part(m.hashed(), b.Adapters) }

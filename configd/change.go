@@ -30,7 +30,7 @@ func (c *Content) post(body []byte) (*change, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	out := &change{id: d.id, status: 200, model: builtin(c.catalog, d.id)}
+	out := &change{id: d.id, status: 200, model: c.model(d.id)}
 	existing := []string{}
 	have := map[string]any{}
 	if out.model != nil {
@@ -39,7 +39,7 @@ func (c *Content) post(body []byte) (*change, *refusal) {
 			return nil, no
 		}
 	}
-	if no := c.checkProfiles(d); no != nil {
+	if no := cmp.Or(c.checkProfiles(d), c.checkTwin(d.id)); no != nil {
 		return nil, no
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.profiles())) {
@@ -61,7 +61,7 @@ func (c *Content) post(body []byte) (*change, *refusal) {
 		out.status = 201
 	}
 	for _, name := range out.added {
-		routable[name] = out.content.profileBundles(out.model, name)
+		routable[name] = out.content.profileBundles(d.id, name)
 	}
 	return out, nil
 }
@@ -95,7 +95,7 @@ func beyond(m, other map[string]any) bool {
 // added: what it held, and what of the document is not built in.
 func (c *Content) entryAfter(d *submitted) ledger.Entry {
 	before, ok := c.added.Models[d.id]
-	base := builtin(c.base, d.id)
+	base := c.builtin(d.id)
 	if !ok && base == nil {
 		return ledger.Entry{Document: d.text}
 	}
@@ -167,7 +167,7 @@ func (c *Content) checkProfiles(d *submitted) *refusal {
 			missing = append(missing, fmt.Sprintf("Profile '%s' missing adapter_path", name))
 		}
 		module, _, _ := strings.Cut(path, ":")
-		if named && !slices.ContainsFunc(c.bundles, func(b *catalog.Bundle) bool {
+		if named && !slices.ContainsFunc(c.base.bundles, func(b *catalog.Bundle) bool {
 			return slices.Contains(b.Adapters, module)
 		}) {
 			strange = append(strange, module)
@@ -192,17 +192,17 @@ func (c *Content) put(body []byte, id string) (*change, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	if no := c.checkProfiles(d); no != nil {
+	if no := cmp.Or(c.checkProfiles(d), c.checkTwin(d.id)); no != nil {
 		return nil, no
 	}
-	out := &change{id: id, status: 200, model: builtin(c.catalog, id)}
+	out := &change{id: id, status: 200, model: c.model(id)}
 	unchanged := out.model != nil && catalog.Equal(out.model.Document(), d.content)
 	if !unchanged {
 		for name := range d.profiles() {
 			out.added = append(out.added, name)
 		}
 		slices.Sort(out.added)
-		entry := ledger.Entry{Document: d.text, Whole: builtin(c.base, id) != nil}
+		entry := ledger.Entry{Document: d.text, Whole: c.builtin(id) != nil}
 		if no := out.become(c, c.added.Set(id, entry)); no != nil {
 			return nil, no
 		}
@@ -217,7 +217,7 @@ func (c *Content) remove(id string) (*change, *refusal) {
 	if no := checkID(id); no != nil {
 		return nil, no
 	}
-	out := &change{id: id, status: 200, model: builtin(c.catalog, id)}
+	out := &change{id: id, status: 200, model: c.model(id)}
 	_, there := c.added.Models[id]
 	var fallback any
 	if there {
@@ -236,8 +236,7 @@ func (c *Content) remove(id string) (*change, *refusal) {
 // become fills in the content of a state and what changes with it. Its model must be one that
 // workers can load.
 func (ch *change) become(c *Content, state *ledger.State) *refusal {
-	before := ch.model
-	content, err := c.With(state)
+	content, err := c.changed(ch.id, state)
 	var large *tooLargeError
 	switch {
 	case errors.As(err, &large):
@@ -245,23 +244,19 @@ func (ch *change) become(c *Content, state *ledger.State) *refusal {
 	case err != nil:
 		return invalid(err.Error())
 	}
-	ch.state, ch.content, ch.model = state, content, builtin(content.catalog, ch.id)
+	ch.state, ch.content, ch.model = state, content, content.model(ch.id)
 	if _, kept := state.Models[ch.id]; kept {
-		if o := content.overlaid[ch.id]; o.problem != nil {
-			return invalidDocument(o.problem)
+		if e := search(content.entries, ch.id); e.problem != nil {
+			return invalidDocument(e.problem)
 		}
-		if ch.model == nil || len(content.modelBundles(ch.model)) == 0 {
+		if len(content.bundlesOf(ch.id)) == 0 {
 			return invalid(fmt.Sprintf("Model '%s' does not resolve to any known bundle: no profile's "+
 				"adapter is in a bundle's list of adapters.", ch.id))
 		}
 	}
-	affected := map[string]bool{}
-	for _, m := range []*catalog.Model{before, ch.model} {
-		for _, name := range c.modelBundles(m) {
-			affected[name] = true
-		}
-	}
-	ch.affected = slices.Sorted(maps.Keys(affected))
+	ch.affected = slices.Concat(c.bundlesOf(ch.id), content.bundlesOf(ch.id))
+	slices.Sort(ch.affected)
+	ch.affected = slices.Compact(ch.affected)
 	return nil
 }
 
@@ -278,23 +273,29 @@ func invalidDocument(err error) *refusal {
 	return invalid(lines...)
 }
 
-// modelBundles returns the names of the bundles that carry a profile of a model, which may be nil.
-func (c *Content) modelBundles(m *catalog.Model) []string {
-	out := []string{}
-	for _, b := range c.bundles {
-		if m != nil && m.ConfigHash(b) != "" {
-			out = append(out, b.Name)
-		}
-	}
-	return out
-}
-
 // profileBundles returns the names of the bundles that carry a profile, in order of preference.
-func (c *Content) profileBundles(m *catalog.Model, profile string) []string {
-	for _, r := range c.catalog.List() {
-		if r.Model == m && r.Profile == profile {
-			return c.carriers(r)
+func (c *Content) profileBundles(id, profile string) []string {
+	if e := search(c.entries, id); e != nil {
+		for _, r := range e.ids {
+			if r.Profile == profile {
+				return c.carriers(r)
+			}
 		}
 	}
 	return []string{}
+}
+
+// checkTwin refuses the id of a model that would be new beside one that differs in case alone:
+// callers may spell an id in any case, and file systems that ignore it have one file for both.
+func (c *Content) checkTwin(id string) *refusal {
+	if search(c.entries, id) != nil {
+		return nil
+	}
+	other := c.twin(id)
+	if other == "" {
+		return nil
+	}
+	return &refusal{409, object{"error": "model_id_conflict", "model_id": id, "existing_model_id": other,
+		"message": fmt.Sprintf("Model '%s' exists; '%s' differs from it in case alone. "+
+			"Use its spelling, or delete it first.", other, id)}}
 }

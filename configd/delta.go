@@ -1,5 +1,7 @@
 package configd
 
+import "slices"
+
 // Notifier tells gateways and workers of changes. Nobody relies on it: who missed a delta finds the
 // change in the epoch.
 type Notifier interface {
@@ -30,26 +32,24 @@ type Delta struct {
 	Deleted     bool                         `json:"deleted,omitempty"`   // not of the reference
 }
 
-// deltas returns those of a change, one for each bundle.
-func deltas(ch *change) (all []Delta) {
-	c := ch.content
-	poolHashes, adapters := map[string]map[string]string{}, map[string][]string{}
-	for _, b := range c.bundles {
-		poolHashes[b.Name], adapters[b.Name] = c.poolHashes(b), b.Adapters
+// deltas returns those of a change that led to a content, one for each bundle.
+func deltas(ch *change, c *Content) (all []Delta) {
+	d := Delta{Epoch: ch.state.Epoch, Model: ch.id, Profiles: listed(ch.added), Affected: ch.affected,
+		Pool: defaultPool, PoolHashes: map[string]map[string]string{}, Adapters: map[string][]string{},
+		ModelHashes: map[string]string{}, Deleted: true}
+	for i, b := range c.base.bundles {
+		_, d.PoolHashes[b.Name] = c.sums[i].get()
+		d.Adapters[b.Name] = b.Adapters
 	}
-	d := Delta{Epoch: c.added.Epoch, Model: ch.id, Profiles: listed(ch.added), Affected: ch.affected,
-		Pool: defaultPool, PoolHashes: poolHashes, Adapters: adapters, ModelHashes: map[string]string{},
-		Deleted: ch.model == nil}
-	if ch.model != nil {
-		x := c.exported[ch.model]
-		d.Config, d.Pool, d.ModelHashes = x.YAML, x.Pool, x.Hashes
+	if e := search(c.entries, ch.id); e != nil && e.model != nil {
+		d.Config, d.Pool, d.Deleted = string(e.model.Source()), e.pool, false
+		d.ModelHashes = e.hashes(c.base.bundles)
 	}
-	for _, b := range c.bundles {
-		for _, name := range ch.affected {
-			if name == b.Name {
-				d.Bundle, d.Hash = b.Name, c.bundleHash(b)
-				all = append(all, d)
-			}
+	for i, b := range c.base.bundles {
+		if slices.Contains(ch.affected, b.Name) {
+			d.Bundle = b.Name
+			d.Hash, _ = c.sums[i].get()
+			all = append(all, d)
 		}
 	}
 	return all

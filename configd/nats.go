@@ -17,6 +17,9 @@ const flushTime = 2 * time.Second
 // gateways then read from the export.
 const maxDelta = 1 << 20
 
+// publishFailed begins the warning that deltas may have reached nobody.
+const publishFailed = "nats_publish_failed: "
+
 // NATS returns the Notifier of a connection. producer is its name, which gateways must trust.
 func NATS(conn *nats.Conn, producer string) Notifier { return &natsNotifier{conn, producer} }
 
@@ -48,7 +51,7 @@ func (n *natsNotifier) Notify(deltas []Delta) (warnings []string) {
 		}
 	}
 	if err := n.conn.FlushTimeout(flushTime); err != nil {
-		warnings = append(warnings, "nats_publish_failed: "+err.Error())
+		warnings = append(warnings, publishFailed+err.Error())
 	}
 	return warnings
 }

@@ -3,12 +3,14 @@ package configd
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/configd/ledger"
@@ -25,6 +27,7 @@ type Options struct {
 	Tokens        Tokens
 	Ledger        *ledger.Ledger // nil: what is added is lost at the end of the process
 	Notifier      Notifier       // nil: nobody is told of changes
+	Metrics       *Metrics       // nil: nobody sees them
 }
 
 // Server serves a Content and takes changes to it. Its methods are safe for concurrent use.
@@ -33,9 +36,12 @@ type Server struct {
 	tokens   Tokens
 	log      *slog.Logger
 	notifier Notifier
-	content  atomic.Pointer[Content]
+	metrics  *Metrics
 
-	turn   chan struct{}  // has an element while somebody changes content
+	mu      sync.Mutex              // held to replace content, and never while a store is asked
+	content atomic.Pointer[Content] // nil before the first Set
+
+	turn   chan struct{}  // has an element while somebody changes what was added
 	ledger *ledger.Ledger // whose turn it is
 	lost   chan error     // why writing has ended
 }
@@ -49,8 +55,12 @@ const maxBody = 1 << 20
 
 // New returns a server without content, which is not ready.
 func New(o Options) (*Server, error) {
-	s := &Server{tokens: o.Tokens, log: o.Log, notifier: o.Notifier, ledger: o.Ledger,
+	s := &Server{tokens: o.Tokens, log: o.Log, notifier: o.Notifier, ledger: o.Ledger, metrics: o.Metrics,
 		turn: make(chan struct{}, 1), lost: make(chan error, 1)}
+	if s.metrics == nil {
+		s.metrics = NewMetrics(prometheus.NewRegistry())
+	}
+	s.metrics.about(s)
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -70,19 +80,17 @@ func New(o Options) (*Server, error) {
 		return httpd.Route{Method: method, Path: path, Open: true, Span: "config.write",
 			Serve: s.writing(make)}
 	}
-	h, err := httpd.New(o.Options, []httpd.Route{
+	routes := []httpd.Route{
 		{Method: "GET", Path: "/healthz", Open: true,
 			Serve: func(r *httpd.Request, _ string) { sendJSON(r, []byte(`{"status":"ok"}`)) }},
 		{Method: "GET", Path: "/readyz", Open: true, Serve: s.readyz},
-		read("/v1/configs/models", func(r *httpd.Request, c *Content, _ string) { sendJSON(r, c.models) }),
+		read("/v1/configs/models", rendering((*Content).modelsAnswer)),
 		read("/v1/configs/models/", model),
 		read("/v1/configs/bundles",
-			func(r *httpd.Request, c *Content, _ string) { sendJSON(r, c.bundleList) }),
+			func(r *httpd.Request, c *Content, _ string) { sendJSON(r, c.base.bundleList) }),
 		read("/v1/configs/bundles/", bundle),
-		read("/v1/configs/epoch", func(r *httpd.Request, c *Content, _ string) { sendJSON(r, c.epoch) }),
-		read("/v1/configs/export", func(r *httpd.Request, c *Content, _ string) {
-			sendJSON(r, c.exportAt(time.Now().UTC().Format("2006-01-02T15:04:05.000000-07:00")))
-		}),
+		read("/v1/configs/epoch", rendering((*Content).epochAnswer)),
+		read("/v1/configs/export", s.export),
 		{Method: "POST", Path: "/v1/configs/resolve", Open: true, Span: "config.resolve",
 			Serve: s.reading(resolve)},
 		write("POST", "/v1/configs/models",
@@ -96,7 +104,11 @@ func New(o Options) (*Server, error) {
 				}
 				return c.remove(id)
 			}),
-	})
+	}
+	for i := range routes {
+		routes[i] = s.metrics.counting(routes[i])
+	}
+	h, err := httpd.New(o.Options, routes)
 	if err != nil {
 		return nil, err
 	}
@@ -104,27 +116,47 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Set replaces what is built in. What was added is added to it.
+// Set replaces what is built in. What was added is added to it. It waits for no change that waits
+// for the store: that is added once it is stored.
 func (s *Server) Set(base *catalog.Catalog, bundles catalog.Bundles) error {
-	s.turn <- struct{}{}
-	defer s.pass()
-	c, err := (&Content{base: base, bundles: bundles}).With(s.ledger.State())
+	b, err := newBuiltin(base, bundles)
 	if err != nil {
 		return err
 	}
-	s.install(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := b.with(s.ledger.State(), nil)
+	if err != nil {
+		return err
+	}
+	s.content.Store(c)
+	s.complain(c)
 	return nil
+}
+
+// complain logs what is wrong with what was added.
+func (s *Server) complain(c *Content) {
+	for _, p := range c.Problems() {
+		s.log.Warn("an added model is not as it was added", "problem", p)
+	}
 }
 
 // pass ends a turn.
 func (s *Server) pass() { <-s.turn }
 
-// install makes a content the one that is served. The caller has the turn.
-func (s *Server) install(c *Content) {
-	for _, p := range c.Problems() {
-		s.log.Warn("an added model is not as it was added", "problem", p)
+// install serves a content that was made of another, and returns what is served then: if Set has
+// replaced what is built in meanwhile, the same change of that. The ledger has the change already.
+func (s *Server) install(c, from *Content) (*Content, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.content.Load(); now != from {
+		var err error
+		if c, err = now.base.with(s.ledger.State(), now); err != nil {
+			return nil, err
+		}
 	}
 	s.content.Store(c)
+	return c, nil
 }
 
 // Content returns what is served, nil before the first Set.
@@ -163,6 +195,23 @@ func (s *Server) reading(serve func(*httpd.Request, *Content, string)) func(*htt
 	}
 }
 
+// rendering returns the handler of an answer about a whole content.
+func rendering(render func(*Content) ([]byte, error)) func(*httpd.Request, *Content, string) {
+	return func(r *httpd.Request, c *Content, _ string) {
+		text, err := render(c)
+		send(r, api.ContentTypeJSON, text, err)
+	}
+}
+
+// export answers with all models. The parameter since has the caller told of cursors; the reference
+// has none.
+func (s *Server) export(r *httpd.Request, c *Content, _ string) {
+	now := time.Now().UTC().Format("2006-01-02T15:04:05.000000-07:00")
+	text, kind, err := c.exportAt(now, r.QueryArgs().Has("since"), string(r.QueryArgs().Peek("since")))
+	s.metrics.exports.WithLabelValues(kind).Inc()
+	send(r, api.ContentTypeJSON, text, err)
+}
+
 // model answers with the document of an id.
 func model(r *httpd.Request, c *Content, id string) {
 	if id == "status" || strings.HasSuffix(id, "/status") {
@@ -170,8 +219,9 @@ func model(r *httpd.Request, c *Content, id string) {
 		fail(r, no.status, no.detail)
 		return
 	}
-	if src := c.modelFiles[id]; src != nil {
-		answer(r, 200, yamlType, src)
+	src, err := c.modelFile(id)
+	if src != nil || err != nil {
+		send(r, yamlType, src, err)
 		return
 	}
 	fail(r, 404, map[string]string{"error": "model_not_found", "model_id": id,
@@ -179,7 +229,7 @@ func model(r *httpd.Request, c *Content, id string) {
 }
 
 func bundle(r *httpd.Request, c *Content, id string) {
-	if src := c.bundleFiles[id]; src != nil {
+	if src := c.base.bundleFiles[id]; src != nil {
 		answer(r, 200, yamlType, src)
 		return
 	}
@@ -260,13 +310,11 @@ func (c *Content) resolve(body []byte) (int, any) {
 
 // find returns the model of an id in any case that a bundle carries, or nil. An exact id wins.
 func (c *Content) find(id string) (found *catalog.Resolved, carriers []string) {
-	m, err := c.catalog.Resolve(id)
-	var missing *catalog.NotFoundError
-	if errors.As(err, &missing) {
-		for _, x := range c.catalog.List() {
-			if strings.EqualFold(x.ID, id) {
-				m = x
-				break
+	m := c.resolved(id)
+	for _, e := range c.entries {
+		for _, r := range e.ids {
+			if m == nil && strings.EqualFold(r.ID, id) {
+				m = r
 			}
 		}
 	}
@@ -291,6 +339,15 @@ func resolvedProfiles(m *catalog.Resolved) []string {
 const yamlType = "application/x-yaml"
 
 func sendJSON(r *httpd.Request, body []byte) { answer(r, 200, api.ContentTypeJSON, body) }
+
+// send answers with what was rendered, or says that it was not.
+func send(r *httpd.Request, kind string, body []byte, err error) {
+	if err != nil {
+		r.Fail(dialect.RouteNative, errs.Internal(err))
+		return
+	}
+	answer(r, 200, kind, body)
+}
 
 func answer(r *httpd.Request, status int, kind string, body []byte) {
 	r.SetContentType(kind)

@@ -31,6 +31,11 @@ const maxCommits = 3
 // writing returns the handler of a route that changes the configuration.
 func (s *Server) writing(make maker) func(*httpd.Request, string) {
 	return func(r *httpd.Request, id string) {
+		var w write
+		defer func() {
+			outcome := w.outcome(r.Response.StatusCode())
+			s.metrics.writes.WithLabelValues(string(r.Method()), outcome).Inc()
+		}()
 		no := s.tokens.relayed(r.Header(gatewayAuth), false)
 		if no == nil {
 			no = s.tokens.writes(r.Header("Authorization"))
@@ -45,7 +50,7 @@ func (s *Server) writing(make maker) func(*httpd.Request, string) {
 				fail(r, no.status, no.detail)
 				return
 			}
-			w := write{make: make, body: body, id: id, key: r.Header("Idempotency-Key"), dry: dry}
+			w = write{make: make, body: body, id: id, key: r.Header("Idempotency-Key"), dry: dry}
 			w.request = ledger.Digest(string(r.Method()), string(r.Path()), string(body))
 			status, out := s.apply(work.Context(), &w)
 			if status >= 300 {
@@ -97,6 +102,8 @@ type write struct {
 
 	model string // whose change it is
 	epoch uint64 // after it
+
+	changed, replayed, mismatch bool // what became of it
 }
 
 // apply makes a change and commits it, and returns the status and the body of the answer, or the
@@ -134,9 +141,9 @@ func (s *Server) apply(ctx context.Context, w *write) (int, any) {
 
 // catchUp makes the content that of the ledger. The caller has the turn.
 func (s *Server) catchUp() error {
-	c, err := s.content.Load().With(s.ledger.State())
+	c, err := s.install(nil, nil)
 	if err == nil {
-		s.install(c)
+		s.complain(c)
 	}
 	return err
 }
@@ -147,10 +154,11 @@ func (s *Server) try(w *write) (int, any, error) {
 	key := ledger.Digest(w.key)
 	if w.key != "" {
 		if known := state.Find(key); known != nil {
-			if known.Request != w.request {
+			if w.mismatch = known.Request != w.request; w.mismatch {
 				return 422, object{"error": "idempotency_mismatch",
 					"message": "Idempotency-Key reused with different payload."}, nil
 			}
+			w.replayed = true
 			return known.Status, known.Body, nil
 		}
 	}
@@ -183,15 +191,21 @@ func (s *Server) try(w *write) (int, any, error) {
 		return status, detail, err
 	}
 	if ch.state == nil {
-		same := *content
-		same.added = s.ledger.State() // the next change is made of it, and keeps the answer
-		s.content.Store(&same)
-		return ch.status, out, nil
+		_, err := s.install(content.answered(s.ledger.State()), content)
+		return ch.status, out, err
 	}
-	ch.content.added = s.ledger.State()
-	s.install(ch.content)
+	w.changed = true
+	ch.content.added = s.ledger.State() // which the next change is made of
+	served, err := s.install(ch.content, content)
+	if err != nil { // beside what is built in by now, it is more than gateways read
+		s.log.Error("a stored change cannot be served", "model", ch.id, "error", err)
+		return 413, object{"error": "payload_too_large", "message": err.Error()}, nil
+	}
 	if s.notifier != nil {
-		if warnings := s.notifier.Notify(deltas(ch)); len(warnings) > 0 {
+		told := deltas(ch, served)
+		warnings := s.notifier.Notify(told)
+		s.metrics.told(len(told), warnings)
+		if len(warnings) > 0 {
 			out["warnings"] = warnings
 		}
 	}
@@ -221,6 +235,11 @@ func (s *Server) commit(next *ledger.State) (int, any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commitTime)
 	defer cancel()
 	err := s.ledger.Commit(ctx, next)
+	result := "success"
+	if err != nil {
+		result = "failure"
+	}
+	s.metrics.stored.WithLabelValues(storeOp, result).Inc()
 	var taken *ledger.TakenError
 	switch {
 	case err == nil || errors.Is(err, ledger.ErrAgain):
@@ -257,3 +276,6 @@ func (s *Server) Refresh(ctx context.Context) error {
 	}
 	return s.catchUp()
 }
+
+// Tidy removes what the store holds and needs no more, until ctx ends. It waits for no request.
+func (s *Server) Tidy(ctx context.Context) { s.ledger.Tidy(ctx) }

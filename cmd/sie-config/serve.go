@@ -16,18 +16,18 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/configd"
 	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/internal/bus"
 	sie "github.com/sie-engine/sie/internal/cli"
 	"github.com/sie-engine/sie/internal/httpd"
+	"github.com/sie-engine/sie/internal/obs"
 )
 
 type serveCmd struct {
-	sie.Log `embed:""`
+	sie.Log     `embed:""`
+	sie.Metrics `embed:""`
 
 	Host string `help:"Address to listen on." short:"h" default:"0.0.0.0" env:"SIE_CONFIG_HOST"`
 	Port int    `help:"Port to listen on." short:"p" default:"8080" range:"0..65535" env:"SIE_CONFIG_PORT"`
@@ -115,7 +115,9 @@ func (c *serveCmd) serve(
 	o := configd.Options{Tokens: who, Options: httpd.Options{
 		Product: "sie-config/" + build.Version, Log: log, AccessLog: c.Log.Access, MaxConns: c.MaxConns,
 	}}
-	store, err := c.openStore(ctx, log)
+	series := obs.NewRegistry()
+	o.Metrics = configd.NewMetrics(series)
+	store, err := c.openStore(ctx, o.Metrics.StoreCalled, log)
 	if err != nil {
 		return err
 	}
@@ -129,7 +131,7 @@ func (c *serveCmd) serve(
 		defer conn.Close()
 		o.Notifier = configd.NATS(conn, producer())
 	}
-	telemetry, err := c.Telemetry(ctx, "sie-config", build.Version, prometheus.NewRegistry(), log)
+	telemetry, err := c.Telemetry(ctx, "sie-config", build.Version, series, log)
 	if err != nil {
 		return err
 	}
@@ -157,6 +159,11 @@ func (c *serveCmd) serve(
 		}
 		return errors.Join(err, s.Shutdown(ctx))
 	}
+	metrics, closeMetrics, err := c.Metrics.Serve(c.Host, series, log)
+	if err != nil {
+		return errors.Join(err, l.Close(), s.Shutdown(ctx))
+	}
+	defer closeMetrics()
 	address := l.Addr()
 	if secure != nil {
 		l = tls.NewListener(l, secure)
@@ -164,31 +171,68 @@ func (c *serveCmd) serve(
 	files, routable := s.Content().Models()
 	log.Info("sie-config", "version", build.Version, "commit", build.Commit, "address", address.String(),
 		"models", files, "ids", routable, "tokens", who != (configd.Tokens{Production: who.Production}),
-		"tls", secure != nil, "store", store.name, "epoch", store.ledger.State().Epoch)
+		"tls", secure != nil, "store", store.name, "epoch", store.ledger.State().Epoch,
+		"metrics", metrics)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	ready(address)
-	late := time.NewTicker(lateEvery)
-	defer late.Stop()
+	looking, stop := context.WithCancel(ctx)
+	looked, ended := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		looked <- look(looking, s)
+	}()
+	err = c.wait(ctx, hup, s, log, served, looked, store.held)
+	stop()
+	<-ended
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.DrainTimeout)
+	defer cancel()
+	return errors.Join(err, s.Shutdown(end), <-served)
+}
+
+// wait returns when ctx ends, with nil, or with what ends the process: that the listener failed, or
+// that another process writes to the store.
+func (c *serveCmd) wait(
+	ctx context.Context, hup <-chan os.Signal, s *configd.Server, log *slog.Logger,
+	served chan error, looked, held <-chan error,
+) error {
 	for {
 		select {
 		case err := <-served:
-			return errors.Join(err, s.Shutdown(ctx))
+			served <- nil
+			return err
 		case err := <-s.Lost():
-			return errors.Join(err, s.Shutdown(ctx), <-served)
-		case err := <-store.held:
-			return errors.Join(err, s.Shutdown(ctx), <-served)
-		case <-late.C:
-			if err := s.Refresh(ctx); err != nil {
-				return errors.Join(err, s.Shutdown(ctx), <-served)
+			return err
+		case err := <-held:
+			return err
+		case err := <-looked:
+			if err != nil {
+				return err
 			}
+			looked = nil // ctx has ended
 		case <-hup:
 			c.again(s, log)
 		case <-ctx.Done():
-			end, cancel := context.WithTimeout(context.Background(), c.DrainTimeout)
-			defer cancel()
-			return errors.Join(s.Shutdown(end), <-served)
+			return nil
 		}
+	}
+}
+
+// look looks for a change of which the store said nothing, and removes what the store needs no
+// more, until ctx ends. The error says that another process writes to the store.
+func look(ctx context.Context, s *configd.Server) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := s.Refresh(ctx); err != nil {
+			return err
+		}
+		s.Tidy(ctx)
 	}
 }
 
@@ -234,8 +278,8 @@ func (c *serveCmd) builtin(log *slog.Logger) (*catalog.Catalog, catalog.Bundles,
 // telemetryTime bounds sending what waits for the collector.
 const telemetryTime = 5 * time.Second
 
-// lateEvery is how often sie-config looks for a change of which its store said nothing.
-const lateEvery = 5 * time.Second
+// lookEvery is how often sie-config looks at its store.
+const lookEvery = 5 * time.Second
 
 // maxDocument bounds a model file; the catalog has a stricter bound.
 const maxDocument = 1 << 20

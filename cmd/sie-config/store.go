@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -20,8 +21,11 @@ type store struct {
 	close  func()
 }
 
-// openStore opens the store that the flags name, and makes this process its only writer.
-func (c *serveCmd) openStore(ctx context.Context, log *slog.Logger) (*store, error) {
+// openStore opens the store that the flags name, and makes this process its only writer. called is
+// told of its calls.
+func (c *serveCmd) openStore(
+	ctx context.Context, called func(op, result string, took time.Duration), log *slog.Logger,
+) (*store, error) {
 	me := ledger.NewWriter(producer())
 	out := &store{name: "none", held: make(chan error, 1), close: func() {}}
 	place := ledger.Memory()
@@ -53,7 +57,7 @@ func (c *serveCmd) openStore(ctx context.Context, log *slog.Logger) (*store, err
 		out.close = func() { stop(); <-ended; closePlace() }
 	}
 	var err error
-	if out.ledger, err = ledger.Open(ctx, place, me, log); err != nil {
+	if out.ledger, err = ledger.Open(ctx, ledger.Observed(place, called), me, log); err != nil {
 		out.close()
 		return nil, fmt.Errorf("--store %s: %w", c.Store, err)
 	}

@@ -56,7 +56,7 @@ const local = "127.0.0.1"
 // The ports of a cluster, relative to the first gateway's. They are fixed, so that a process has
 // the same port after a restart, and no outgoing connection can take it meanwhile.
 const (
-	configOffset  = 8
+	configOffset  = 8                            // and its metrics, which need no token, behind it
 	natsOffset    = 10                           // to 12
 	routeOffset   = 13                           // to 15, of NATS servers among each other
 	workersOffset = 20                           // two for each worker: the sidecar's and the server's
@@ -88,6 +88,7 @@ func (o *Options) natsPort(i int) int {
 }
 func (o *Options) routePort(i int) int   { return o.natsPort(0) + routeOffset - natsOffset + i }
 func (o *Options) configPort() int       { return o.Port + configOffset }
+func (o *Options) configMetrics() int    { return o.configPort() + 1 }
 func (o *Options) metricsPort(i int) int { return o.Port + metricsOffset + i }
 func (o *Options) sidecarPort(i int) int { return o.Port + workersOffset + 2*i }
 func (o *Options) serverPort(i int) int  { return o.Port + workersOffset + 2*i + 1 }
@@ -184,6 +185,7 @@ func (o *Options) checkPorts() error {
 		check(local, o.metricsPort(i), "the metrics of "+name(Gateway, i), "--port")
 	}
 	check(local, o.configPort(), Config, "--port")
+	check(local, o.configMetrics(), "the metrics of "+Config, "--port")
 	flag := "--port"
 	if o.NATSPort != 0 {
 		flag = "--nats-port"

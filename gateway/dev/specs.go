@@ -98,6 +98,7 @@ func (o *Options) configSpec(u *broker.Users) spec {
 		role: Config,
 		argv: []string{
 			o.program("sie-config"), "serve", "--host", local, "--port", strconv.Itoa(o.configPort()),
+			"--metrics-host", local, "--metrics-port", strconv.Itoa(o.configMetrics()),
 		},
 		env:   append(access.Environ(), "SIE_NATS_URL="+o.natsURL()),
 		probe: answers(o.configURL() + "/readyz"),

@@ -28,6 +28,8 @@ type BootstrapOptions struct {
 // sie-config is away.
 type Bootstrap struct {
 	client   *configpoll.Client
+	mirror   *configpoll.Mirror[exported]
+	kept     map[string]*catalog.Catalog // the models that were read last, by id
 	poller   *configpoll.Poller
 	log      *slog.Logger
 	registry *Registry
@@ -43,7 +45,8 @@ func NewBootstrap(o BootstrapOptions, r *Registry) (*Bootstrap, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Bootstrap{client: client, poller: configpoll.NewPoller(), log: o.Log, registry: r}, nil
+	return &Bootstrap{client: client, mirror: configpoll.NewMirror(client, readExported),
+		poller: configpoll.NewPoller(), log: o.Log, registry: r}, nil
 }
 
 // Failures returns how often sie-config could not be read, and whether it has not been for long.
@@ -79,59 +82,47 @@ func (b *Bootstrap) once(ctx context.Context) error {
 	if has, ok := b.registry.Version(); ok && has == remote {
 		return nil
 	}
-	bundles, err := b.bundles(ctx)
+	bundles := b.registry.bundles()
+	if bundles.Hash() != remote.BundlesHash {
+		if bundles, err = b.bundles(ctx); err != nil {
+			return err
+		}
+	}
+	all, exported, err := b.mirror.Read(ctx)
 	if err != nil {
 		return err
 	}
-	exported, err := b.export(ctx)
-	if err != nil {
-		return err
-	}
-	models, broken := exported.models(b.before())
-	c, err := catalog.Of(models...)
+	models, broken := b.readable(exported)
+	c, err := catalog.Union(models...)
 	if err != nil {
 		return err
 	}
 	version := remote
-	version.Epoch, version.Partial = exported.Epoch, broken != nil
+	version.Epoch, version.Partial = all.Epoch, broken != nil
 	b.registry.Set(c, bundles, version)
 	b.log.Info("models read from sie-config", "epoch", version.Epoch, "models", c.Len(),
 		"bundles", len(bundles))
 	return broken
 }
 
-// before returns the models that the registry has.
-func (b *Bootstrap) before() map[string]*catalog.Model {
-	s := b.registry.current.Load()
-	if s == nil {
-		return nil
-	}
-	out := make(map[string]*catalog.Model, len(s.catalog.Models()))
-	for _, m := range s.catalog.Models() {
-		out[m.ID] = m
-	}
-	return out
-}
-
-// models returns the models of an export. One that cannot be read keeps its earlier content; broken
-// then says what is wrong with it.
-func (e *export) models(before map[string]*catalog.Model) (out []*catalog.Model, broken error) {
-	seen := make(map[string]bool, len(e.Models))
-	for i := range e.Models {
-		x := &e.Models[i]
-		if seen[x.ID] {
-			broken = errors.Join(broken, fmt.Errorf("model %q is exported twice", clip(x.ID)))
+// readable returns the models of an export. One that cannot be read keeps its earlier content;
+// broken then says what is wrong with it.
+func (b *Bootstrap) readable(all []exported) (out []*catalog.Catalog, broken error) {
+	kept := make(map[string]*catalog.Catalog, len(all))
+	for _, x := range all {
+		if _, twice := kept[x.id]; twice {
+			broken = errors.Join(broken, fmt.Errorf("model %q is exported twice", clip(x.id)))
 			continue
 		}
-		seen[x.ID] = true
-		m, err := x.model()
-		if err != nil {
-			broken = errors.Join(broken, err)
-			if m = before[x.ID]; m == nil {
-				continue
-			}
+		if x.err != nil {
+			broken = errors.Join(broken, x.err)
+			x.one = b.kept[x.id]
 		}
-		out = append(out, m)
+		kept[x.id] = x.one
+		if x.one != nil {
+			out = append(out, x.one)
+		}
 	}
+	b.kept = kept
 	return out, broken
 }

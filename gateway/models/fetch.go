@@ -65,32 +65,23 @@ func (b *Bootstrap) bundles(ctx context.Context) (out catalog.Bundles, err error
 	return out, nil
 }
 
-// export is what sie-config answers with at /v1/configs/export, as far as a gateway reads it.
-type export struct {
-	Version int             `json:"snapshot_version"`
-	Epoch   uint64          `json:"epoch"`
-	Models  []exportedModel `json:"models"`
+// exported is a model in an export, as far as a gateway reads it.
+type exported struct {
+	id  string
+	one *catalog.Catalog // the model alone; nil: it cannot be read
+	err error            // why
 }
 
-type exportedModel struct {
-	ID     string          `json:"model_id"`
-	Config json.RawMessage `json:"model_config"`
-	YAML   *string         `json:"raw_yaml"`
-}
-
-func (b *Bootstrap) export(ctx context.Context) (*export, error) {
-	var e export
-	if err := b.client.GetJSON(ctx, "/v1/configs/export", configpoll.MaxExport, &e); err != nil {
-		return nil, err
+// readExported reads a model of an export.
+func readExported(text json.RawMessage) exported {
+	var x struct {
+		ID     string          `json:"model_id"`
+		Config json.RawMessage `json:"model_config"`
+		YAML   *string         `json:"raw_yaml"`
 	}
-	if e.Version != 1 {
-		return nil, fmt.Errorf("sie-config exports snapshot_version %d; this gateway reads 1", e.Version)
+	if err := json.Unmarshal(text, &x); err != nil {
+		return exported{err: err}
 	}
-	return &e, nil
-}
-
-// model reads the model of an entry.
-func (x *exportedModel) model() (*catalog.Model, error) {
 	name := "sie-config:" + clip(x.ID)
 	var src []byte
 	if x.YAML != nil && strings.TrimSpace(*x.YAML) != "" {
@@ -100,22 +91,20 @@ func (x *exportedModel) model() (*catalog.Model, error) {
 		// with the square of its depth before ParseModel refuses it.
 		var lines bytes.Buffer
 		if err := json.Indent(&lines, x.Config, "", ""); err != nil {
-			return nil, fmt.Errorf("%s: no raw_yaml, and model_config is no JSON: %w", name, err)
+			return exported{id: x.ID,
+				err: fmt.Errorf("%s: no raw_yaml, and model_config is no JSON: %w", name, err)}
 		}
 		src = lines.Bytes()
 	}
 	m, _, err := catalog.ParseModel(name, src)
+	if err == nil && m.ID != x.ID {
+		err = fmt.Errorf("%s: its document is of %q", name, m.ID)
+	}
 	if err != nil {
-		return nil, err
+		return exported{id: x.ID, err: err}
 	}
-	if m.ID != x.ID {
-		return nil, fmt.Errorf("%s: its document is of %q", name, m.ID)
-	}
-	// its profiles resolve, or it would take the whole catalog with it
-	if _, err := catalog.Of(m); err != nil {
-		return nil, err
-	}
-	return m, nil
+	one, err := catalog.Of(m) // its profiles resolve, or it would take the whole catalog with it
+	return exported{x.ID, one, err}
 }
 
 func clip(s string) string {

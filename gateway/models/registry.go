@@ -11,6 +11,7 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/compat"
+	"github.com/sie-engine/sie/internal/confighash"
 	"github.com/sie-engine/sie/internal/errs"
 )
 
@@ -42,6 +43,7 @@ type snapshot struct {
 	folded  map[string]*catalog.Resolved
 	byID    map[string][]carrier // of a routable id, in order of preference
 	hashes  map[string]string    // of a bundle
+	parts   map[*catalog.Model][]part
 	version Version
 	config  *Config
 }
@@ -70,10 +72,16 @@ func (r *Registry) Set(c *catalog.Catalog, b catalog.Bundles, v Version) {
 	}
 	s := &snapshot{catalog: c, bundles: b, version: v, hashes: make(map[string]string, len(b)),
 		folded: make(map[string]*catalog.Resolved, c.Len()), byID: make(map[string][]carrier, c.Len())}
-	for _, bundle := range b {
-		s.hashes[bundle.Name] = c.BundleConfigHash(bundle)
+	s.parts = r.parts(c, b)
+	for i, bundle := range b {
+		s.hashes[bundle.Name] = confighash.OfParts(func(yield func([]byte) bool) {
+			for _, m := range c.Models() {
+				if !yield(s.parts[m][i].text) {
+					return
+				}
+			}
+		})
 	}
-	hashes := make(map[string]string) // of a base model in a bundle
 	for _, m := range c.List() {
 		key := strings.ToLower(m.ID)
 		if _, shared := s.folded[key]; shared {
@@ -81,19 +89,44 @@ func (r *Registry) Set(c *catalog.Catalog, b catalog.Bundles, v Version) {
 		} else {
 			s.folded[key] = m
 		}
-		for _, bundle := range b {
-			if !bundle.Carries(m.Adapter) {
-				continue
+		for i, bundle := range b {
+			if bundle.Carries(m.Adapter) {
+				s.byID[m.ID] = append(s.byID[m.ID], carrier{bundle, s.parts[m.Model][i].hash})
 			}
-			at := bundle.Name + "\x00" + m.BaseID
-			if _, known := hashes[at]; !known {
-				hashes[at] = m.Model.ConfigHash(bundle)
-			}
-			s.byID[m.ID] = append(s.byID[m.ID], carrier{bundle, hashes[at]})
 		}
 	}
 	s.config = &Config{Version: v, Catalog: c, Bundles: b, Hashes: s.hashes, Lanes: r.opt.Lanes}
 	r.current.Store(s)
+}
+
+// part is what the config hash of a bundle covers of one model.
+type part struct {
+	text []byte // nil: the bundle carries no profile of it
+	hash string // of the model alone
+}
+
+// parts returns those of all models by bundle. A model that was there before with the same bundles
+// keeps its own.
+func (r *Registry) parts(c *catalog.Catalog, bundles catalog.Bundles) map[*catalog.Model][]part {
+	var known map[*catalog.Model][]part
+	if before := r.current.Load(); before != nil && slices.EqualFunc(before.bundles, bundles,
+		func(a, b *catalog.Bundle) bool { return a.Name == b.Name && slices.Equal(a.Adapters, b.Adapters) }) {
+		known = before.parts
+	}
+	out := make(map[*catalog.Model][]part, len(c.Models()))
+	for _, m := range c.Models() {
+		if out[m] = known[m]; out[m] != nil {
+			continue
+		}
+		list := make([]part, len(bundles))
+		for i, b := range bundles {
+			if list[i].text = m.ConfigPart(b); list[i].text != nil {
+				list[i].hash = confighash.OfParts(slices.Values([][]byte{list[i].text}))
+			}
+		}
+		out[m] = list
+	}
+	return out
 }
 
 // Version returns which catalog there is. ok is false before the first Set.
@@ -103,6 +136,14 @@ func (r *Registry) Version() (v Version, ok bool) {
 		return Version{}, false
 	}
 	return s.version, true
+}
+
+// bundles returns those of the snapshot now.
+func (r *Registry) bundles() catalog.Bundles {
+	if s := r.current.Load(); s != nil {
+		return s.bundles
+	}
+	return nil
 }
 
 // Config is what other parts of the gateway show of a snapshot. It never changes.

@@ -4,14 +4,16 @@
 //
 // Entry points: BundleConfig (models and profiles of one bundle), ModelConfig (one model of a
 // bundle), Bundles (the set of bundles), BundleConfigs (the whole configuration) and Canonical (the
-// JSON that is hashed). All are pure
-// functions without goroutines or I/O, safe for concurrent use.
+// JSON that is hashed). Part with OfParts, and PoolPart, let a caller keep what is hashed of a
+// model, so that after a change only the SHA-256 is computed again. All are pure functions without
+// goroutines or I/O, safe for concurrent use.
 package confighash
 
 import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -50,19 +52,54 @@ const DefaultEngine = "pytorch"
 // module (the text before the colon) is in adapters. It leaves out models without such a profile;
 // if no model is left, the hash is "". The order of models, profiles and adapters does not matter.
 func BundleConfig(models []Model, adapters []string) string {
-	var list []any
 	sorted := slices.Clone(models)
 	slices.SortStableFunc(sorted, func(a, b Model) int { return strings.Compare(a.ID, b.ID) })
-	for _, m := range sorted {
-		if profiles := carried(m.Profiles, adapters); len(profiles) > 0 {
-			list = append(list,
-				map[string]any{"sie_id": m.ID, "revision": orNull(m.Revision), "profiles": profiles})
+	return OfParts(func(yield func([]byte) bool) {
+		for _, m := range sorted {
+			if !yield(Part(m, adapters)) {
+				return
+			}
 		}
+	})
+}
+
+// Part returns what BundleConfig hashes of one model, nil for a model without a profile of the
+// bundle. A model that stays the same keeps its part, whatever is beside it.
+func Part(m Model, adapters []string) []byte {
+	profiles := carried(m.Profiles, adapters)
+	if len(profiles) == 0 {
+		return nil
 	}
-	if len(list) == 0 {
+	return Canonical(
+		map[string]any{"sie_id": m.ID, "revision": orNull(m.Revision), "profiles": profiles}, UTF8)
+}
+
+// OfParts returns the BundleConfig of models by their Parts, in the order of the models' ids. It
+// leaves out nil.
+func OfParts(parts iter.Seq[[]byte]) string {
+	h := sha256.New()
+	some := false
+	for p := range parts {
+		if p == nil {
+			continue
+		}
+		_, _ = h.Write(separator(some, '[')) // a hash refuses nothing
+		_, _ = h.Write(p)
+		some = true
+	}
+	if !some {
 		return ""
 	}
-	return sum(Canonical(list, UTF8))
+	_, _ = h.Write([]byte{']'})
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// separator returns what stands before an element: a comma after another, or what opens the list.
+func separator(after bool, open byte) []byte {
+	if after {
+		return []byte{','}
+	}
+	return []byte{open}
 }
 
 // ModelConfig returns BundleConfig of one model. Workers and gateways compare it for each request,
@@ -143,9 +180,16 @@ func Bundles(bundles []Bundle) string {
 
 // BundleState is what BundleConfigs covers of a bundle.
 type BundleState struct {
-	Name  string
-	Hash  string            // its BundleConfig
-	Pools map[string]string // the pool of each model that a profile of the bundle has, by id
+	Name string
+	Hash string // its BundleConfig
+	// Pools yields the PoolPart of each model that a profile of the bundle has, in the order of the
+	// ids. nil: there is none.
+	Pools iter.Seq[[]byte]
+}
+
+// PoolPart returns what BundleConfigs hashes of a model: its id and its pool.
+func PoolPart(id, pool string) []byte {
+	return appendString(append(appendString(nil, id, ASCII), ':'), pool, ASCII)
 }
 
 // BundleConfigs returns the lowercase hex SHA-256 of the config hashes of all bundles and of the
@@ -155,15 +199,27 @@ func BundleConfigs(bundles []BundleState) string {
 	if len(bundles) == 0 {
 		return ""
 	}
-	all := make(map[string]any, len(bundles))
-	for _, b := range bundles {
-		pools := make(map[string]any, len(b.Pools))
-		for id, pool := range b.Pools {
-			pools[id] = pool
+	sorted := slices.Clone(bundles)
+	slices.SortStableFunc(sorted, func(a, b BundleState) int { return strings.Compare(a.Name, b.Name) })
+	h := sha256.New()
+	for i, b := range sorted {
+		head := appendString(separator(i > 0, '{'), b.Name, ASCII)
+		head = appendString(append(head, `:{"bundle_config_hash":`...), b.Hash, ASCII)
+		_, _ = h.Write(append(head, `,"model_pools":{`...))
+		if b.Pools != nil {
+			some := false
+			for p := range b.Pools {
+				if some {
+					_, _ = h.Write([]byte{','})
+				}
+				_, _ = h.Write(p)
+				some = true
+			}
 		}
-		all[b.Name] = map[string]any{"bundle_config_hash": b.Hash, "model_pools": pools}
+		_, _ = h.Write([]byte("}}"))
 	}
-	return sum(Canonical(all, ASCII))
+	_, _ = h.Write([]byte{'}'})
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 func sum(b []byte) string {

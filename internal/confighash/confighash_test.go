@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -251,7 +252,8 @@ func TestBundleConfigFields(t *testing.T) {
 func TestBundleConfigsEqualsPython(t *testing.T) {
 	const want = "50f75b8dec8fc49f9f2927106d9cdcd25b0307a0ef55ee5d9e9f8d53a4b3edb4"
 	states := []BundleState{
-		{Name: "b", Hash: "h2", Pools: map[string]string{"org/é": "team", "org/a": "default"}},
+		{Name: "b", Hash: "h2",
+			Pools: slices.Values([][]byte{PoolPart("org/a", "default"), PoolPart("org/é", "team")})},
 		{Name: "a"},
 	}
 	if got := BundleConfigs(states); got != want {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/sie-engine/sie/internal/configpoll"
 )
 
 // Export is what sie-config has for one bundle. It never changes.
@@ -41,58 +43,66 @@ func (e *Export) ModelHash(id string) string {
 	return ""
 }
 
-// answer is what sie-config answers with at /v1/configs/export, as far as a sidecar reads it.
-type answer struct {
-	Version  int                 `json:"snapshot_version"`
-	Epoch    uint64              `json:"epoch"`
-	Hashes   map[string]string   `json:"bundle_config_hashes"`
-	Adapters map[string][]string `json:"bundle_adapters"`
-	Models   []struct {
+// exported is a model in an export, as far as a sidecar reads it.
+type exported struct {
+	Model
+	bundles *[]string         // nil: sie-config did not say
+	hashes  map[string]string // by bundle, nil: sie-config did not say
+	problem error
+}
+
+// readExported reads a model of an export.
+func readExported(text json.RawMessage) (x exported) {
+	var m struct {
 		ID      string            `json:"model_id"`
 		Config  json.RawMessage   `json:"model_config"`
 		YAML    string            `json:"raw_yaml"`
 		Bundles *[]string         `json:"affected_bundles"`
 		Hashes  map[string]string `json:"model_config_hashes"`
-	} `json:"models"`
+	}
+	if x.problem = json.Unmarshal(text, &m); x.problem != nil {
+		return x
+	}
+	x = exported{Model: Model{ID: m.ID, YAML: m.YAML}, bundles: m.Bundles, hashes: m.Hashes}
+	if strings.TrimSpace(m.YAML) == "" {
+		// A document's lines are bounded. They are not indented: what is nested deeply would grow
+		// with the square of its depth before the server refuses it.
+		var lines bytes.Buffer
+		if err := json.Indent(&lines, m.Config, "", ""); err != nil {
+			x.problem = fmt.Errorf("the model %.200q has no raw_yaml, and its model_config is no JSON: %w",
+				m.ID, err)
+		}
+		x.YAML = lines.String()
+	}
+	return x
 }
 
-// of returns what an answer has for a bundle. It refuses one that does not know the bundle: the
-// models of before are better than none.
-func (a *answer) of(bundle string) (*Export, error) {
-	if a.Version != 1 {
-		return nil, fmt.Errorf("sie-config exports snapshot_version %d; this sidecar reads 1", a.Version)
-	}
-	if _, known := a.Adapters[bundle]; a.Adapters != nil && !known {
+// exportOf returns what sie-config has for a bundle. It refuses an export that does not know the
+// bundle: the models of before are better than none.
+func exportOf(bundle string, all *configpoll.Export, models []exported) (*Export, error) {
+	if _, known := all.Adapters[bundle]; all.Adapters != nil && !known {
 		return nil, fmt.Errorf("sie-config has no bundle %q", bundle)
 	}
-	e := &Export{Epoch: a.Epoch, Bundle: bundle, Hash: a.Hashes[bundle], Adapters: a.Adapters}
-	seen := make(map[string]bool, len(a.Models))
-	for i := range a.Models {
-		m := &a.Models[i]
-		if m.Bundles != nil && !slices.Contains(*m.Bundles, bundle) {
+	e := &Export{Epoch: all.Epoch, Bundle: bundle, Hash: all.Hashes[bundle], Adapters: all.Adapters}
+	seen := make(map[string]bool, len(models))
+	for i := range models {
+		m := &models[i]
+		if m.bundles != nil && !slices.Contains(*m.bundles, bundle) {
 			continue
+		}
+		if m.problem != nil {
+			return nil, m.problem
 		}
 		if seen[m.ID] {
 			return nil, fmt.Errorf("sie-config exports the model %.200q twice", m.ID)
 		}
 		seen[m.ID] = true
-		text := m.YAML
-		if strings.TrimSpace(text) == "" {
-			// A document's lines are bounded. They are not indented: what is nested deeply would
-			// grow with the square of its depth before the server refuses it.
-			var lines bytes.Buffer
-			if err := json.Indent(&lines, m.Config, "", ""); err != nil {
-				return nil, fmt.Errorf("the model %.200q has no raw_yaml, and its model_config is no JSON: %w",
-					m.ID, err)
-			}
-			text = lines.String()
-		}
-		e.Models = append(e.Models, Model{ID: m.ID, YAML: text})
-		if m.Hashes != nil {
+		e.Models = append(e.Models, m.Model)
+		if m.hashes != nil {
 			if e.Hashes == nil {
-				e.Hashes = make(map[string]string, len(a.Models))
+				e.Hashes = make(map[string]string, len(models))
 			}
-			e.Hashes[m.ID] = m.Hashes[bundle]
+			e.Hashes[m.ID] = m.hashes[bundle]
 		}
 	}
 	return e, nil

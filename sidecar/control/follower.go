@@ -32,6 +32,7 @@ type Options struct {
 type Follower struct {
 	o      Options
 	client *configpoll.Client
+	mirror *configpoll.Mirror[exported]
 	poller *configpoll.Poller
 	deltas configpoll.Deltas
 
@@ -56,7 +57,8 @@ func New(o Options) (*Follower, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Follower{o: o, client: client, poller: configpoll.NewPoller()}, nil
+	return &Follower{o: o, client: client, mirror: configpoll.NewMirror(client, readExported),
+		poller: configpoll.NewPoller()}, nil
 }
 
 // Ask has the Follower ask soon. It returns at once, and many calls cause one question.
@@ -107,11 +109,11 @@ func (f *Follower) once(ctx context.Context) error {
 	if f.have != nil && f.signs == now {
 		return nil
 	}
-	var a answer
-	if err := f.client.GetJSON(ctx, "/v1/configs/export", configpoll.MaxExport, &a); err != nil {
+	all, models, err := f.mirror.Read(ctx)
+	if err != nil {
 		return err
 	}
-	e, err := a.of(f.o.Bundle)
+	e, err := exportOf(f.o.Bundle, all, models)
 	if err != nil {
 		return err
 	}
