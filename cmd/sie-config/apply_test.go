@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,14 +136,83 @@ func TestStatusWaits(t *testing.T) {
 	defer gateway.Close()
 	c := statusCmd{remote: remote{URL: gateway.URL}, Gateway: gateway.URL, Models: []string{"org/a"},
 		Wait: true, Timeout: time.Minute}
-	var out bytes.Buffer
-	if err := c.status(t.Context(), &out, time.Millisecond); err != nil || asked != 3 ||
+	var out, progress bytes.Buffer
+	if err := c.status(t.Context(), &out, &progress, time.Millisecond); err != nil || asked != 3 ||
 		out.String() != "org/a default: 1 workers have it, 0 do not (epoch 7 of 7)\n" {
 		t.Errorf("%v %q, asked %d times", err, out.String(), asked)
 	}
+	text := progress.String()
+	if strings.Count(text, "waiting: ") != 2 || !strings.Contains(text, "epoch 5 of 7") {
+		t.Errorf("%q", text)
+	}
 	asked = -100
 	c.Timeout = time.Millisecond
-	if err := c.status(t.Context(), &out, time.Second); err == nil {
+	if err := c.status(t.Context(), &out, &progress, time.Second); err == nil {
 		t.Error("no error although workers have it not")
+	}
+}
+
+// What waiting does not change ends the waiting: a model that sie-config has not, a refused token.
+func TestStatusWaitsForNothingInVain(t *testing.T) {
+	status := 404
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		switch q.URL.Path {
+		case "/v1/configs/epoch":
+			_, _ = w.Write([]byte(`{"epoch":7}`))
+		case "/v1/configs/export":
+			_, _ = w.Write([]byte(`{"models":[{"model_id":"org/there"}]}`))
+		default:
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(`{"detail":"Invalid token"}`))
+		}
+	}))
+	defer server.Close()
+	var out bytes.Buffer
+	for _, c := range []struct {
+		id     string
+		status int
+		says   string
+	}{
+		{"org/a", 404, `sie-config has no model "org/a"`},
+		{"org/a", 401, "status 401: Invalid token; --key or SIE_API_KEY says who asks"},
+		{"org/there:fast", 404, "not every worker"},
+	} {
+		status = c.status
+		cmd := statusCmd{remote: remote{URL: server.URL}, Gateway: server.URL, Models: []string{c.id},
+			Wait: true, Timeout: time.Hour}
+		if strings.HasPrefix(c.id, "org/there") {
+			cmd.Timeout = 50 * time.Millisecond
+		}
+		err := cmd.status(t.Context(), &out, &out, time.Millisecond)
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %s", c.id, err, c.says)
+		}
+	}
+}
+
+// Errors say what sie-config says, and where to say something else.
+func TestErrorsAreForPeople(t *testing.T) {
+	texts := map[string]string{"plain": "plain", `{"x":1}`: `{"x":1}`}
+	texts[`{"detail":"Missing Authorization header"}`] = "Missing Authorization header"
+	texts[`{"detail":{"error":"e","message":"m"}}`] = "e: m"
+	texts[`{"detail":{"error":"e","details":[{"message":"a"},{"message":"b"}]}}`] = "e: a: b"
+	texts[`{"error":{"code":"c","message":"m"}}`] = "c: m"
+	for body, want := range texts {
+		if got := said(body); got != want {
+			t.Errorf("%s says %q, want %q", body, got, want)
+		}
+	}
+	r := remote{URL: "http://127.0.0.1:1"}
+	if err := r.call(t.Context(), "GET", "/", nil, nil); err == nil ||
+		!strings.Contains(err.Error(), "SIE_CONFIG_SERVICE_URL") {
+		t.Errorf("%v", err)
+	}
+	other := errors.New("x")
+	got := []int{status("diff", errDiffers), status("diff", other), status("apply", other)}
+	if !slices.Equal(got, []int{1, 2, 1}) {
+		t.Errorf("exit statuses %d", got)
+	}
+	if got := some([]string{"c", "b", "a", "d", "f", "e"}); got != " [a b c d e …]" {
+		t.Errorf("%q", got)
 	}
 }

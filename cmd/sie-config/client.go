@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,6 +19,16 @@ import (
 type remote struct {
 	URL   string `name:"url" help:"Address of sie-config, or of a gateway, which passes changes on." env:"SIE_CONFIG_SERVICE_URL" default:"http://127.0.0.1:8080"`
 	Token string `name:"token" help:"Token for it. Anybody who may list processes can read a flag: prefer the variable." env:"SIE_ADMIN_TOKEN"`
+
+	gateway bool // it is a gateway that is asked for itself: other flags say where it is
+}
+
+// flags returns what says where this is, and what says who asks.
+func (r *remote) flags() (where, who string) {
+	if r.gateway {
+		return "--gateway or SIE_GATEWAY_URL", "--key or SIE_API_KEY"
+	}
+	return "--url or SIE_CONFIG_SERVICE_URL", "--token or SIE_ADMIN_TOKEN"
 }
 
 const (
@@ -30,7 +42,41 @@ type statusError struct {
 	body   string
 }
 
-func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.body) }
+func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, said(e.body)) }
+
+// said returns what the JSON of an answer says to people, or the answer itself.
+func said(body string) string {
+	type problem struct {
+		Error   string `json:"error"`
+		Code    string `json:"code"`
+		Message string `json:"message"`
+		Details []struct {
+			Message string `json:"message"`
+		} `json:"details"`
+	}
+	var answer struct {
+		Detail json.RawMessage `json:"detail"` // a text or a problem
+		Error  problem         `json:"error"`
+	}
+	if json.Unmarshal([]byte(body), &answer) != nil {
+		return body
+	}
+	var text string
+	if json.Unmarshal(answer.Detail, &text) == nil {
+		return text
+	}
+	of := answer.Error
+	_ = json.Unmarshal(answer.Detail, &of) // without one it stays
+	parts := []string{cmp.Or(of.Error, of.Code), of.Message}
+	for _, d := range of.Details {
+		parts = append(parts, d.Message)
+	}
+	parts = slices.DeleteFunc(parts, func(p string) bool { return p == "" })
+	if len(parts) == 0 {
+		return body
+	}
+	return strings.Join(parts, ": ")
+}
 
 // call sends a request and reads its JSON answer into to, nil for none.
 func (r *remote) call(ctx context.Context, method, path string, body []byte, to any) error {
@@ -44,15 +90,19 @@ func (r *remote) call(ctx context.Context, method, path string, body []byte, to 
 	if r.Token != "" {
 		q.Header.Set("Authorization", "Bearer "+r.Token)
 	}
+	where, who := r.flags()
 	resp, err := http.DefaultClient.Do(q)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; %s says where it is", err, where)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
 	switch {
 	case err != nil:
 		return err
+	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
+		refused := &statusError{resp.StatusCode, strings.TrimSpace(string(answer))}
+		return fmt.Errorf("%w; %s says who asks", refused, who)
 	case resp.StatusCode >= 300:
 		return &statusError{resp.StatusCode, strings.TrimSpace(string(answer[:min(len(answer), 2000)]))}
 	case to == nil:

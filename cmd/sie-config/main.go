@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -16,7 +17,7 @@ import (
 type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Serve the configuration of a cluster over HTTP."`
 	Apply   applyCmd   `cmd:"" help:"Make sie-config have the models of a directory."`
-	Diff    diffCmd    `cmd:"" help:"Say in what sie-config differs from a directory of models; exit status 1 if it does."`
+	Diff    diffCmd    `cmd:"" help:"Say in what sie-config differs from a directory of models; exit status 1 if it does, 2 if that cannot be told."`
 	Status  statusCmd  `cmd:"" help:"Say which workers have models as sie-config has them."`
 	Health  sie.Health `cmd:"" help:"Ask a running sie-config whether it is ready; the exit status tells."`
 	Version versionCmd `cmd:"" help:"Print the version."`
@@ -35,8 +36,16 @@ func main() {
 	k.FatalIfErrorf(err)
 	if err := sie.Run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "sie-config:", err)
-		os.Exit(1)
+		os.Exit(status(ctx.Command(), err))
 	}
+}
+
+// status returns the exit status of a command that ended with an error. That of diff is diff's.
+func status(command string, err error) int {
+	if command == "diff" && !errors.Is(err, errDiffers) {
+		return 2
+	}
+	return 1
 }
 
 // newParser returns the parser that reads a command line into c. -h is the host, as in the
