@@ -260,6 +260,11 @@ bench-cluster: build minilm ## gateway, broker, sidecar and IPC beside direct HT
 bench-tenants: build minilm ## a tenant at ten times its rate beside two others, with and without quotas (BENCHFLAGS)
 	python3 -B bench/tenants.py $(BENCHFLAGS)
 
+bench-control: build ## 1,000 models and 200 workers: start, idle CPU, how soon a change is everywhere (BENCHFLAGS)
+	@mkdir -p bin/tools
+	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/tools/ ./bench/control
+	python3 -B bench/control.py --results bench/results $(BENCHFLAGS)
+
 bench-long: build minilm ## short queries beside texts of 8,192 tokens (BENCHFLAGS)
 	python3 -B bench/longtexts.py $(BENCHFLAGS)
 

@@ -49,6 +49,17 @@ def acked(url):
         time.sleep(0.02)
 
 
+def settled(url, model, epoch):
+    """Waits until a gateway has an epoch and all workers have what sie-config has of a model."""
+    begun = time.monotonic()
+    while True:
+        status, a = call(f"{url}/v1/configs/models/{model}/status")
+        if status == 200 and a["config_epoch"] >= epoch and a["all_bundles_acked"]:
+            return
+        assert time.monotonic() - begun < PATIENCE, a
+        time.sleep(0.02)
+
+
 def encode(url, text):
     """A vector's length, waiting out what may be tried again as an SDK does."""
     begun = time.monotonic()
