@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/sie-engine/sie/internal/configpoll"
 )
 
 // A document that is nested deeply takes memory in proportion to its bytes, not to its bytes times
@@ -13,14 +15,11 @@ func TestNestedConfigsTakeLittleMemory(t *testing.T) {
 	const depth = 5000
 	config := strings.Repeat(`{"a":`, depth) + "[" + strings.Repeat("1,", depth) + "1]" +
 		strings.Repeat("}", depth)
-	var a answer
-	text := `{"snapshot_version":1,"models":[{"model_id":"org/a","model_config":` + config + `}]}`
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		t.Fatal(err)
-	}
+	text := json.RawMessage(`{"model_id":"org/a","model_config":` + config + `}`)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	e, err := a.of("default")
+	x := readExported(text)
+	e, err := exportOf("default", &configpoll.Export{}, []exported{x})
 	runtime.ReadMemStats(&after)
 	if err != nil || len(e.Models) != 1 {
 		t.Fatalf("%v %+v", err, e)
