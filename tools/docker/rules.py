@@ -113,7 +113,7 @@ def configuration(image, gpu):
 
 def common(image):
     """What an engine will do with any image."""
-    uid, _, _ = owner(image.root, image.user or "root")
+    uid, _, _ = owner(image.root, image.user or "0:0")
     if uid == 0:
         raise Broken("the image runs as root: add USER 1000:1000")
     if not re.fullmatch(r"\d+(:\d+)?", image.user):
@@ -175,7 +175,7 @@ def papers(image, name):
 
 
 def volumes(image):
-    uid, gid, _ = owner(image.root, image.user or "root")
+    uid, gid, _ = owner(image.root, image.user or "0:0")
     for volume in image.volumes:
         place = inside(image.root, volume)
         if not place.is_dir():

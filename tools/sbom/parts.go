@@ -79,6 +79,7 @@ var (
 	crateName     = regexp.MustCompile(`(?m)^name = "([^"]+)"$`)
 	crateVersion  = regexp.MustCompile(`(?m)^version = "([^"]+)"$`)
 	crateSum      = regexp.MustCompile(`(?m)^checksum = "([^"]+)"$`)
+	slash         = regexp.MustCompile(`\s*/\s*`) // an older form of OR
 	crateLicence  = regexp.MustCompile(`(?m)^license = "([^"]+)"$`)
 	errNoLicences = errors.New("it has no licence file")
 )
@@ -119,7 +120,7 @@ func crates(lock string) (parts []part, err error) {
 			return nil, err
 		}
 		p.dir, p.purl = dirs[0], "pkg:cargo/"+p.name+"@"+p.version
-		p.licence = strings.ReplaceAll(first(crateLicence, string(manifest)), "/", " OR ")
+		p.licence = slash.ReplaceAllString(first(crateLicence, string(manifest)), " OR ")
 		if p.licence == "" {
 			return nil, fmt.Errorf("%s: Cargo.toml names no licence", dirs[0])
 		}

@@ -90,7 +90,9 @@ c_side() {
   step "CUDA kernels, compiled" tools/kernels/check.sh check "$toolkit" "$targets"
   step "The build with CUDA inside" tools/setup/build-cuda.sh "$toolkit" "$targets"
   step "The same without a driver" tools/test/no-driver.sh
-  step "Images" tools/docker/check.sh --need Dockerfile.cuda
+  step "What is in the programs" "${MAKE:-make}" --no-print-directory sbom
+  step "Images" tools/docker/check.sh --need Dockerfile.cuda --need Dockerfile.gateway --need Dockerfile.config \
+    --need Dockerfile.sidecar
   step "Images, broken on purpose" python3 -B -m unittest discover -s tools/docker
 }
 
