@@ -181,7 +181,7 @@ func TestAFileIsReadAgain(t *testing.T) {
 	if !connects(old) || connects(next) {
 		t.Fatal("the first password is not in force")
 	}
-	for n, bad := range []string{"accounts {", text + "\nmax_payload: x", text + "\njetstream: disabled"} {
+	for n, bad := range []string{"accounts {", text + "\nmax_payload: x", text + "\nserver_name: another"} {
 		c.write(t, bad)
 		c.reads(t, notUsed, n+1)
 		if !connects(old) {
