@@ -204,6 +204,20 @@ docker-check: build minilm ## check the images' contents, start and stop, withou
 	@tools/docker/check.sh
 	@python3 -B -m unittest discover -s tools/docker
 
+# The four programs without C: the null device needs none.
+kube-programs:
+	@mkdir -p build/kube/bin
+	@CGO_ENABLED=0 $(GO) build $(PURETAGS) -trimpath $(LDFLAGS) -o build/kube/bin/ ./cmd/sie-server $(PURE:%=./cmd/%)
+
+# RUN=pattern for some of the tests.
+kube-check: kube-programs ## have a real kube-apiserver take every manifest, and run the programs under the chart's NATS users, certificates and times
+	@tools/setup/kube.sh
+	@cd tools/kube && SIE_KUBE_CHECK=1 $(GO) test -count=1 -timeout 30m -v $(if $(RUN),-run '$(RUN)') ./natscheck ./accept ./rollout
+
+skew-check: kube-programs ## run each program of an earlier commit beside the others of this one, and the other way round (BASE=HEAD~1)
+	@base=$$(tools/setup/skew.sh $(or $(BASE),HEAD~1)) && cd tools/kube && \
+		SIE_BASE_BIN=$$base $(GO) test -count=1 -timeout 30m -v ./skew
+
 fuzz: libsie tokenizers ## every fuzz target for FUZZTIME (30s) each
 	@tools/test/fuzz.sh
 
