@@ -442,18 +442,23 @@ func TestParseLanes(t *testing.T) {
 }
 
 // The lanes of a client's pool are for requests that name it, and a lane that no pool has stays the
-// worker's own.
+// worker's own. While pools are not known, a request that names none of the operator's may be tried
+// again.
 func TestRouteToAPoolOfAClient(t *testing.T) {
 	f := fleet.New(slog.New(slog.DiscardHandler))
 	f.Connected()
-	r := models.New(models.Options{Fleet: f, Pools: func(name string) ([]bus.Lane, bool) {
+	unknown := false
+	r := models.New(models.Options{Fleet: f, Pools: func(name string) ([]bus.Lane, bool, error) {
 		switch strings.ToLower(name) {
 		case "mine":
-			return []bus.Lane{laneOf("Mine/l4/default")}, true
+			return []bus.Lane{laneOf("Mine/l4/default")}, true, nil
 		case "empty":
-			return nil, true
+			return nil, true, nil
 		}
-		return nil, false
+		if unknown {
+			return nil, false, errs.PoolsUnknown()
+		}
+		return nil, false, nil
 	}})
 	c, b := load(t, files...)
 	r.Set(c, b, models.Version{Epoch: 7})
@@ -461,8 +466,11 @@ func TestRouteToAPoolOfAClient(t *testing.T) {
 	for _, x := range []struct{ profile, pool, want string }{
 		{"", "mine", "Mine/l4/default"}, {"MINE/L4", "", "Mine/l4/default"}, {"", "", "default/l4/default"},
 		{"", "default", "default/l4/default"}, {"", "other", "404"}, {"", "empty", "503"},
-		{"h100", "mine", "400"},
+		{"h100", "mine", "400"}, {"unknown", "default", "default/l4/default"}, {"unknown", "other", "503"},
 	} {
+		if unknown = x.profile == "unknown"; unknown {
+			x.profile = ""
+		}
 		m, err := r.Find("org/both")
 		if err != nil {
 			t.Fatal(err)

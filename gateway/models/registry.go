@@ -23,9 +23,9 @@ type Options struct {
 	// Weights has the lanes that share the requests of their machine profile and bundle.
 	Weights map[bus.Lane]uint64
 	Fleet   interface{ Snapshot() *fleet.Snapshot } // the workers
-	// Pools returns the lanes of a pool that a client made, and false if there is none of the name.
-	// nil: there are no such pools.
-	Pools func(name string) ([]bus.Lane, bool)
+	// Pools returns the lanes of a pool that a client made, and false if there is none of the name,
+	// or an error where that is not known. nil: there are no such pools.
+	Pools func(name string) (lanes []bus.Lane, ok bool, err error)
 }
 
 // Registry has the models of the cluster. Its methods are safe for concurrent use. A Registry
@@ -59,6 +59,7 @@ type Version struct {
 	Epoch       uint64 // of sie-config; 0 without one
 	BundlesHash string
 	ConfigsHash string // of the config hashes of all bundles; "" without sie-config
+	ModelsHash  string // of all documents; "" where sie-config does not say
 	Partial     bool   // some models could not be read, so that all are read again
 }
 

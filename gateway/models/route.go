@@ -56,7 +56,7 @@ func (m Model) Route(profile, pool string) (Route, error) {
 			pool = p
 		}
 	}
-	lanes, made := m.registry.made(pool)
+	lanes, made, unknown := m.registry.made(pool)
 	var err error
 	if !made {
 		lanes = m.registry.lanes(f)
@@ -66,6 +66,9 @@ func (m Model) Route(profile, pool string) (Route, error) {
 	}
 	if !made {
 		lanes, err = inPool(lanes, pool, m.Entry.Model.Pool)
+	}
+	if err != nil && unknown != nil {
+		err = unknown // the pool may be a client's
 	}
 	if err != nil {
 		return Route{}, err
@@ -149,10 +152,10 @@ func (r *Registry) lanes(f *fleet.Snapshot) []bus.Lane {
 	return out
 }
 
-// made returns the lanes of a pool that a client made.
-func (r *Registry) made(pool string) ([]bus.Lane, bool) {
+// made returns the lanes of a pool that a client made, as Options.Pools does.
+func (r *Registry) made(pool string) (lanes []bus.Lane, ok bool, err error) {
 	if pool == "" || r.opt.Pools == nil {
-		return nil, false
+		return nil, false, nil
 	}
 	return r.opt.Pools(pool)
 }

@@ -87,6 +87,10 @@ func (k *Keeper) call(
 	return v, errs.NoPools(err)
 }
 
+// Known reports whether the pools were seen. Until then there may be pools that Pools and Find do
+// not have.
+func (k *Keeper) Known() bool { return k.view.Load().Seen() }
+
 // Pools returns the pools that clients made and that have not expired, the oldest first. They never
 // change, and a later call never returns what was before them.
 func (k *Keeper) Pools() []*lease.Pool {

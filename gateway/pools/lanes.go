@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sie-engine/sie/internal/bus"
+	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/lease"
 	"github.com/sie-engine/sie/internal/obs"
 )
@@ -38,18 +39,21 @@ func of(s *lease.Spec, lanes []bus.Lane) (out []bus.Lane) {
 	return out
 }
 
-// Lanes returns the lanes of a pool that a client made. ok is false if there is no such pool. Where
-// no worker of it was ever heard of, there may be no lane.
-func (k *Keeper) Lanes(pool string) (lanes []bus.Lane, ok bool) {
+// Lanes returns the lanes of a pool that a client made. ok is false if there is no such pool; the
+// error says that this is not known. Where no worker of it was ever heard of, there may be no lane.
+func (k *Keeper) Lanes(pool string) (lanes []bus.Lane, ok bool, err error) {
 	p := k.Find(pool)
-	if p == nil {
-		return nil, false
+	switch {
+	case p == nil && !k.Known():
+		return nil, false, errs.PoolsUnknown()
+	case p == nil:
+		return nil, false, nil
 	}
 	for _, l := range of(&p.Spec, k.homes()) {
 		l.Pool = p.Spec.Name
 		lanes = append(lanes, l)
 	}
-	return lanes, true
+	return lanes, true, nil
 }
 
 // Home returns the lane whose workers serve a lane: of a pool that a client made, that of its queue

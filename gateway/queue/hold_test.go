@@ -118,8 +118,8 @@ func TestPoolsLeaveNoSeries(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	g := deserted(t, func(o *Options) { o.Metrics = registry })
 	g.backend.registry = models.New(models.Options{Fleet: g.fleet, Lanes: []bus.Lane{lane},
-		Pools: func(pool string) ([]bus.Lane, bool) {
-			return []bus.Lane{{Pool: pool, Profile: lane.Profile, Bundle: lane.Bundle}}, true
+		Pools: func(pool string) ([]bus.Lane, bool, error) {
+			return []bus.Lane{{Pool: pool, Profile: lane.Profile, Bundle: lane.Bundle}}, true, nil
 		}})
 	g.backend.registry.Set(testCatalog(t))
 	for i := range 20 {

@@ -81,15 +81,14 @@ func (v *configView) find(id string) (*modelConfig, error) {
 	if m, ok := v.byID[id]; ok {
 		return m, nil
 	}
-	if v.of != nil {
-		r, err := v.of.Catalog.Resolve(id)
-		if err == nil {
-			return v.byID[r.BaseID], nil
-		}
+	if v.of == nil {
+		return nil, errs.NoCatalog()
+	}
+	r, err := v.of.Catalog.Resolve(id)
+	if err != nil {
 		return nil, errs.UnknownModel(err.Error())
 	}
-	return nil, errs.UnknownModel("Model " + errs.Quote(id) +
-		" not found: the gateway has no configuration yet")
+	return v.byID[r.BaseID], nil
 }
 
 // configured reports whether an id is that of a model, or of a profile of one.
@@ -104,10 +103,23 @@ func (v *configView) configured(id string) bool {
 	return slices.Contains(v.byID[id[:i]].Profiles, id[i+1:])
 }
 
-// configs returns the view of the configuration now.
+// config returns the view of the configuration now.
 func (s *Server) config() *configView { return s.configs.view(s.opt.Config()) }
 
+// known reports whether there is a configuration, and refuses the request where there is none: a
+// gateway that was just started does not know that there is no model.
+func (s *Server) known(r *httpd.Request) bool {
+	if s.opt.Config() != nil {
+		return true
+	}
+	r.Fail(dialect.RouteNative, errs.NoCatalog())
+	return false
+}
+
 func (s *Server) listConfigs(r *httpd.Request, _ string) {
+	if !s.known(r) {
+		return
+	}
 	type entry struct {
 		ID       string   `json:"model_id"`
 		Profiles []string `json:"profiles"`
@@ -184,35 +196,36 @@ func (s *Server) listBundles(r *httpd.Request, _ string) {
 		Source   string `json:"source"`
 		Workers  int    `json:"connected_workers"`
 	}
-	list := []entry{}
-	if c := s.opt.Config(); c != nil {
-		live := map[string]int{}
-		for _, w := range s.opt.Fleet().Workers {
-			if w.Live {
-				live[w.Lane.Bundle]++
-			}
+	if !s.known(r) {
+		return
+	}
+	list, live := []entry{}, map[string]int{}
+	for _, w := range s.opt.Fleet().Workers {
+		if w.Live {
+			live[w.Lane.Bundle]++
 		}
-		for _, b := range c.Bundles {
-			list = append(list,
-				entry{b.Name, b.Priority, engine(b), len(b.Adapters), configSource, live[b.Name]})
-		}
+	}
+	for _, b := range s.opt.Config().Bundles {
+		list = append(list,
+			entry{b.Name, b.Priority, engine(b), len(b.Adapters), configSource, live[b.Name]})
 	}
 	answer(r, map[string]any{"bundles": list})
 }
 
 func (s *Server) getBundle(r *httpd.Request, name string) {
-	if c := s.opt.Config(); c != nil {
-		for _, b := range c.Bundles {
-			if b.Name == name {
-				document(r, struct {
-					Adapters []string `yaml:"adapters"`
-					Engine   string   `yaml:"engine"`
-					Name     string   `yaml:"name"`
-					Priority int      `yaml:"priority"`
-					Source   string   `yaml:"source"`
-				}{b.Adapters, engine(b), b.Name, b.Priority, configSource})
-				return
-			}
+	if !s.known(r) {
+		return
+	}
+	for _, b := range s.opt.Config().Bundles {
+		if b.Name == name {
+			document(r, struct {
+				Adapters []string `yaml:"adapters"`
+				Engine   string   `yaml:"engine"`
+				Name     string   `yaml:"name"`
+				Priority int      `yaml:"priority"`
+				Source   string   `yaml:"source"`
+			}{b.Adapters, engine(b), b.Name, b.Priority, configSource})
+			return
 		}
 	}
 	r.Fail(dialect.RouteNative, errs.NoSuch("Bundle "+errs.Quote(name)+" not found"))

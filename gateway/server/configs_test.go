@@ -8,21 +8,13 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/sie-engine/sie/gateway/models"
+	"github.com/sie-engine/sie/gateway/pools"
 	"github.com/sie-engine/sie/internal/bus"
 )
 
 // The read side of the configuration: lists, documents and what cannot be found.
 func TestConfigs(t *testing.T) {
 	r := start(t, nil)
-	var none struct{ Models, Bundles []any }
-	r.get("/v1/configs/models", &none)
-	r.get("/v1/configs/bundles", &none)
-	if none.Models == nil || none.Bundles == nil || len(none.Models)+len(none.Bundles) != 0 {
-		t.Errorf("without a catalog: %+v", none)
-	}
-	if a := r.do("GET", "/v1/configs/models/org/a", ""); a.status != 404 {
-		t.Errorf("without a catalog: %d %s", a.status, a.body)
-	}
 	r.configure(7)
 	r.worker("w-1", testLanes[1], nil)
 	var listed struct {
@@ -214,5 +206,26 @@ func TestResolve(t *testing.T) {
 			!strings.Contains(a.body, c.want) {
 			t.Errorf("%.60s: %d %s, want %d %s", c.body, a.status, a.body, c.status, c.want)
 		}
+	}
+}
+
+// A gateway that was just started does not know which models and pools there are, and says so: it
+// is not that there are none.
+func TestWhatIsNotKnownIsNotMissing(t *testing.T) {
+	r := start(t, func(o *Options) {
+		o.Pools = pools.New(pools.Options{Fleet: o.Fleet, Log: o.Log})
+	})
+	for _, x := range []struct{ method, path, body string }{
+		{"GET", "/v1/configs/models", ""}, {"GET", "/v1/configs/models/org/a", ""},
+		{"GET", "/v1/configs/models/org/a/status", ""}, {"GET", "/v1/configs/bundles", ""},
+		{"GET", "/v1/configs/bundles/default", ""}, {"POST", "/v1/configs/resolve", `{"model":"org/a"}`},
+		{"GET", "/v1/pools", ""}, {"GET", "/v1/pools/mine", ""},
+	} {
+		if a := r.do(x.method, x.path, x.body); a.status != 503 || a.header.Get("Retry-After") == "" {
+			t.Errorf("%s %s: %d %s", x.method, x.path, a.status, a.body)
+		}
+	}
+	if a := r.do("GET", "/v1/pools/default", ""); a.status != 200 {
+		t.Errorf("the operator's pool: %d %s", a.status, a.body)
 	}
 }

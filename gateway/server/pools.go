@@ -127,6 +127,10 @@ func unixSeconds(t time.Time) *float64 {
 
 // listPools answers GET /v1/pools with the pools that its tenant may use.
 func (s *Server) listPools(r *httpd.Request, _ string) {
+	if !s.opt.Pools.Known() {
+		r.Fail(dialect.RouteNative, errs.PoolsUnknown())
+		return
+	}
 	all, t := s.pools(), r.Tenant()
 	answer(r, map[string]any{"pools": slices.DeleteFunc(all,
 		func(p *poolView) bool { return !t.MayUsePool(p.Name) })})
@@ -151,7 +155,11 @@ func (s *Server) getPool(r *httpd.Request, name string) {
 		answer(r, p)
 		return
 	}
-	r.Fail(dialect.RouteNative, errs.NoSuchPool(name))
+	e := errs.NoSuchPool(name)
+	if !s.opt.Pools.Known() {
+		e = errs.PoolsUnknown()
+	}
+	r.Fail(dialect.RouteNative, e)
 }
 
 // operators reports whether a pool of a name is the operator's.

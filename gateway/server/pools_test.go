@@ -68,7 +68,8 @@ func TestAPoolLives(t *testing.T) {
 	if p.Status.Renewed <= p.Status.Created {
 		t.Errorf("renewed at %v, made at %v", p.Status.Renewed, p.Status.Created)
 	}
-	if lanes, ok := keeper.Lanes("MINE"); !ok || len(lanes) != 1 || lanes[0].String() != "Mine/l4/default" {
+	if lanes, ok, err := keeper.Lanes("MINE"); !ok || err != nil || len(lanes) != 1 ||
+		lanes[0].String() != "Mine/l4/default" {
 		t.Errorf("%v %v", lanes, ok)
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -13,6 +13,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/valyala/fasthttp"
 
 	"github.com/sie-engine/sie/catalog"
@@ -26,6 +27,7 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/internal/inference"
+	"github.com/sie-engine/sie/internal/lease"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/internal/testrig"
 )
@@ -154,6 +156,7 @@ func start(t *testing.T, change func(*Options)) *rig {
 	r.pools = pools.New(pools.Options{Lanes: testLanes, Fleet: r.fleet.Snapshot, Log: logger,
 		Limits: pools.Limits{Pools: 3, TTL: 3600, Workers: 4},
 		Models: func(id string) bool { _, err := r.models.Find(id); return err == nil }})
+	r.knowPools()
 	opt := Options{
 		Options: httpd.Options{Log: logger, WorkerIdle: 100 * time.Millisecond,
 			Gate: admit.New(admit.Options{})},
@@ -192,6 +195,32 @@ func start(t *testing.T, change func(*Options)) *rig {
 		leftOver()
 	})
 	return r
+}
+
+// noPools is a broker that told once that there are no pools, and is away now.
+type noPools struct{ pools.Store }
+
+func (noPools) Look(context.Context, lease.View) (lease.View, error) {
+	return lease.View{}, nats.ErrNoServers
+}
+
+func (noPools) Follow(ctx context.Context, _ <-chan struct{}, each func(lease.View, error)) error {
+	each(lease.At(time.Time{}, 0, &lease.Table{}, time.Now()), nil)
+	<-ctx.Done()
+	return nil
+}
+
+// knowPools has the rig's gateway see that there are no pools.
+func (r *rig) knowPools() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- r.pools.Run(ctx, noPools{}) }()
+	testrig.Until(r.t, "the pools are known", r.pools.Known)
+	stop()
+	if err := <-ended; err != nil {
+		r.t.Error(err)
+	}
 }
 
 func (r *rig) wait(what string) {

@@ -30,6 +30,13 @@ func PoolForbidden(msg string) *Error { return newError(PoolRefused, msg) }
 // KeepDefaultPool returns the 403 for the deletion of the default pool.
 func KeepDefaultPool() *Error { return newError(PoolUndeletable, "Cannot delete the default pool") }
 
+// PoolsUnknown returns the 503 of a gateway that has not seen the pools of its cluster yet.
+func PoolsUnknown() *Error {
+	e := newError(Provisioning, "The pools of the cluster are not known here yet, please retry")
+	e.RetryAfter = time.Second
+	return e
+}
+
 // NoPools returns the 503 for a change of pools that the broker did not take, or did not say so.
 func NoPools(cause error) *Error {
 	e := newError(Provisioning, "The pools cannot be changed now: the broker does not answer, please retry")

@@ -28,6 +28,9 @@ type View struct {
 // Now returns the broker's time, never later than it is there.
 func (v View) Now() time.Time { return v.now.Add(time.Since(v.at)) }
 
+// Seen reports whether this is the view of a look: the zero View does not know what there is.
+func (v View) Seen() bool { return !v.at.IsZero() }
+
 // Same reports whether two views are of one document.
 func (v View) Same(o View) bool { return v.Epoch.Equal(o.Epoch) && v.Revision == o.Revision }
 
