@@ -133,6 +133,9 @@ func TestAnswersAreTheReferences(t *testing.T) {
 				continue
 			}
 		}
+		if strings.HasSuffix(w.Path, "/epoch") && status == 200 {
+			delete(got.(map[string]any), "models_hash") // of ours alone
+		}
 		if strings.HasSuffix(w.Path, "/export") && status == 200 {
 			checkExport(t, got.(map[string]any), w.Answer.(map[string]any))
 		}

@@ -83,7 +83,9 @@ func (l *lazy) get(render func() ([]byte, error)) ([]byte, error) {
 	return l.text, l.err
 }
 
-// epochAnswer says which configuration this is.
+// epochAnswer has the signs by which gateways and workers tell one configuration from another. The
+// epoch alone is none: it goes back with an older store, and the same number then is of other
+// models. Nor are the bundles' config hashes, which leave out most of a document.
 func (c *Content) epochAnswer() ([]byte, error) {
 	return c.rendered.epoch.get(func() ([]byte, error) {
 		states := make([]confighash.BundleState, len(c.base.bundles))
@@ -95,7 +97,8 @@ func (c *Content) epochAnswer() ([]byte, error) {
 			Epoch   uint64 `json:"epoch"`
 			Bundles string `json:"bundles_hash"`
 			Configs string `json:"bundle_config_hashes_hash"`
-		}{c.added.Epoch, c.base.hash, confighash.BundleConfigs(states)})
+			Models  string `json:"models_hash"` // the digest of an export; not of the reference
+		}{c.added.Epoch, c.base.hash, confighash.BundleConfigs(states), string(c.digest())})
 	})
 }
 

@@ -22,6 +22,8 @@ type BootstrapOptions struct {
 	Token  string // "": none
 	Log    *slog.Logger
 	Client *http.Client // nil: one of its own
+
+	Every time.Duration // between two questions; 0: configpoll.PollEvery
 }
 
 // Bootstrap keeps a Registry equal to what sie-config has. What it installed last stays while
@@ -46,7 +48,7 @@ func NewBootstrap(o BootstrapOptions, r *Registry) (*Bootstrap, error) {
 		return nil, err
 	}
 	return &Bootstrap{client: client, mirror: configpoll.NewMirror(client, readExported),
-		poller: configpoll.NewPoller(), log: o.Log, registry: r}, nil
+		poller: configpoll.NewPoller(o.Every), log: o.Log, registry: r}, nil
 }
 
 // Failures returns how often sie-config could not be read, and whether it has not been for long.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -60,7 +61,9 @@ func (c *control) answer(path string) string {
 	var v any
 	switch path {
 	case "/v1/configs/epoch":
-		v = map[string]any{"epoch": c.epoch, "bundles_hash": c.hash, "bundle_config_hashes_hash": c.configs}
+		docs, _ := json.Marshal(c.docs)
+		v = map[string]any{"epoch": c.epoch, "bundles_hash": c.hash, "bundle_config_hashes_hash": c.configs,
+			"models_hash": string(docs)}
 	case "/v1/configs/bundles":
 		v = map[string]any{"bundles": []any{map[string]any{"bundle_id": "fast"},
 			map[string]any{"bundle_id": "default"}}}
@@ -141,7 +144,9 @@ func TestBootstrapFollowsSieConfig(t *testing.T) {
 			t.Fatalf("%v", got)
 		}
 		v, ok := r.Version()
-		if want := (models.Version{Epoch: 3, BundlesHash: "h1", ConfigsHash: "c1"}); !ok || v != want {
+		docs, _ := json.Marshal(c.docs)
+		if want := (models.Version{Epoch: 3, BundlesHash: "h1", ConfigsHash: "c1",
+			ModelsHash: string(docs)}); !ok || v != want {
 			t.Errorf("%+v", v)
 		}
 		if want := "Bearer secret"; c.token != want || c.take()[0] != "/v1/configs/epoch" {
@@ -180,6 +185,58 @@ func TestBootstrapFollowsSieConfig(t *testing.T) {
 			t.Errorf("%d failures", n)
 		}
 	})
+}
+
+// Deltas are lost, doubled, late and forged, sie-config is away for a while, and its epoch goes
+// back, also to the number that a gateway has of other models: 35 s after the last change, or after
+// it is back, a gateway has what sie-config has.
+func TestConverges(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 7))
+			c := newControl()
+			r, b := follow(t, c, io.Discard)
+			away := func(string) (int, string) { return 0, "" }
+			for range 60 {
+				id := "org/" + string(rune('a'+rnd.IntN(4)))
+				switch n := rnd.IntN(10); {
+				case n < 3:
+					c.set(func() { c.epoch++; c.docs[id] = doc(id, "", "bert_flash") })
+				case n < 4:
+					c.set(func() { c.epoch++; delete(c.docs, id) })
+				case n < 5: // an older store, to which something else was added
+					c.set(func() { c.docs[id] = doc(id, "", "sentence_transformer") })
+				case n < 6:
+					c.set(func() { c.epoch = uint64(rnd.IntN(int(c.epoch) + 1)) })
+				case n < 7:
+					c.set(func() {
+						if c.fail = nil; rnd.IntN(2) == 0 {
+							c.fail = away
+						}
+					})
+				default:
+					models.Hear(b, fmt.Appendf(nil, `{"router_id":%q,"epoch":%d}`,
+						[]string{"sie-config", "evil"}[rnd.IntN(2)], rnd.IntN(99)), []string{"sie-config"})
+				}
+				time.Sleep(time.Duration(rnd.IntN(5000)) * time.Millisecond)
+			}
+			c.set(func() { c.fail = nil })
+			time.Sleep(35 * time.Second)
+			synctest.Wait()
+			v, _ := r.Version()
+			if v.Epoch != c.epoch {
+				t.Errorf("seed %d: epoch %d, sie-config has %d", seed, v.Epoch, c.epoch)
+			}
+			for _, m := range r.Config().Catalog.Models() {
+				if !c.json[m.ID] && string(m.Source()) != c.docs[m.ID] {
+					t.Errorf("seed %d: %s is %q, at sie-config %q", seed, m.ID, m.Source(), c.docs[m.ID])
+				}
+			}
+			if n := len(r.Config().Catalog.Models()); n != len(c.docs) {
+				t.Errorf("seed %d: %d models, sie-config has %d", seed, n, len(c.docs))
+			}
+		})
+	}
 }
 
 // While sie-config is away, or answers nonsense, the last models stay; it is asked again after 1 s,

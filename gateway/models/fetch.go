@@ -23,6 +23,7 @@ func (b *Bootstrap) epoch(ctx context.Context) (v Version, err error) {
 		Epoch       uint64 `json:"epoch"`
 		BundlesHash string `json:"bundles_hash"`
 		ConfigsHash string `json:"bundle_config_hashes_hash"`
+		ModelsHash  string `json:"models_hash"`
 	}
 	if err := b.client.GetJSON(ctx, "/v1/configs/epoch", configpoll.MaxAnswer, &answer); err != nil {
 		return v, err
@@ -30,7 +31,8 @@ func (b *Bootstrap) epoch(ctx context.Context) (v Version, err error) {
 	if answer.BundlesHash == "" {
 		return v, errors.New("sie-config has no bundles yet")
 	}
-	return Version{Epoch: answer.Epoch, BundlesHash: answer.BundlesHash, ConfigsHash: answer.ConfigsHash}, nil
+	return Version{Epoch: answer.Epoch, BundlesHash: answer.BundlesHash, ConfigsHash: answer.ConfigsHash,
+		ModelsHash: answer.ModelsHash}, nil
 }
 
 // bundles reads all bundles, in order of preference.

@@ -1,6 +1,7 @@
 package configpoll
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -15,11 +16,15 @@ const (
 
 // Poller asks again and again. Make it with NewPoller; Ask may be called by any goroutine.
 type Poller struct {
-	now chan struct{} // one value: ask soon
+	now   chan struct{} // one value: ask soon
+	every time.Duration
 }
 
-// NewPoller returns a Poller.
-func NewPoller() *Poller { return &Poller{now: make(chan struct{}, 1)} }
+// NewPoller returns a Poller that asks every so often, and at least as often after a failure; 0:
+// PollEvery.
+func NewPoller(every time.Duration) *Poller {
+	return &Poller{now: make(chan struct{}, 1), every: cmp.Or(every, PollEvery)}
+}
 
 // Ask has the Poller ask soon. It returns at once, and many calls cause one question.
 func (p *Poller) Ask() {
@@ -29,13 +34,14 @@ func (p *Poller) Ask() {
 	}
 }
 
-// Run calls ask until ctx ends: at once, every PollEvery and after Ask; after a failure first after
+// Run calls ask until ctx ends: at once, every so often and after Ask; after a failure first after
 // FirstRetry, then twice as long each time up to LastRetry. failed is told of each failure that is
 // not the end of ctx, and when ask is called next.
 func (p *Poller) Run(
 	ctx context.Context, ask func(context.Context) error, failed func(err error, retry time.Duration),
 ) {
-	retry := FirstRetry
+	first, last := min(FirstRetry, p.every), min(LastRetry, p.every)
+	retry := first
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -53,13 +59,13 @@ func (p *Poller) Run(
 			return
 		}
 		if err == nil {
-			retry = FirstRetry
-			timer.Reset(PollEvery)
+			retry = first
+			timer.Reset(p.every)
 			continue
 		}
 		failed(err, retry)
 		timer.Reset(retry)
-		retry = min(2*retry, LastRetry)
+		retry = min(2*retry, last)
 	}
 }
 

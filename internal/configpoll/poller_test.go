@@ -18,7 +18,7 @@ func TestRetriesBeginAgain(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			NewPoller().Run(ctx, func(context.Context) error {
+			NewPoller(0).Run(ctx, func(context.Context) error {
 				if asked++; asked == 4 {
 					return nil
 				}

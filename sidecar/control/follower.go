@@ -23,6 +23,8 @@ type Options struct {
 	Log     *slog.Logger
 	Client  *http.Client // nil: one of its own
 
+	Every time.Duration // between two questions; 0: configpoll.PollEvery
+
 	// Read is called after each question that was answered, on the goroutine of Run, with what
 	// sie-config has and when the question began. The Export is the same pointer until it changes.
 	Read func(e *Export, asked time.Time)
@@ -49,6 +51,7 @@ type signs struct {
 	Epoch   uint64 `json:"epoch"`
 	Bundles string `json:"bundles_hash"`
 	Configs string `json:"bundle_config_hashes_hash"`
+	Models  string `json:"models_hash"` // of all documents; "" where sie-config does not say
 }
 
 // New returns a Follower, or what is wrong with the options.
@@ -58,7 +61,7 @@ func New(o Options) (*Follower, error) {
 		return nil, err
 	}
 	return &Follower{o: o, client: client, mirror: configpoll.NewMirror(client, readExported),
-		poller: configpoll.NewPoller()}, nil
+		poller: configpoll.NewPoller(o.Every)}, nil
 }
 
 // Ask has the Follower ask soon. It returns at once, and many calls cause one question.

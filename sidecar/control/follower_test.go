@@ -46,7 +46,12 @@ func (c *fakeConfig) RoundTrip(q *http.Request) (*http.Response, error) {
 	switch q.URL.Path {
 	case "/v1/configs/epoch":
 		text, _ := json.Marshal(c.docs)
-		v = map[string]any{"epoch": c.epoch, "bundles_hash": "b", "bundle_config_hashes_hash": string(text)}
+		v = map[string]any{"epoch": c.epoch, "bundles_hash": "b", "bundle_config_hashes_hash": "c",
+			"models_hash": string(text)}
+		if c.strip { // its hash is of a part of the documents
+			v = map[string]any{"epoch": c.epoch, "bundles_hash": "b",
+				"bundle_config_hashes_hash": string(text)}
+		}
 	case "/v1/configs/export":
 		list := []any{}
 		for _, id := range slices.Sorted(maps.Keys(c.docs)) {
