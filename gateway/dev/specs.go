@@ -106,6 +106,9 @@ func (o *Options) configSpec(u *broker.Users) spec {
 	if dir := o.documentsDir(); dir != "" {
 		s.env = append(s.env, "SIE_MODELS_DIR="+dir)
 	}
+	if os.Getenv("SIE_CONFIG_STORE_DIR") == "" { // else it is inherited
+		s.env = append(s.env, "SIE_CONFIG_STORE_DIR="+o.path("config"))
+	}
 	return s
 }
 

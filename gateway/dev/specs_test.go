@@ -31,6 +31,19 @@ func TestTheDirectoryOfModels(t *testing.T) {
 	}
 }
 
+// sie-config keeps what is added, so that its death forgets nothing: in the store that the caller
+// names, or beside the rest of the cluster.
+func TestTheStoreOfModels(t *testing.T) {
+	o := options("/bin", "/state", 15000)
+	for _, given := range []string{"", "s3://bucket/x"} {
+		t.Setenv("SIE_CONFIG_STORE_DIR", given)
+		env := o.configSpec(&broker.Users{}).env
+		if slices.Contains(env, "SIE_CONFIG_STORE_DIR=/state/config") != (given == "") {
+			t.Errorf("%q: %q", given, env)
+		}
+	}
+}
+
 // The components get the access to NATS that dev was given for servers of --nats-url, and for the
 // cluster's own NATS only what that has, whatever the environment says.
 func TestAccessToNATS(t *testing.T) {

@@ -76,11 +76,12 @@ func (o *Options) prepare() error {
 }
 
 // clean removes all that does not outlive a cluster: sockets, cluster.json, payloads, and the
-// streams unless they are in files. Logs, and dead letters in files, stay.
+// streams and the models that were added unless streams are in files. Logs, and dead letters in
+// files, stay.
 func (o *Options) clean() error {
 	all := []error{os.RemoveAll(o.path("run")), os.RemoveAll(o.path("payloads"))}
 	if o.Storage != "file" {
-		all = append(all, os.RemoveAll(o.path("nats")))
+		all = append(all, os.RemoveAll(o.path("nats")), os.RemoveAll(o.path("config")))
 	}
 	if err := os.Remove(o.path(stateFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		all = append(all, err)
