@@ -113,6 +113,9 @@ test-race: libsie tokenizers minilm ## Go tests under the race detector, with th
 test-long: ## random operations against plain models of the batcher and the registry, for minutes (SIE_SEED=… for one)
 	SIE_LONG_TESTS=1 $(GO) test -count=1 -timeout 60m -run 'PlainModel|ManyAtOnce' ./runtime/batch ./runtime/registry
 
+histories: ## calls to a control plane whose processes die, and an order that explains them (FOR=10m, SIE_SEED=…)
+	$(GO) test -count=1 -timeout 0 -v -run TestHistories ./tools/test/histories -histories.for $(or $(FOR),10m)
+
 test-c: deps ## kernel conformance and C tests
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
 	@cmake --build build -j $(JOBS)
