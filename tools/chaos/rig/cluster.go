@@ -54,15 +54,18 @@ type Worker struct {
 type Options struct {
 	Binary   string // sie-gateway; sie-server and sie-sidecar lie beside it
 	Dir      string // of state and logs; made
-	Workers  int
+	Workers  int    // with Autoscale the most; it begins without
 	Gateways int
 	NATSURL  string // of brokers that run already; "": the cluster starts its own
 	Nodes    int    // of NATS, 1 or 3
 	Storage  string // of streams: memory or file
-	Models   []string
-	Env      []string // beyond this process's
-	Args     []string
-	Log      io.Writer
+	// Autoscale is a file of triggers, by which the cluster starts and stops workers; "": it does
+	// not.
+	Autoscale string
+	Models    []string
+	Env       []string // beyond this process's
+	Args      []string
+	Log       io.Writer
 }
 
 // Cluster is a cluster that runs. Its methods belong to one goroutine.
@@ -88,6 +91,9 @@ func StartCluster(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	if o.NATSURL != "" {
 		args = append(args, "--nats-url", o.NATSURL)
+	}
+	if o.Autoscale != "" {
+		args = append(args, "--autoscale", "--triggers", o.Autoscale)
 	}
 	for _, m := range o.Models {
 		args = append(args, "--model", m)
@@ -132,7 +138,7 @@ func (c *Cluster) allReady() error {
 	if err != nil {
 		return err
 	}
-	if len(s.Gateways) != c.Gateways || len(s.Workers) != c.Workers {
+	if len(s.Gateways) != c.Gateways || len(s.Workers) != c.Workers && c.Autoscale == "" {
 		return fmt.Errorf("cluster.json lists %d gateways and %d workers", len(s.Gateways), len(s.Workers))
 	}
 	for i, g := range s.Gateways {
@@ -184,6 +190,16 @@ func (c *Cluster) until(ctx context.Context, limit time.Duration, what string, o
 		case <-tick.C:
 		}
 	}
+}
+
+// Scale makes the number of workers n, and returns when those that came are ready and those that go
+// have drained.
+func (c *Cluster) Scale(ctx context.Context, n int) error {
+	cmd := exec.CommandContext(ctx, c.Binary, "dev", "scale", strconv.Itoa(n), "--state-dir", c.Dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("scale to %d workers: %w: %s", n, err, out)
+	}
+	return nil
 }
 
 // stopTime bounds a cluster's end.

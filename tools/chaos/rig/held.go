@@ -66,6 +66,9 @@ func (c *Cluster) Take(ctx context.Context, broker string) (Held, error) {
 			return h, err
 		}
 	}
+	if err := add("config/0", s.Config.PID, ""); err != nil {
+		return h, err
+	}
 	if s.NATS.PID > 0 {
 		if err := add("nats/0", s.NATS.PID, ""); err != nil {
 			return h, err

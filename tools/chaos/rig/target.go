@@ -16,6 +16,7 @@ const (
 	Sidecar = "sidecar"
 	Edge    = "gateway"
 	NATS    = "nats"
+	Config  = "config"
 )
 
 // Target is one process of a cluster.
@@ -33,6 +34,8 @@ func (s *State) PID(t Target) (int, error) {
 	switch {
 	case t.Role == NATS:
 		pid = s.NATS.PID
+	case t.Role == Config:
+		pid = s.Config.PID
 	case t.Role == Edge && t.Index < len(s.Gateways):
 		pid = s.Gateways[t.Index].PID
 	case t.Role == Server && t.Index < len(s.Workers):
@@ -93,6 +96,8 @@ func (s *State) Probe(t Target) error {
 	switch t.Role {
 	case NATS:
 		return dial(s.NATS.URL)
+	case Config:
+		return ready(s.Config.URL)
 	case Edge:
 		return ready(s.Gateways[t.Index].URL)
 	}

@@ -36,6 +36,7 @@ func (s *Setup) Run(ctx context.Context, r *Row) Line {
 		l, err = s.steady(ctx, e, r)
 	}
 	l.Topology = r.Topology
+	l.Broken = append(l.Broken, e.Broken...)
 	switch {
 	case errors.Is(err, errNotHere):
 		l.NotRun = err.Error()

@@ -84,6 +84,11 @@ func Up(ctx context.Context, c Config, topology string) (s *Setup, err error) {
 		nodes, disk.Sync, o.Storage = 3, true, "file"
 	case Ahead, After:
 		o.Env = []string{"SIE_TEST_CLOCK_OFFSET=" + clockOffset[topology]}
+	case Auto:
+		o.Workers = 4
+		if o.Autoscale, err = writeTriggers(s.Dir); err != nil {
+			return nil, err
+		}
 	case Four:
 		o.Workers, o.Gateways = 4, 1
 		// A device batch is one slice of 32 short texts, so what the workers can do is known.

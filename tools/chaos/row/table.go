@@ -23,6 +23,7 @@ const (
 	Ahead  = "r1-ahead"  // R1, and the workers' clocks are ahead
 	After  = "r1-after"  // R1, and the workers' clocks are behind
 	Four   = "r1-four"   // R1, four workers, for the isolation rows
+	Auto   = "r1-auto"   // R1, workers come and go by triggers, at most four
 )
 
 // clockOffset is what a topology's workers add to their clocks.
@@ -47,6 +48,7 @@ type Env struct {
 	Window Window
 	Stop   time.Duration // of SIGSTOP rows
 	Short  bool
+	Broken []string // requirements that the row's fault saw broken
 
 	before map[string]float64 // work messages that each worker had taken when the row began
 }
@@ -54,6 +56,13 @@ type Env struct {
 // note keeps a step with its time.
 func (e *Env) note(format string, args ...any) {
 	e.Window.Steps = append(e.Window.Steps, clock(time.Now())+" "+fmt.Sprintf(format, args...))
+}
+
+// breaks notes a requirement that is broken; the first count.
+func (e *Env) breaks(format string, args ...any) {
+	if len(e.Broken) < maxBroken {
+		e.Broken = append(e.Broken, fmt.Sprintf(format, args...))
+	}
 }
 
 // hit notes the moment of the fault; the first counts.
@@ -98,6 +107,7 @@ func Table() []Row {
 		Row{Name: "clock", Topology: After, Demand: Demand{Only200: true, FullRate: fullRate},
 			Fault: clockOff},
 	)
+	rows = append(rows, controlRows()...)
 	rows = append(rows, partitionRows(Behind)...)
 	for _, topology := range []string{R3, R3File} {
 		rows = append(rows, brokerRows(topology)...)
@@ -113,7 +123,7 @@ func Table() []Row {
 		Row{Name: "disk/slow", Topology: R3Disk, Demand: Demand{FullRate: fullRate}, Fault: slowDisk},
 	)
 	rows = append(rows, isolationRows()...)
-	order := []string{R1, Ahead, After, Behind, R3, R3File, R3Disk, Four}
+	order := []string{R1, Ahead, After, Behind, R3, R3File, R3Disk, Four, Auto}
 	slices.SortStableFunc(rows, func(a, b Row) int {
 		return slices.Index(order, a.Topology) - slices.Index(order, b.Topology)
 	})

@@ -32,7 +32,8 @@ func TestTheTableIsWhole(t *testing.T) {
 		}
 	}
 	for _, where := range []string{
-		R1 + ":server", R1 + ":sidecar", R1 + ":gateway", R1 + ":nats", R3 + ":node", R3 + ":all-nodes",
+		R1 + ":server", R1 + ":config", R1 + ":sidecar", R1 + ":gateway", R1 + ":nats", R3 + ":node",
+		R3 + ":all-nodes",
 		R3File + ":node", R3File + ":all-nodes",
 	} {
 		for _, how := range []string{"kill9", "stop", "term", "restart3"} {
@@ -45,6 +46,7 @@ func TestTheTableIsWhole(t *testing.T) {
 		R1 + ":poison", R1 + ":stream/full", R1 + ":stream/lost", R3 + ":stream/lost", Ahead + ":clock",
 		After + ":clock", Behind + ":partition/all", Behind + ":network/slow", R3 + ":partition/sidecars",
 		R3File + ":disk/full-one", R3File + ":disk/full-all", R3Disk + ":disk/slow",
+		R1 + ":pools/lost", R1 + ":scale/zero", Behind + ":partition/config", Auto + ":scale/auto",
 		Four + ":isolation/queued", Four + ":isolation/placement", Four + ":isolation/overload",
 	} {
 		if !names[name] {
@@ -61,7 +63,7 @@ func TestWhatRowsDemand(t *testing.T) {
 		if worker && r.Demand.Longest != 30*time.Second {
 			t.Errorf("%s allows a wait of %v", r.Name, r.Demand.Longest)
 		}
-		if how == "term" && (worker || kind == "gateway") != r.Demand.Only200 {
+		if how == "term" && (worker || kind == "gateway" || kind == "config") != r.Demand.Only200 {
 			t.Errorf("%s: only 200 is %v", r.Name, r.Demand.Only200)
 		}
 		resets := kind == "gateway" && (how == "kill9" || how == "restart3")

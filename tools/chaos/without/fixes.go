@@ -39,9 +39,10 @@ const (
 	tombs    = "sidecar/worker/tombs.go"
 )
 
-// Fixes returns the table, in the order of a request's way.
+// Fixes returns the table: those of the data path in the order of a request's way, then those of
+// the control plane.
 func Fixes() []Fix {
-	return []Fix{
+	return append([]Fix{
 		// What a gateway publishes again, and when.
 		{
 			Name: "silence",
@@ -430,5 +431,5 @@ func Fixes() []Fix {
 			Patches: []Patch{{"internal/httpd/server.go", "{ s.retired.Store(true) }", "{}"}},
 			Tests:   []Test{{"gateway/server", "TestRetireThenDrain"}},
 		},
-	}
+	}, controlFixes()...)
 }
