@@ -80,6 +80,12 @@ func TestPage(t *testing.T) {
 	if got := rows(b, "failed"); !slices.Equal(got, []string{"Every request had its answer."}) {
 		t.Errorf("failed are %q", got)
 	}
+	for _, reason := range strings.Split(b.Eval(`Object.keys(why).join()`), ",") {
+		code := errs.Code(strings.ToUpper(reason))
+		if errs.Lookup(code).Code != code {
+			t.Errorf("the page explains %s, which no request fails with", reason)
+		}
+	}
 	if got := b.Eval(`document.getElementById("tenants-section").hidden`); got != "true" {
 		t.Error("a gateway without tokens shows tenants")
 	}

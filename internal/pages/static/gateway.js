@@ -12,9 +12,12 @@ const why = {
   model_loading: "the model is being loaded",
   model_load_failed: "the model could not be loaded",
   invalid_input: "the request is wrong",
-  timeout: "no answer in time",
+  input_too_long: "a text is longer than the model takes",
+  resource_exhausted: "there is too little memory for it",
+  deadline_exceeded: "no answer in time",
+  inference_error: "it could not be run, or ended the servers that ran it",
+  internal_error: "a fault of this gateway or of a worker",
   draining: "this gateway is ending",
-  dead_letter: "it ended every server that ran it",
 };
 
 // gateway returns what draws the frames of a gateway.
