@@ -23,7 +23,10 @@ type Share struct {
 	out     int // cost of the grants that were not returned
 	flows   map[string]*flow
 	active  []*flow // that have waiting tickets, in the order in which they became so
-	turn    int64   // the tag of what was granted last
+	turn    int64   // the highest tag of what was granted
+	top     int64   // the highest tag of all
+	away    int     // flows without tickets, which are kept for their tags
+	sweepAt int     // so many of them
 	seq     uint64
 	waiting int // items
 	parts   int // of them
@@ -38,6 +41,10 @@ type flow struct {
 	joined  int        // tickets
 	waiting [Ranks]int // items of its tickets that were not granted
 }
+
+// leastSweep is the number of flows without tickets from which on it is looked for those that may
+// be forgotten.
+const leastSweep = 16
 
 // Ticket is a request in a Share.
 type Ticket struct {
@@ -93,11 +100,23 @@ func (s *Share) First(key string, rank int) *Ticket {
 
 // Tenants returns the number of tenants that have tickets, with one of a key, which need not have.
 func (s *Share) Tenants(key string) int {
-	if s.flows[key] == nil {
-		return len(s.flows) + 1
+	n := len(s.flows) - s.away
+	if f := s.flows[key]; f == nil || f.joined == 0 {
+		n++
 	}
-	return len(s.flows)
+	return n
 }
+
+// ahead is by how many rooms whoever sent less than its share is ahead of those who had theirs, at
+// most: the requests of a tenant come in bursts, which its share allows on the average.
+const ahead = 2
+
+// least returns the least tag that a flow may have. Tags count halves.
+func (s *Share) least() int64 { return s.turn - ahead*2*int64(max(s.room, 0)) }
+
+// begin is called when somebody begins to wait where nobody waited. Until then everybody had what
+// it asked for: all are equal.
+func (s *Share) begin() { s.turn += max(s.top-s.least(), 0) }
 
 // Limited reports whether a part had to wait for room since the last call.
 func (s *Share) Limited() bool {
@@ -113,10 +132,13 @@ func (s *Share) Join(key string, rank int, parts []Part, wake func()) *Ticket {
 		if s.flows == nil {
 			s.flows = map[string]*flow{}
 		}
-		f = &flow{key: key, tag: s.turn}
+		f = &flow{key: key, tag: s.least()}
 		s.flows[key] = f
+		s.away++
 	}
-	f.joined++
+	if f.joined++; f.joined == 1 {
+		s.away--
+	}
 	s.seq++
 	t := &Ticket{flow: f, rank: rank, seq: s.seq, parts: parts, wake: wake}
 	for _, p := range parts {
@@ -167,9 +189,24 @@ func (s *Share) Leave(t *Ticket) {
 	s.count(t, -left, t.next-len(t.parts))
 	t.parts, t.next, t.grants = nil, 0, 0
 	if t.flow.joined--; t.flow.joined == 0 {
-		delete(s.flows, t.flow.key)
+		s.away++
 	}
 	s.grant()
+	s.sweep()
+}
+
+// sweep forgets the flows without tickets whose tags a new one would have too.
+func (s *Share) sweep() {
+	if s.away < max(s.sweepAt, leastSweep) {
+		return
+	}
+	for key, f := range s.flows {
+		if f.joined == 0 && f.tag <= s.least() {
+			delete(s.flows, key)
+			s.away--
+		}
+	}
+	s.sweepAt = 2 * s.away
 }
 
 func (s *Share) back(t *Ticket, cost int) {
@@ -199,7 +236,10 @@ func (s *Share) enlist(t *Ticket, n int) {
 		}
 		*list = slices.Insert(*list, at, t)
 		if idle {
-			f.tag = max(f.tag, s.turn)
+			if len(s.active) == 0 {
+				s.begin()
+			}
+			f.tag = max(f.tag, s.least())
 			s.active = append(s.active, f)
 		}
 	case before > 0 && n == 0:
@@ -246,8 +286,9 @@ func (s *Share) grant() {
 			s.limited = true
 			return
 		}
-		s.turn = f.tag
+		s.turn = max(s.turn, f.tag)
 		f.tag += int64(p.Cost) * weights[t.rank]
+		s.top = max(s.top, f.tag)
 		t.next++
 		t.grants++
 		t.out += int(p.Cost)

@@ -204,8 +204,40 @@ func TestRandomOperations(t *testing.T) {
 		for _, p := range all {
 			s.Leave(p.ticket)
 		}
-		if s.out != 0 || s.waiting != 0 || s.parts != 0 || len(s.flows) != 0 || len(s.active) != 0 {
+		if s.out != 0 || s.waiting != 0 || s.parts != 0 || s.away != len(s.flows) || len(s.active) != 0 {
 			t.Fatalf("seed %d: left %+v", seed, s)
 		}
+	}
+}
+
+// What a tenant has sent counts on when it has no request left, and is forgotten when others have
+// sent as much: neither leaving nor new names are of use, and names leave nothing.
+func TestLeavingIsOfNoUse(t *testing.T) {
+	var s Share
+	s.SetRoom(1)
+	a := s.Join("a", 1, parts(1000, 1), func() {})
+	s.Want(a, 1000)
+	s.Use(a)
+	got := 0
+	for range 300 { // one request after another beside one that is always there
+		b := s.Join("b", 2, parts(1, 1), func() {})
+		s.Want(b, 1)
+		for !s.Use(b) {
+			s.Return(a, 1)
+			got++
+			s.Use(a)
+		}
+		s.Return(b, 1)
+		s.Leave(b)
+		s.Use(a)
+	}
+	if got < 2*300-5 {
+		t.Errorf("a was granted %d parts beside 300 of low priority, which count twice", got)
+	}
+	for i := range 1000 {
+		s.Leave(s.Join(fmt.Sprint("name ", i), 1, parts(1, 1), func() {}))
+	}
+	if len(s.flows) > 2*leastSweep || s.Tenants("a") != 1 || s.Tenants("new") != 2 {
+		t.Errorf("%d flows are kept, %d tenants", len(s.flows), s.Tenants("a"))
 	}
 }

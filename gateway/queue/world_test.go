@@ -48,6 +48,7 @@ type world struct {
 	alone     map[string]int // of killed, while alone
 	mute      bool           // the broker answers no publish
 	looks     int            // how often the stream was asked for
+	device    *device        // of each worker; nil: a worker runs slices one after another
 }
 
 // stored1 is a message of the world's stream.
@@ -346,6 +347,13 @@ func (w *world) request(ctx context.Context, to string, data []byte, most time.D
 // work is a worker until ctx ends. It runs slices one after another.
 func (w *world) work(ctx context.Context, id string) {
 	for ctx.Err() == nil {
+		w.mu.Lock()
+		d := w.device
+		w.mu.Unlock()
+		if d != nil {
+			w.runBatches(ctx, id, d)
+			return
+		}
 		m := w.pull()
 		if m == nil {
 			select {
