@@ -28,6 +28,7 @@ import (
 	"github.com/sie-engine/sie/gateway/models"
 	"github.com/sie-engine/sie/gateway/pools"
 	"github.com/sie-engine/sie/gateway/queue"
+	"github.com/sie-engine/sie/gateway/quota"
 	"github.com/sie-engine/sie/gateway/server"
 	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/build"
@@ -169,6 +170,7 @@ type running struct {
 	config   *models.Bootstrap // nil: models come from files
 	series   *prometheus.Registry
 	workers  *fleet.Fleet
+	quotas   *quota.Exchange // nil: no tenant may have a quota
 	listener net.Listener
 	delay    time.Duration // between a signal and the drain
 	drain    time.Duration // for running requests to finish
@@ -205,8 +207,14 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 	}()
 	var registry *models.Registry
 	keeper := pools.New(pools.Options{Lanes: lanes, Limits: c.PoolLimits, Fleet: workers.Snapshot,
-		Models:  func(id string) bool { _, err := registry.Find(id); return err == nil },
-		Metrics: series, Log: log})
+		Metrics: series, Log: log,
+		Models: func(id string) (string, bool) {
+			m, err := registry.Find(id)
+			if err != nil {
+				return "", false
+			}
+			return m.Entry.ID, true
+		}})
 	registry = models.New(models.Options{Lanes: lanes, Weights: weights, Fleet: workers,
 		Pools: keeper.Lanes})
 	if secure.Access != nil {
@@ -261,6 +269,10 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 	so.Wanted, so.Depths, so.Queues = wanted.Lanes, wanted.Depths, waiting(opened.queue)
 	if opened.server, err = server.New(so); err != nil {
 		return nil, err
+	}
+	if secure.Access.Quotas() {
+		opened.quotas = quota.New(quota.Options{Router: qo.Router, Access: secure.Access, Metrics: series,
+			Log: log})
 	}
 	if err := c.connect(background, opened, workers, keeper, wanted, log); err != nil {
 		return nil, err
@@ -349,10 +361,16 @@ func (c *serveCmd) connect(
 			g.queue.Connected()
 			keeper.Connected()
 			g.server.Look()
+			if g.quotas != nil {
+				g.quotas.Connected()
+			}
 		},
 		Disconnected: func() {
 			workers.Disconnected()
 			g.queue.Disconnected()
+			if g.quotas != nil {
+				g.quotas.Disconnected()
+			}
 		},
 	})
 	if err != nil {
@@ -381,16 +399,29 @@ func (c *serveCmd) connect(
 		return fmt.Errorf("subscribe the heartbeats of gateways: %w", err)
 	}
 	go wanted.Watch(ctx, js)
-	kept, stop := context.WithCancel(ctx)
+	if g.quotas != nil {
+		if err := g.quotas.Subscribe(conn); err != nil {
+			return fmt.Errorf("subscribe the quotas: %w", err)
+		}
+		g.until(ctx, g.quotas.Run)
+	}
+	g.until(ctx, func(ctx context.Context) {
+		if err := keeper.Run(ctx, store); err != nil {
+			log.Error("the pools are not kept any more", "error", err)
+		}
+	})
+	return g.queue.Start(conn)
+}
+
+// until runs f in the background until the gateway is closed, which waits for it.
+func (g *running) until(ctx context.Context, f func(ctx context.Context)) {
+	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	g.closes(func() { stop(); <-ended })
 	go func() {
 		defer close(ended)
-		if err := keeper.Run(kept, store); err != nil {
-			log.Error("the pools are not kept any more", "error", err)
-		}
+		f(ctx)
 	}()
-	return g.queue.Start(conn)
 }
 
 // flush sends what the last requests left, for at most a second.

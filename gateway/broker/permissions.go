@@ -35,7 +35,8 @@ var permissions = map[string]server.Permissions{
 	},
 	GatewayUser: {
 		Publish: &server.SubjectPermission{Allow: []string{
-			bus.WorkSubjects, "sie.demand.>", bus.GatewayPrefix + "*", bus.DLQPrefix + ">",
+			bus.WorkSubjects, "sie.demand.>", bus.GatewayPrefix + "*", bus.QuotaPrefix + "*",
+			bus.DLQPrefix + ">",
 			bus.CancelPrefix + ">", bus.PoolsSubject,
 			bus.SidecarInboxes + ".>", // receipts
 			"$JS.API.STREAM.INFO.*", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*",
@@ -48,8 +49,8 @@ var permissions = map[string]server.Permissions{
 			"$JS.API.STREAM.DELETE." + bus.DLQStream, "$JS.API.STREAM.DELETE." + bus.PoolsStream,
 		}},
 		Subscribe: allow(
-			bus.GatewayInboxes+".>", bus.HealthPrefix+"*", bus.GatewayPrefix+"*", bus.ConfigAll,
-			bus.PoolsChanged,
+			bus.GatewayInboxes+".>", bus.HealthPrefix+"*", bus.GatewayPrefix+"*", bus.QuotaPrefix+"*",
+			bus.ConfigAll, bus.PoolsChanged,
 		),
 	},
 	ConfigUser: {

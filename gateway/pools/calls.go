@@ -16,7 +16,7 @@ const callTime = 10 * time.Second
 func (k *Keeper) Put(ctx context.Context, s lease.Spec) (*lease.Pool, *errs.Error) {
 	models := k.opt.Models
 	if models == nil {
-		models = func(string) bool { return true }
+		models = func(id string) (string, bool) { return id, true }
 	}
 	if e := check(&s, k.opt.Limits, k.opt.Lanes, models); e != nil {
 		return nil, e

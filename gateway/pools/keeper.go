@@ -27,11 +27,13 @@ type Store interface {
 
 // Options configures a Keeper.
 type Options struct {
-	Lanes   []bus.Lane             // that the operator configured; none: those of live workers
-	Limits  Limits                 // of what clients may ask
-	Fleet   func() *fleet.Snapshot // the workers; never nil
-	Models  func(id string) bool   // whether there is a model, for pinned_models
-	Metrics prometheus.Registerer  // nil: none
+	Lanes  []bus.Lane             // that the operator configured; none: those of live workers
+	Limits Limits                 // of what clients may ask
+	Fleet  func() *fleet.Snapshot // the workers; never nil
+	// Models returns the id of a model that is asked for, in its own spelling, for pinned_models;
+	// nil: every id is one.
+	Models  func(id string) (string, bool)
+	Metrics prometheus.Registerer // nil: none
 	Log     *slog.Logger
 }
 

@@ -29,10 +29,10 @@ const (
 	maxName     = 63
 )
 
-// check returns what is wrong with a spec, and completes it: names get the spelling of the lanes.
-// lanes are those of the operator's pools; without any, every profile is one. known reports whether
-// there is a model.
-func check(s *lease.Spec, l Limits, lanes []bus.Lane, known func(model string) bool) *errs.Error {
+// check returns what is wrong with a spec, and completes it: names get the spelling of the lanes,
+// and pinned models that of the catalog. lanes are those of the operator's pools; without any,
+// every profile is one. known returns a model's id.
+func check(s *lease.Spec, l Limits, lanes []bus.Lane, known func(id string) (string, bool)) *errs.Error {
 	if e := checkName(s.Name); e != nil {
 		return e
 	}
@@ -158,7 +158,7 @@ func checkBundle(s *lease.Spec, lanes []bus.Lane) *errs.Error {
 	return nil
 }
 
-func checkCounts(s *lease.Spec, l Limits, known func(model string) bool) *errs.Error {
+func checkCounts(s *lease.Spec, l Limits, known func(id string) (string, bool)) *errs.Error {
 	sum := 0
 	for profile, n := range s.GPUs {
 		sum += n
@@ -190,12 +190,18 @@ func checkCounts(s *lease.Spec, l Limits, known func(model string) bool) *errs.E
 		return errs.InvalidPool("pinned_models", "pinned_models has %d models; the limit is %d",
 			len(s.Pinned), maxPinned)
 	}
-	for i, id := range s.Pinned {
-		if !known(id) {
+	var pinned []string
+	for i, asked := range s.Pinned {
+		id, ok := known(asked)
+		if !ok {
 			return errs.InvalidPool("pinned_models", "pinned_models[%d]: model %s is unknown",
-				i, errs.Quote(id))
+				i, errs.Quote(asked))
+		}
+		if !slices.Contains(pinned, id) {
+			pinned = append(pinned, id)
 		}
 	}
+	s.Pinned = pinned
 	return nil
 }
 

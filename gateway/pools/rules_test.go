@@ -13,7 +13,7 @@ import (
 
 // However a pool asks for its workers, it needs no more than one pool may have.
 func TestAPoolNeedsNoMoreThanItMayHave(t *testing.T) {
-	known := func(string) bool { return true }
+	known := func(id string) (string, bool) { return id, true }
 	for _, c := range []struct {
 		spec lease.Spec
 		want string // "": it is accepted

@@ -152,7 +152,7 @@ func (w *workers) snapshot() *fleet.Snapshot {
 
 func newKeeper(w *workers, change func(*Options)) *Keeper {
 	o := Options{Lanes: testLanes, Limits: testLimits, Fleet: w.snapshot, Log: slog.New(slog.DiscardHandler),
-		Models: func(id string) bool { return id == "org/a" }}
+		Models: func(id string) (string, bool) { return "org/a", strings.EqualFold(id, "org/a") }}
 	if change != nil {
 		change(&o)
 	}

@@ -44,6 +44,7 @@ type fakeBackend struct {
 	held       chan struct{}   // one value for each Encode that waits
 	short      int             // items that are missing in the answer
 	list       []api.ModelInfo // in place of its one model
+	alias      bool            // the name of the model stands for it
 }
 
 func (b *fakeBackend) Begin(h inference.Head) inference.Session {
@@ -102,8 +103,8 @@ func (s *fakeSession) Encode(
 	}
 	res := &api.EncodeResponse{Model: m.ID, Usage: &api.Usage{InputTokens: 3}, Outcome: api.Outcome{
 		ModelID: m.ID, Items: len(r.Items), Tokens: 3, Pool: "default", Profile: "l4", Worker: "w-1",
-		BundleHash: "abc",
-		Publish:    1500 * time.Microsecond, QueueWait: 2 * time.Millisecond, Fetch: time.Millisecond,
+		BundleHash: "abc", Alias: s.b.alias,
+		Publish: 1500 * time.Microsecond, QueueWait: 2 * time.Millisecond, Fetch: time.Millisecond,
 	}}
 	for i := range r.Items[s.b.short:] {
 		res.Items = append(res.Items, api.EncodeItem{ID: r.Items[i].ID, HasID: r.Items[i].HasID,
@@ -155,7 +156,13 @@ func start(t *testing.T, change func(*Options)) *rig {
 	r.models = models.New(models.Options{Lanes: testLanes, Fleet: r.fleet})
 	r.pools = pools.New(pools.Options{Lanes: testLanes, Fleet: r.fleet.Snapshot, Log: logger,
 		Limits: pools.Limits{Pools: 3, TTL: 3600, Workers: 4},
-		Models: func(id string) bool { _, err := r.models.Find(id); return err == nil }})
+		Models: func(id string) (string, bool) {
+			m, err := r.models.Find(id)
+			if err != nil {
+				return "", false
+			}
+			return m.Entry.ID, true
+		}})
 	r.knowPools()
 	opt := Options{
 		Options: httpd.Options{Log: logger, WorkerIdle: 100 * time.Millisecond,

@@ -117,6 +117,8 @@ var rules = []rule{
 		Allow: []string{"internal/bus", "internal/errs", "internal/work"},
 		Why:   "a letter outlives its gateway"},
 	{From: "gateway/alias", Forbid: []string{""}, Why: "names are texts"},
+	{From: "gateway/quota", Forbid: []string{""}, Allow: []string{"internal/bus", "internal/tenant"},
+		Why: "quotas are numbers that gateways tell each other"},
 	{From: "gateway/fair", Forbid: []string{""}, Why: "turns are numbers"},
 	{From: "gateway/queue", Forbid: []string{"gateway/server", "gateway/dev", "internal/httpd"},
 		Why: "the queue answers any entrance"},

@@ -119,6 +119,7 @@ func ConsumerName(subject string) string {
 const (
 	HealthPrefix    = "sie.health."  // + worker id: WorkerHeartbeat
 	GatewayPrefix   = "sie.gateway." // + router id: GatewayHeartbeat
+	QuotaPrefix     = "sie.quota."   // + router id: a gateway's quota.Message
 	CancelPrefix    = "work_cancel." // + router id + "." + request id: work.Cancel, or empty
 	DLQPrefix       = "sie.dlq."     // + token of the model: a dead letter
 	DLQStream       = "DEAD_LETTERS"

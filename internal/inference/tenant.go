@@ -68,7 +68,7 @@ func (s *limited) Refusal(id string) *Refusal {
 func (s *limited) Encode(
 	w *admit.Work, m compat.Model, r *api.EncodeRequest,
 ) (*api.EncodeResponse, error) {
-	release, err := s.tenant.Take(len(r.Items), time.Now())
+	release, err := s.tenant.Take(w.Context(), len(r.Items))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (s *limited) Encode(
 
 // Score implements compat.Backend.
 func (s *limited) Score(w *admit.Work, m compat.Model, r *api.ScoreRequest) (*api.ScoreResponse, error) {
-	release, err := s.tenant.Take(len(r.Items), time.Now())
+	release, err := s.tenant.Take(w.Context(), len(r.Items))
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (s *limited) Score(w *admit.Work, m compat.Model, r *api.ScoreRequest) (*ap
 func (s *limited) Classify(
 	w *admit.Work, m compat.Model, r *api.ClassifyRequest,
 ) (*api.ClassifyResponse, error) {
-	release, err := s.tenant.Take(len(r.Items), time.Now())
+	release, err := s.tenant.Take(w.Context(), len(r.Items))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (s *limited) Classify(
 func (s *limited) Extract(
 	w *admit.Work, m compat.Model, r *api.ExtractRequest,
 ) (*api.ExtractResponse, error) {
-	release, err := s.tenant.Take(len(r.Items), time.Now())
+	release, err := s.tenant.Take(w.Context(), len(r.Items))
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (s *limited) Extract(
 func (s *limited) Tokenize(
 	w *admit.Work, m compat.Model, texts []string, addSpecial bool,
 ) ([][]api.Token, error) {
-	release, err := s.tenant.Take(len(texts), time.Now())
+	release, err := s.tenant.Take(w.Context(), len(texts))
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (s *limited) Tokenize(
 func (s *limited) Detokenize(
 	w *admit.Work, m compat.Model, ids [][]int32, skipSpecial bool,
 ) ([]string, error) {
-	release, err := s.tenant.Take(len(ids), time.Now())
+	release, err := s.tenant.Take(w.Context(), len(ids))
 	if err != nil {
 		return nil, err
 	}

@@ -37,6 +37,7 @@ type Access struct {
 	every time.Duration // between two looks at the file
 	read  func() ([]byte, error)
 
+	shared  shared // quotas, with other servers
 	current atomic.Pointer[table]
 	looked  atomic.Int64 // when a look at the file ended, since start
 	looking atomic.Bool  // one is running
@@ -52,6 +53,7 @@ type Access struct {
 // table holds the tenants by their tokens' hashes under the process's key. It never changes.
 type table struct {
 	byToken map[hash]*Tenant
+	byName  map[string]*Tenant
 	tenants []*Tenant // ordered by name
 }
 
@@ -64,6 +66,7 @@ func Open(o Options) (*Access, error) {
 	}
 	a := &Access{file: o.File, log: o.Log, start: time.Now(), every: time.Second, usages: map[string]*usage{},
 		read: func() ([]byte, error) { return files.Read(o.File, maxFileBytes) }}
+	a.shared.wake, a.shared.fresh = make(chan struct{}, 1), map[string]*usage{}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -98,7 +101,7 @@ func (a *Access) loadLocked() error {
 		}
 		all = append(all, entries...)
 	}
-	t := &table{byToken: map[hash]*Tenant{}}
+	t := &table{byToken: map[hash]*Tenant{}, byName: map[string]*Tenant{}}
 	used := map[string]*usage{}
 	for i := range all {
 		e := &all[i]
@@ -107,9 +110,9 @@ func (a *Access) loadLocked() error {
 			return errors.New("tokens file: the name " + tenant.Name + " is that of a plain key")
 		}
 		if tenant.used = a.usages[tenant.Name]; tenant.used == nil {
-			tenant.used = &usage{}
+			tenant.used = &usage{shared: &a.shared}
 		}
-		used[tenant.Name] = tenant.used
+		used[tenant.Name], t.byName[tenant.Name] = tenant.used, tenant
 		t.tenants = append(t.tenants, tenant)
 		for _, h := range e.tokens {
 			t.byToken[a.sealed(h)] = tenant
@@ -145,6 +148,9 @@ func (a *Access) Find(token string) *Tenant {
 	}
 	return a.current.Load().byToken[a.sealed(hashOf(token))]
 }
+
+// Quotas reports whether the server's tenants may have quotas.
+func (a *Access) Quotas() bool { return a != nil && a.file != "" }
 
 // Several reports whether the server may have more than one tenant.
 func (a *Access) Several() bool { return a != nil && (a.file != "" || len(a.keys) > 1) }

@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"time"
@@ -13,11 +14,14 @@ const burst = time.Second
 
 // usage is what a tenant has used. It belongs to a name, and outlives the entries of the file.
 type usage struct {
+	shared *shared // with the other servers; never nil
+
 	mu       sync.Mutex
 	level    float64   // items that may be used at once; a request is admitted above 0
 	at       time.Time // of level; zero: never
 	inFlight int
 	counts   counts
+	others   others // what the other servers of the cluster have told, and know
 }
 
 // counts is what a tenant has used since the process started.
@@ -42,24 +46,24 @@ func (u *usage) fill(perSecond float64, now time.Time) {
 // Take counts a request with n items, or returns why it is refused: the 429 with the time until it
 // is not, or the 400 of a request that never is. release gives the items in flight back; call it
 // once. A request is admitted while the tenant has an item left, whatever n is: the items of a
-// large one are taken in advance, and the average holds.
-func (t *Tenant) Take(n int, now time.Time) (release func(), err *errs.Error) {
+// large one are taken in advance, and the average holds. Where other servers share the quota, Take
+// may wait for a moment, until they know what was admitted here; no longer than ctx.
+func (t *Tenant) Take(ctx context.Context, n int) (release func(), err *errs.Error) {
 	if t == nil {
 		return func() {}, nil
 	}
 	u := t.used
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if e := t.overRateLocked(now); e != nil {
-		u.counts.OverRate++
-		return nil, e
-	}
 	if t.inFlight > 0 && n > t.inFlight {
+		if e := t.overRateLocked(time.Now()); e != nil {
+			u.counts.OverRate++
+			return nil, e
+		}
 		return nil, errs.MoreThanInFlight(t.Name, n, t.inFlight)
 	}
-	if t.inFlight > 0 && u.inFlight+n > t.inFlight {
-		u.counts.OverInFlight++
-		return nil, errs.OverInFlight(t.Name, u.inFlight, n, t.inFlight)
+	if err := t.admitLocked(ctx, n); err != nil {
+		return nil, err
 	}
 	if t.itemsPerSecond > 0 {
 		u.level -= float64(n)
@@ -67,10 +71,12 @@ func (t *Tenant) Take(n int, now time.Time) (release func(), err *errs.Error) {
 	u.inFlight += n
 	u.counts.Requests++
 	u.counts.Items += uint64(n)
+	u.tellLocked(t)
 	return func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.inFlight -= n
+		u.tellLocked(t)
 	}, nil
 }
 
@@ -83,13 +89,20 @@ func (t *Tenant) Refusal(now time.Time) *errs.Error {
 	u := t.used
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	return t.refusedLocked(1, now)
+}
+
+// refusedLocked returns the 429 of a request with n items, by what is known here of all servers, or
+// nil. It counts the refusal.
+func (t *Tenant) refusedLocked(n int, now time.Time) *errs.Error {
+	u := t.used
 	if e := t.overRateLocked(now); e != nil {
 		u.counts.OverRate++
 		return e
 	}
-	if t.inFlight > 0 && u.inFlight >= t.inFlight {
+	if inFlight := u.inFlight + u.others.inFlight; t.inFlight > 0 && inFlight+n > t.inFlight {
 		u.counts.OverInFlight++
-		return errs.OverInFlight(t.Name, u.inFlight, 1, t.inFlight)
+		return errs.OverInFlight(t.Name, inFlight, n, t.inFlight)
 	}
 	return nil
 }

@@ -337,7 +337,7 @@ func TestQuotasByRandomOperations(t *testing.T) {
 						continue
 					}
 					n, now := r.IntN(60), time.Now()
-					release, err := s.Take(n, now)
+					release, err := s.Take(t.Context(), n)
 					switch {
 					case err == nil:
 						items += n

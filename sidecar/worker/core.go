@@ -67,6 +67,7 @@ type core struct {
 	discovered time.Time // until then other workers may not be known, and nothing is loaded
 	passed     time.Time // of the last call of passing
 	config     config
+	pins       pins
 }
 
 // server is what is known of the server.
@@ -159,6 +160,7 @@ func (c *core) tick() {
 	}
 	if c.scan {
 		c.give()
+		c.tellPins()
 		c.release()
 		c.ask()
 		for _, m := range c.models {

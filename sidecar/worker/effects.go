@@ -277,6 +277,15 @@ func (w *Worker) give(e *control.Export) {
 	}
 }
 
+// pin tells the server which models are pinned, in place of those before.
+func (w *Worker) pin(models []string) {
+	_, err := w.client.Go(ipc.MethodSetPinnedModels, &ipc.PinRequest{Models: models}, nil,
+		func(_ *ipc.Response, err error) { w.post(func() { w.core.pinned(models, err) }) })
+	if err != nil {
+		w.post2(func() { w.core.pinned(models, err) })
+	}
+}
+
 func (w *Worker) askConfig() {
 	if w.control != nil {
 		w.control.Ask()

@@ -33,6 +33,7 @@ type fakeServer struct {
 	epoch    int
 	loaded   []string
 	hash     string // of the models that it was given
+	pins     []string
 	release  chan struct{}
 	inside   int               // slices in the server
 	most     int               // of them at once
@@ -65,7 +66,7 @@ func (f *fakeServer) start() {
 		f.t.Fatal(err)
 	}
 	f.mu.Lock()
-	f.listener, f.down, f.loaded, f.inside, f.hash = l, false, nil, 0, ""
+	f.listener, f.down, f.loaded, f.inside, f.hash, f.pins = l, false, nil, 0, "", nil
 	f.epoch++
 	f.mu.Unlock()
 	go func() {
@@ -177,6 +178,15 @@ func (f *fakeServer) serve(c net.Conn) {
 				items.Wait()
 				send(ipc.KindResponse, q.RequestID, &ipc.BatchOutcome{})
 			}()
+		case ipc.MethodSetPinnedModels:
+			var pins ipc.PinRequest
+			if _, err := pins.UnmarshalMsg(q.Body); err != nil {
+				f.t.Error(err)
+			}
+			f.mu.Lock()
+			f.pins = pins.Models
+			f.mu.Unlock()
+			send(ipc.KindResponse, q.RequestID, &ipc.PinResponse{Applied: true, Count: len(pins.Models)})
 		case ipc.MethodCancelItems:
 			send(ipc.KindResponse, q.RequestID, &ipc.CancelResponse{})
 		default:

@@ -203,6 +203,7 @@ func (c *core) decide() {
 	if c.responsive() {
 		c.present()
 	}
+	c.loadPinned()
 	for _, q := range c.queues {
 		id := c.idOf(q)
 		m := c.model(id)

@@ -64,11 +64,14 @@ func (w *Worker) follow(ctx context.Context) {
 		case time.Since(missing) < bucketGrace:
 			return
 		}
-		pool := ""
+		pool, pins := "", []string(nil)
 		if p := v.Table.Of(w.c.ID); p != nil && v.Now().Before(p.Ends()) {
-			pool = p.Spec.Name
+			pool, pins = p.Spec.Name, p.Spec.Pinned
 		}
-		w.post(func() { w.core.serve(pool) })
+		w.post(func() {
+			w.core.serve(pool)
+			w.core.pin(pins)
+		})
 	})
 	if err != nil {
 		w.c.Log.Error("the pools of clients are not followed", "error", err)

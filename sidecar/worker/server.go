@@ -16,8 +16,10 @@ func (c *core) up(p *ipc.PingResponse, same bool) {
 	c.server.up, c.server.limbo = true, false
 	if !same {
 		c.forgotten()
+		c.unpinned()
 	}
-	if same { // what it was running has ended with the connection
+	c.pins.telling = false // a call ended with its connection
+	if same {              // what it was running has ended with the connection
 		for _, s := range c.sentSlices() {
 			c.left(s)
 			if s.dropped {

@@ -348,6 +348,7 @@ func (s *sim) inCredit(r *ipc.RunBatchRequest) {
 
 func (s *sim) cancel(ids []string)                     {}
 func (s *sim) capabilities()                           {}
+func (s *sim) pin(models []string)                     { s.failf("nothing is pinned") }
 func (s *sim) fetch(x *slice)                          { s.failf("nothing has a payload") }
 func (s *sim) store(x *slice, key string, data []byte) { s.failf("nothing is stored") }
 func (s *sim) discard(key string)                      { s.failf("nothing is stored") }

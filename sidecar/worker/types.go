@@ -147,6 +147,7 @@ type effects interface {
 	discard(key string)                      // deletes a stored result
 	give(e *control.Export)                  // to the server; its end comes to gave
 	askConfig()                              // sie-config, soon; its answer comes to read
+	pin(models []string)                     // tells the server; its end comes to pinned
 	heartbeat(h *bus.WorkerHeartbeat)
 	drained()
 	log(level, text string, s *slice, err error)
