@@ -15,6 +15,7 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
+	"strings"
 )
 
 // The bounds of a table.
@@ -39,6 +40,9 @@ type Table map[string][]Target
 func Parse(text string) (Table, error) {
 	if len(text) > maxBytes {
 		return nil, fmt.Errorf("the aliases have %d bytes; the limit is %d", len(text), maxBytes)
+	}
+	if err := unique(json.NewDecoder(strings.NewReader(text)), "", 0); err != nil {
+		return nil, err
 	}
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
 	d.DisallowUnknownFields()
@@ -80,6 +84,40 @@ func Parse(text string) (Table, error) {
 	return t, nil
 }
 
+// maxDepth bounds the nesting of a table, and what is looked at of a text that is none.
+const maxDepth = 8
+
+// unique refuses an object that has a key twice: of two lists for one name one would be dropped.
+// What is no JSON is told by the caller. in is where the value is, "" for the whole.
+func unique(d *json.Decoder, in string, depth int) error {
+	token, err := d.Token()
+	open, nested := token.(json.Delim)
+	if err != nil || !nested || depth > maxDepth {
+		return nil
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		at := in
+		if open == '{' {
+			key, err := d.Token()
+			name, ok := key.(string)
+			if err != nil || !ok {
+				return nil
+			}
+			if seen[name] {
+				return fmt.Errorf("the aliases%s: the key %q is there twice", in, name)
+			}
+			seen[name] = true
+			at = fmt.Sprintf("%s, %q", in, name)
+		}
+		if err := unique(d, at, depth+1); err != nil {
+			return err
+		}
+	}
+	_, _ = d.Token() // the end of it
+	return nil
+}
+
 // Target returns the model that a name stands for in a request, or false for a name that is none.
 func (t Table) Target(name, request string) (string, bool) {
 	list := t[name]
@@ -99,6 +137,20 @@ func (t Table) Target(name, request string) (string, bool) {
 		at -= x.Weight
 	}
 	panic("alias: internal error: weights do not add up")
+}
+
+// Names returns the names that stand for a model, sorted, by model. A name that stands for itself
+// alone is none.
+func (t Table) Names() map[string][]string {
+	out := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(t)) {
+		for _, x := range t[name] {
+			if x.Model != name {
+				out[x.Model] = append(out[x.Model], name)
+			}
+		}
+	}
+	return out
 }
 
 // Heaviest returns the target of a name that has the most weight, the first of several.

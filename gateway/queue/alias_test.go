@@ -26,7 +26,7 @@ func TestAliases(t *testing.T) {
 	for i := range 40 {
 		id := fmt.Sprint("request-", i%10)
 		res, err := g.encodeWith(t.Context(), inference.Head{RequestID: id}, "best", "text")
-		if err != nil || res.Model != "best" || seen[id] != "" && seen[id] != res.ModelID {
+		if err != nil || res.Model != "best" || !res.Alias || seen[id] != "" && seen[id] != res.ModelID {
 			t.Fatalf("%s: %v, %+v, was %q", id, err, res, seen[id])
 		}
 		seen[id] = res.ModelID
@@ -37,6 +37,13 @@ func TestAliases(t *testing.T) {
 	}
 	if count["org/dense"] == 0 || count["org/other"] == 0 || len(count) != 2 {
 		t.Errorf("targets: %v", count)
+	}
+	if res, err := g.encodeWith(t.Context(), inference.Head{}, "org/dense", "text"); err != nil || res.Alias {
+		t.Errorf("a model's own name: %v, %+v", err, res)
+	}
+	if info, err := g.backend.Begin(inference.Head{}).Info("org/dense"); err != nil ||
+		!slices.Equal(info.Aliases, []string{"best"}) {
+		t.Errorf("%+v, %v", info, err)
 	}
 	s := g.backend.Begin(inference.Head{})
 	if m, err := s.OpenAIModel("best"); err != nil || m.ID == "best" {

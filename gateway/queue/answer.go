@@ -232,7 +232,8 @@ func (r *request) each(read func(i int, raw []byte) error) error {
 
 // outcome puts together what the slices say of the request's work.
 func (r *request) outcome(w *admit.Work, items int) (api.Outcome, *api.Usage) {
-	o, u := api.Outcome{Items: items, Pool: r.item.PoolName, Profile: r.item.MachineProfile}, &api.Usage{}
+	o := api.Outcome{Items: items, Pool: r.item.PoolName, Profile: r.item.MachineProfile, Alias: r.alias}
+	u := &api.Usage{}
 	longest := -1.0
 	for i := range r.slices {
 		s := &r.slices[i]

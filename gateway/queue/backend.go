@@ -117,12 +117,16 @@ func (s *session) route(m models.Model) (models.Route, error) {
 // of them.
 func (b *Backend) Models() []api.ModelInfo {
 	list, aliases := b.registry.List(), b.queue.opt.Aliases
+	names := aliases.Names()
+	for i := range list {
+		list[i].Aliases = names[list[i].Name]
+	}
 	for _, name := range slices.Sorted(maps.Keys(aliases)) {
 		info, err := b.registry.Info(aliases.Heaviest(name))
 		if err != nil {
 			continue // no catalog has it, and a request is told so
 		}
-		info.Name = name
+		info.Name, info.Aliases = name, nil
 		if i := slices.IndexFunc(list, func(m api.ModelInfo) bool { return m.Name == name }); i >= 0 {
 			list[i] = *info
 		} else {
@@ -139,6 +143,7 @@ type session struct {
 	began   time.Time
 	model   models.Model // the last that was found
 	found   bool
+	alias   bool     // its name in the request stands for it
 	lane    bus.Lane // whose workers the request went to
 
 	priority tenant.Priority
@@ -164,6 +169,7 @@ func (s *session) named(id string, find func(string) (models.Model, error)) (com
 	}
 	m, err := find(target)
 	m.Name = id
+	s.alias = err == nil && m.Entry.ID != id
 	return s.find(m, err)
 }
 
@@ -179,7 +185,11 @@ func (s *session) find(m models.Model, err error) (compat.Model, error) {
 func (s *session) Info(id string) (*api.ModelInfo, error) {
 	target := s.backend.queue.opt.Aliases.Heaviest(id)
 	if target == "" {
-		return s.backend.registry.Info(id)
+		info, err := s.backend.registry.Info(id)
+		if err == nil {
+			info.Aliases = s.backend.queue.opt.Aliases.Names()[info.Name]
+		}
+		return info, err
 	}
 	info, err := s.backend.registry.Info(target)
 	if err == nil {
@@ -331,7 +341,7 @@ func (s *session) prepare(w *admit.Work, m models.Model, t task) (*request, erro
 	item.AcceptsRef = q.opt.Store != nil
 	item.TraceParent, item.TraceState = s.head.TraceParent, s.head.TraceState
 	r := newRequest(item.RequestID, l, w, item, items, cuts)
-	r.who = s.asker()
+	r.who, r.alias = s.asker(), s.alias
 	r.began, r.limit = now, limitFor(q.opt.Timeout, s.head.Caller)
 	r.late = w.Began().Add(r.limit)
 	return r, nil

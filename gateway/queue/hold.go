@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,28 +24,111 @@ import (
 // holdAsk is the time between two announcements of what held requests wait for.
 const holdAsk = 10 * time.Second
 
-// holds counts the requests that are held, and the bytes of their bodies.
+// holds counts the requests that are held, and the bytes of their bodies. Where there is no room, a
+// tenant within its share gets that of one beyond it, whose newest request is held no longer: a
+// share is what all may hold, divided by the tenants that hold something. The zero value holds
+// nothing.
 type holds struct {
 	mu    sync.Mutex
 	count int
 	bytes int64
+	of    map[string]*heldOf // by tenant; none without a request
 }
 
-// take counts a request if there is room for it.
-func (h *holds) take(bytes int64, o *Options) bool {
+// heldOf is what is held of one tenant, the oldest first.
+type heldOf struct {
+	list  []*held
+	bytes int64
+}
+
+// held is one request that is held.
+type held struct {
+	tenant string
+	bytes  int64
+	over   chan struct{} // closed when another tenant needs the room
+}
+
+// take holds a request if there is room for it, or room that is another tenant's beyond its share.
+// It returns nil if there is none.
+func (h *holds) take(tenant string, bytes int64, o *Options) *held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.count >= o.MaxHolds || h.bytes+bytes > o.MaxHoldBytes {
-		return false
+	mine := h.of[tenant]
+	if mine == nil {
+		mine = &heldOf{}
 	}
+	tenants := len(h.of) + b2i(len(mine.list) == 0)
+	within := bytes <= o.MaxHoldBytes && len(mine.list) < o.MaxHolds/tenants &&
+		mine.bytes+bytes <= o.MaxHoldBytes/int64(tenants)
+	var ends []*held
+	count, room := h.count, o.MaxHoldBytes-h.bytes
+	for count >= o.MaxHolds || bytes > room {
+		x := h.beyondLocked(tenant, ends, bytes > room)
+		if x == nil || !within {
+			return nil
+		}
+		ends = append(ends, x)
+		count, room = count-1, room+x.bytes
+	}
+	for _, x := range ends {
+		h.dropLocked(x)
+		close(x.over)
+	}
+	x := &held{tenant, bytes, make(chan struct{})}
+	if h.of == nil {
+		h.of = map[string]*heldOf{}
+	}
+	h.of[tenant] = mine
+	mine.list, mine.bytes = append(mine.list, x), mine.bytes+bytes
 	h.count, h.bytes = h.count+1, h.bytes+bytes
-	return true
+	return x
 }
 
-func (h *holds) give(bytes int64) {
+// beyondLocked returns the newest request, but for those that end already, of the tenant that holds
+// most, by bytes or by number. nil: nobody else holds any.
+func (h *holds) beyondLocked(but string, ends []*held, byBytes bool) (newest *held) {
+	most := int64(0)
+	for name, of := range h.of {
+		list, bytes := of.list, of.bytes
+		for len(list) > 0 && slices.Contains(ends, list[len(list)-1]) {
+			bytes -= list[len(list)-1].bytes
+			list = list[:len(list)-1]
+		}
+		has := int64(len(list))
+		if byBytes {
+			has = bytes
+		}
+		more := has > most || has == most && newest != nil && name < newest.tenant
+		if name != but && len(list) > 0 && more {
+			most, newest = has, list[len(list)-1]
+		}
+	}
+	return newest
+}
+
+// give ends the holding of a request.
+func (h *holds) give(x *held) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.count, h.bytes = h.count-1, h.bytes-bytes
+	h.dropLocked(x)
+}
+
+// dropLocked removes a request, unless it was.
+func (h *holds) dropLocked(x *held) {
+	of := h.of[x.tenant]
+	if of == nil {
+		return
+	}
+	i := slices.Index(of.list, x)
+	if i < 0 {
+		return
+	}
+	of.list = slices.Delete(of.list, i, i+1)
+	of.bytes -= x.bytes
+	h.count, h.bytes = h.count-1, h.bytes-x.bytes
+	if len(of.list) == 0 {
+		delete(h.of, x.tenant)
+	}
 }
 
 // observe registers the gauges of what is held.
@@ -93,8 +177,9 @@ func empty(f *fleet.Snapshot, r models.Route) bool { return f.Settled && f.Lane(
 // waits for one. When it has been held for long enough, or when too much is held, it is refused as
 // it would have been at first; also when a worker would come too late for its answer.
 func (s *session) await(w *admit.Work, m models.Model) (models.Route, error) {
-	b, bytes := s.backend, w.RequestBytes()
+	b := s.backend
 	var end *time.Timer
+	var mine *held
 	for {
 		f := b.workers.Snapshot()
 		route, err := s.route(m)
@@ -113,11 +198,12 @@ func (s *session) await(w *admit.Work, m models.Model) (models.Route, error) {
 			b.queue.metrics.refused.WithLabelValues("capacity").Inc()
 			return models.Route{}, refused
 		case end != nil:
-		case !b.holds.take(bytes, &b.queue.opt):
-			b.queue.metrics.refused.WithLabelValues("holds").Inc()
-			return models.Route{}, refused
 		default:
-			defer b.holds.give(bytes)
+			if mine = b.holds.take(s.head.Tenant.Key(), w.RequestBytes(), &b.queue.opt); mine == nil {
+				b.queue.metrics.refused.WithLabelValues("holds").Inc()
+				return models.Route{}, refused
+			}
+			defer b.holds.give(mine)
 			late := w.Began().Add(limitFor(b.queue.opt.Timeout, s.head.Caller))
 			end = time.NewTimer(min(s.hold, time.Until(late)))
 			defer end.Stop()
@@ -127,6 +213,10 @@ func (s *session) await(w *admit.Work, m models.Model) (models.Route, error) {
 		case <-f.Changed():
 		case <-again.C:
 		case <-b.queue.drained:
+		case <-mine.over:
+			again.Stop()
+			b.queue.metrics.refused.WithLabelValues("holds").Inc()
+			return models.Route{}, refused
 		case <-end.C:
 			again.Stop()
 			b.queue.metrics.refused.WithLabelValues("capacity").Inc()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -90,17 +91,121 @@ func TestHold(t *testing.T) {
 func TestHoldsAreBounded(t *testing.T) {
 	var h holds
 	o := Options{MaxHolds: 3, MaxHoldBytes: 100}
+	var all []*held
 	for i, c := range []struct {
 		bytes int64
 		ok    bool
 	}{{101, false}, {60, true}, {41, false}, {40, true}, {0, true}, {0, false}} {
-		if h.take(c.bytes, &o) != c.ok {
+		x := h.take("a", c.bytes, &o)
+		if (x != nil) != c.ok {
 			t.Errorf("%d: %d bytes: %v", i, c.bytes, !c.ok)
 		}
+		if x != nil {
+			all = append(all, x)
+		}
 	}
-	h.give(60)
-	if !h.take(60, &o) || h.take(1, &o) {
+	h.give(all[0])
+	if h.take("a", 60, &o) == nil || h.take("a", 1, &o) != nil {
 		t.Error("what ended is still counted")
+	}
+}
+
+// ended reports whether a request is held no longer, for another tenant.
+func (x *held) ended() bool {
+	select {
+	case <-x.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// One tenant may hold as much as there is room for; where another needs its share, the newest of
+// what is beyond the first one's share ends. Nobody gets more than a share so, and what is within a
+// share stays.
+func TestHoldsAreShared(t *testing.T) {
+	var h holds
+	o := Options{MaxHolds: 8, MaxHoldBytes: 1000}
+	var a []*held
+	for range 8 {
+		a = append(a, h.take("a", 10, &o))
+	}
+	for i := range 5 {
+		if got := h.take("b", 10, &o) != nil; got != (i < 4) {
+			t.Errorf("b's request %d is held: %v", i, got)
+		}
+	}
+	for i, x := range a {
+		if x.ended() != (i >= 4) {
+			t.Errorf("a's request %d has ended: %v", i, x.ended())
+		}
+	}
+	if h.take("a", 10, &o) != nil {
+		t.Error("a took from b, which is within its share")
+	}
+	h = holds{}
+	large := h.take("a", 900, &o)
+	small := h.take("a", 50, &o)
+	if h.take("b", 600, &o) != nil || large.ended() || small.ended() {
+		t.Error("more than a share was given")
+	}
+	if h.take("b", 500, &o) == nil || !large.ended() || !small.ended() {
+		t.Error("a share of the bytes was not given")
+	}
+	if n, bytes := h.now(); n != 1 || bytes != 500 || len(h.of) != 1 {
+		t.Errorf("%d requests with %d bytes of %d tenants", n, bytes, len(h.of))
+	}
+	h.give(large) // its goroutine ends later
+	if n, _ := h.now(); n != 1 {
+		t.Errorf("%d requests are held", n)
+	}
+}
+
+// Whatever is taken and given: the bounds hold, the counts are right, and a tenant within its share
+// is refused only by others that are.
+func TestHoldsByRandomOperations(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 17))
+		var h holds
+		o := Options{MaxHolds: 1 + r.IntN(20), MaxHoldBytes: int64(100 + r.IntN(1000))}
+		live := map[*held]bool{}
+		for range 400 {
+			name := fmt.Sprint("t", r.IntN(4))
+			if r.IntN(3) > 0 {
+				bytes := int64(r.IntN(200))
+				share := o.MaxHoldBytes / int64(len(h.of)+b2i(h.of[name] == nil))
+				most := o.MaxHolds / (len(h.of) + b2i(h.of[name] == nil))
+				var mine heldOf
+				if of := h.of[name]; of != nil {
+					mine = *of
+				}
+				x := h.take(name, bytes, &o)
+				if x == nil && len(mine.list) < most && mine.bytes+bytes <= share {
+					t.Fatalf("seed %d: %s is refused within its share", seed, name)
+				}
+				if x != nil {
+					live[x] = true
+				}
+			} else {
+				for x := range live {
+					h.give(x)
+					delete(live, x)
+					break
+				}
+			}
+			sum, n := int64(0), 0
+			for x := range live {
+				if x.ended() {
+					delete(live, x)
+					continue
+				}
+				sum, n = sum+x.bytes, n+1
+			}
+			count, bytes := h.now()
+			if count != n || bytes != sum || count > o.MaxHolds || bytes > o.MaxHoldBytes {
+				t.Fatalf("seed %d: %d with %d bytes are counted, %d with %d are held", seed, count, bytes, n, sum)
+			}
+		}
 	}
 }
 

@@ -94,6 +94,7 @@ type request struct {
 	stored map[int]storedItems
 
 	who    asker
+	alias  bool         // the caller's name of the model stands for it
 	ticket *fair.Ticket // nil before the line is joined
 
 	mu     sync.Mutex

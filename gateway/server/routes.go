@@ -67,9 +67,12 @@ func (s *Server) series(r *httpd.Request, _ string) { s.metrics(r.RequestCtx) }
 // socket serves both status sockets, whose frames are the same.
 func (s *Server) socket(r *httpd.Request, rest string) { s.watch.Serve(r, rest) }
 
-// headers appends what only a gateway tells about a success: the worker, and the times of the
-// queue.
+// headers appends what only a gateway tells about a success: the model that a name stood for, the
+// worker, and the times of the queue.
 func headers(dst []dialect.Header, o *api.Outcome) []dialect.Header {
+	if o.Alias {
+		dst = append(dst, dialect.Header{Name: "X-SIE-Model", Value: o.ModelID})
+	}
 	if o.Worker != "" {
 		dst = append(dst, dialect.Header{Name: "X-SIE-Worker", Value: o.Worker})
 	}

@@ -41,6 +41,9 @@ func TestAnswersOfTheQueue(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
+	if got := a.header.Get("X-SIE-Model"); got != "" {
+		t.Errorf("an answer to a model's own name has X-SIE-Model %q", got)
+	}
 	h := r.backend.heads[0]
 	if h.Endpoint != "encode" || h.RequestID != "req-7" || h.MachineProfile != "l4" || h.Pool != "default" ||
 		h.Caller.Minor != 10 || h.TraceParent != parent || h.TraceState != "k=v" {
@@ -55,6 +58,11 @@ func TestAnswersOfTheQueue(t *testing.T) {
 	}
 	if a := r.do("POST", "/v1/embeddings", `{"model":"org/a","input":"a"}`); a.status != 200 {
 		t.Errorf("embeddings: %d %s", a.status, a.body)
+	}
+	r.backend.alias = true
+	if a := r.do("POST", "/v1/embeddings", `{"model":"org/a","input":"a"}`); a.header.Get(
+		"X-SIE-Model") != "org/a" {
+		t.Errorf("the model of an alias is not named: %d %v", a.status, a.header)
 	}
 	if r.backend.heads[0].TraceParent == "" || r.backend.heads[len(r.backend.heads)-1].TraceParent != "" {
 		t.Error("a request without a trace has one")

@@ -61,6 +61,7 @@ type GatewayInfo struct {
 	Bundles     []string `json:"bundles"`
 	WorkerCount int      `json:"worker_count"`
 	Workers     []string `json:"workers"`
+	Aliases     []string `json:"aliases,omitempty"` // names that stand for the model, sometimes or always
 }
 
 // AppendModelJSON appends one model entry.

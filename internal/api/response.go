@@ -122,6 +122,7 @@ type Outcome struct {
 
 	// A gateway sets the fields below.
 
+	Alias      bool          // the name that the caller used stands for ModelID
 	Worker     string        // id of the worker that answered; of several, the one that took longest
 	Pool       string        // of the worker
 	Profile    string        // of the worker's machine

@@ -9,7 +9,7 @@ import (
 
 // exposed are the headers of an answer that scripts of other origins may read.
 const exposed = "Retry-After, X-Request-ID, X-SIE-Request-ID, X-SIE-Error-Code, X-SIE-Server-Version, X-SIE-Model-Revision, X-Trace-ID, " +
-	"X-Total-Time, X-Queue-Time, X-Tokenization-Time, X-Inference-Time, X-SIE-Units-Input-Tokens, X-SIE-Warning, X-SIE-Worker, " +
+	"X-Total-Time, X-Queue-Time, X-Tokenization-Time, X-Inference-Time, X-SIE-Units-Input-Tokens, X-SIE-Warning, X-SIE-Worker, X-SIE-Model, " +
 	"X-Queue-Publish-Time, X-Queue-Wait-Time"
 
 // cors lets scripts of the allowed origins read an answer, and answers their preflight requests.
