@@ -1,6 +1,7 @@
 """Three tenants of a cluster whose workers sleep 50 ms a batch: two at their usual rate, the third at its own
-or at ten times that. With quotas the third's excess is refused (429); without them it waits its turn, or is
-refused (503). What the others' p99 becomes is printed. Standard library only; run by `make bench-tenants`.
+or at ten times that. With quotas the third's excess is refused (429), also by two gateways together; without
+them it waits its turn, or is refused (503). A table says what is wanted and what was measured. Standard
+library only; run by `make bench-tenants` on a machine that does nothing else.
 """
 
 import argparse
@@ -18,26 +19,27 @@ from urllib.parse import urlparse
 
 ROOT = Path(__file__).resolve().parent.parent
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-TEXT = "!sleep=50ms "  # the null device takes so long for a batch that holds such a text
+BATCH_MS = 50
+TEXT = f"!sleep={BATCH_MS}ms "  # the null device takes so long for a batch that holds such a text
+CREDIT = 2  # batches that a worker has in hand
+QUOTA = 1.2  # of the usual rate
 
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--seconds", type=float, default=10, help="of each measurement, after 3 that do not count")
-    p.add_argument("--rate", type=int, default=40, help="requests of a tenant in a second, at its usual rate")
-    p.add_argument("--texts", type=int, default=4, help="of a request")
     p.add_argument("--workers", type=int, default=2)
     return p.parse_args()
 
 
-def tenant(url, token, texts, rate, seconds, out):
+def tenant(urls, token, texts, rate, seconds, out):
     """Sends requests at a rate, whatever comes back, and notes the times of those that are answered."""
     body = json.dumps({"items": [{"text": TEXT.ljust(60, ".")}] * texts}).encode()
     headers = {"Content-Type": "application/json", "X-API-Key": token}
     start, lock, turn = time.monotonic() + 0.2, threading.Lock(), iter(range(int(rate * (seconds + 3))))
 
-    def client():
+    def client(url):
         conn = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
         conn.connect()
         conn.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -55,7 +57,8 @@ def tenant(url, token, texts, rate, seconds, out):
             if due - start > 3:
                 out.append((answer.status, time.monotonic() - begun))
 
-    threads = [threading.Thread(target=client) for _ in range(min(64, max(8, rate // 4)))]
+    threads = [threading.Thread(target=client, args=(urls[i % len(urls)],))
+               for i in range(min(64, max(8, rate // 4)))]
     for t in threads:
         t.start()
     for t in threads:
@@ -66,9 +69,9 @@ def percentile(times, part):
     return sorted(times)[int(part * len(times))] if times else 0
 
 
-def measure(url, texts, rates, seconds):
+def measure(urls, texts, rates, seconds):
     results = {name: [] for name in rates}
-    threads = [threading.Thread(target=tenant, args=(url, name, texts, rate, seconds, results[name]))
+    threads = [threading.Thread(target=tenant, args=(urls, name, texts, rate, seconds, results[name]))
                for name, rate in rates.items()]
     for t in threads:
         t.start()
@@ -82,14 +85,24 @@ def measure(url, texts, rates, seconds):
     } for name, list_ in results.items()}
 
 
-def run(o, into, quota):
-    limit = f", items_per_s: {o.rate * o.texts * 1.2}" if quota else ""
+# What is measured: with quotas or without, gateways, requests of a tenant in a second, texts of each.
+CASES = [
+    ("quotas", True, 1, 40, 4),
+    ("quotas, two gateways", True, 2, 40, 4),
+    ("turns alone", False, 1, 40, 4),
+    ("turns alone, near saturation", False, 1, 12, 512),
+]
+
+
+def run(o, into, quota, gateways, rate, texts):
+    """The rounds of one case: with the third at its usual rate, and at ten times that."""
+    limit = f", items_per_s: {rate * texts * QUOTA}" if quota else ""
     tokens = into / "tokens.yaml"
     tokens.write_text("tenants:\n" + "".join(f"- {{name: {n}, tokens: [{n}]{limit}}}\n" for n in "abc"))
     state = into / "state"
     log = open(into / "log", "w")
-    command = [ROOT / "bin/sie-gateway", "dev", "--port", "0", "--workers", str(o.workers),
-               "--device", "null", "-m", MODEL, "--state-dir", state]
+    command = [ROOT / "bin/sie-gateway", "dev", "--port", "0", "--workers", str(o.workers), "--gateways",
+               str(gateways), "--device", "null", "-m", MODEL, "--state-dir", state]
     dev = subprocess.Popen(command, env=os.environ | {"SIE_AUTH_TOKENS_FILE": str(tokens)},
                            stdout=log, stderr=log)
     try:
@@ -97,34 +110,52 @@ def run(o, into, quota):
             if dev.poll() is not None:
                 raise SystemExit((into / "log").read_text())
             time.sleep(0.1)
-        url = urlparse(json.loads((state / "cluster.json").read_text())["gateways"][0]["url"])
-        measure(url, o.texts, dict.fromkeys("abc", o.rate), 1)  # the model is loaded
+        urls = [urlparse(g["url"]) for g in json.loads((state / "cluster.json").read_text())["gateways"]]
+        measure(urls, texts, dict.fromkeys("abc", rate), 1)  # the model is loaded
         rounds = {1: [], 10: []}
         for _ in range(o.rounds):
             for times, list_ in rounds.items():
-                rates = {"a": o.rate * times, "b": o.rate, "c": o.rate}
-                list_.append(measure(url, o.texts, rates, o.seconds))
+                list_.append(measure(urls, texts, {"a": rate * times, "b": rate, "c": rate}, o.seconds))
         return rounds
     finally:
         dev.terminate()
         dev.wait()
 
 
+def rows(o, name, quota, rate, texts, rounds):
+    """What is wanted of a case, what was measured, and whether it is held."""
+    p99 = {times: statistics.median(max(r["b"]["p99"], r["c"]["p99"]) for r in list_)
+           for times, list_ in rounds.items()}
+    refused = sum(r[n]["refused"] for list_ in rounds.values() for r in list_ for n in "bc")
+    growth, part = p99[10] - p99[1], p99[10] / p99[1] - 1
+    measured = f"{p99[1]:.0f} to {p99[10]:.0f} ms, {growth:+.0f} ms, {100 * part:+.0f} %"
+    if quota:
+        yield name, "others' p99 grows by at most 10 %", measured, part <= 0.1
+        admitted = max(r["a"]["answered"] for r in rounds[10]) * texts
+        most = rate * texts * QUOTA * (o.seconds + 1) + texts
+        yield name, f"a gets at most {most:.0f} items", f"{admitted} items", admitted <= most
+    else:
+        bound = (CREDIT + 1) * BATCH_MS
+        yield name, f"others' p99 grows by at most {bound} ms", measured, growth <= bound
+    yield name, "no request of the others is refused", str(refused), refused == 0
+
+
 def main():
     o = arguments()
-    for quota in (True, False):
+    table = []
+    for name, quota, gateways, rate, texts in CASES:
         with tempfile.TemporaryDirectory() as into:
-            rounds = run(o, Path(into), quota)
-        print("with quotas of 1.2 times the usual rate" if quota else "without quotas")
-        p99 = {}
+            rounds = run(o, Path(into), quota, gateways, rate, texts)
+        print(f"{name}: {rate} requests of {texts} texts in a second", flush=True)
         for times, list_ in rounds.items():
-            p99[times] = statistics.median(max(r["b"]["p99"], r["c"]["p99"]) for r in list_)
             for r in list_:
                 print(f"  a at {times:2}×:", "; ".join(
                     f"{n} {x['answered']} answered, {x['refused']} refused, p50 {x['p50']:.0f}, "
-                    f"p99 {x['p99']:.0f} ms"
-                    for n, x in r.items()))
-        print(f"  the others' p99: {p99[1]:.0f} and {p99[10]:.0f} ms, {100 * (p99[10] / p99[1] - 1):+.0f} %")
+                    f"p99 {x['p99']:.0f} ms" for n, x in r.items()), flush=True)
+        table += rows(o, name, quota, rate, texts, rounds)
+    print("\n| case | wanted | measured | held |\n| --- | --- | --- | --- |")
+    for name, wanted, measured, held in table:
+        print(f"| {name} | {wanted} | {measured} | {'yes' if held else 'no'} |")
 
 
 if __name__ == "__main__":
