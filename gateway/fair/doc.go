@@ -11,8 +11,9 @@
 //
 // The bound for a request of cost c of a tenant that has nothing else waiting, where all have
 // normal priority, lag is how much less than the others its tenant has sent, and L is the largest
-// part: until its last part is granted, each other tenant j is granted at most max(0, c-lag+lag_j) + 2L,
-// whatever waits there. The request waits for that, and for the room, which is out already.
+// part: until its last part is granted, each other tenant j is granted at most
+// max(0, c-lag+lag_j) + 2L, whatever waits there. The request waits for that, and for the room,
+// which is out already.
 //
 // Within a tenant, tickets of a higher priority go first, then those that came first. A part of
 // high priority counts half of its cost and one of low priority twice.

@@ -378,7 +378,7 @@ func TestQuotasByRandomOperations(t *testing.T) {
 func TestUsage(t *testing.T) {
 	a := open(t, file)
 	search, watcher, plain := a.Find("search-token"), a.Find("watch"), a.Find("plain")
-	release, err := search.Take(3, time.Now())
+	release, err := search.Take(t.Context(), 3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,8 @@ def test_items_per_second(cluster):
     """Three gateways admit no more together than one would, but for two requests of each: whatever the
     machine does meanwhile, and also when one of them is killed under load."""
     peers(cluster)
-    assert encode(urls(cluster)[0], "free", "a") == 200
+    while encode(urls(cluster)[0], "free", "a") != 200:  # the model is not loaded yet
+        time.sleep(0.1)
     for kill in False, True:
         time.sleep(1.5)  # the items of a second are there again
         done, threads, seen, begun = flood(cluster, "rated")
