@@ -35,6 +35,19 @@ func TestPartsStay(t *testing.T) {
 			t.Errorf("%s hashes to %s", b.Name, after.hashes[b.Name])
 		}
 	}
+	changed, err := catalog.Merge(all, catalog.Document{Name: "more", Source: []byte("sie_id: " +
+		some.Models()[0].ID + "\nprofiles:\n  more: {extends: default, max_batch_tokens: 7}\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Set(changed, bundles, Version{})
+	for _, b := range bundles {
+		if hash := r.current.Load().hashes[b.Name]; hash != changed.BundleConfigHash(b) {
+			t.Errorf("after a change %s hashes to %s", b.Name, hash)
+		}
+	}
+	r.Set(all, bundles, Version{})
+	after = r.current.Load()
 	r.Set(all, bundles[1:], Version{})
 	for m, parts := range after.parts {
 		if len(bundles) > 1 && &parts[0] == &r.current.Load().parts[m][0] {
