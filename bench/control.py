@@ -161,7 +161,7 @@ def measure(o, folder):
 
     def start_gateway():
         command = [o.bin / "sie-gateway", "serve", "--host", "127.0.0.1", "--port", ports["gateway"]]
-        return run("gateway", command, folder, 
+        return run("gateway", command, folder, {
             "SIE_NATS_URL": nats, "SIE_CONFIG_SERVICE_URL": config,
             "SIE_GATEWAY_CONFIGURED_PHYSICAL_LANES": lanes, "SIE_PAYLOAD_STORE_URL": str(folder / "payloads"),
         }, ready=lambda: answers(gateway + "/readyz"))

@@ -175,7 +175,7 @@ func TestStatusWaitsForNothingInVain(t *testing.T) {
 	}{
 		{"org/a", 404, `sie-config has no model "org/a"`},
 		{"org/a", 401, "status 401: Invalid token; --key or SIE_API_KEY says who asks"},
-		{"org/there:fast", 404, "not every worker"},
+		{"org/there:fast", 404, "the gateway has not read it from sie-config yet"},
 	} {
 		status = c.status
 		cmd := statusCmd{remote: remote{URL: server.URL}, Gateway: server.URL, Models: []string{c.id},
@@ -206,6 +206,13 @@ func TestErrorsAreForPeople(t *testing.T) {
 	if err := r.call(t.Context(), "GET", "/", nil, nil); err == nil ||
 		!strings.Contains(err.Error(), "SIE_CONFIG_SERVICE_URL") {
 		t.Errorf("%v", err)
+	}
+	for _, address := range []string{"", "127.0.0.1:1", "config:8080", "ftp://config", "http://"} {
+		r.URL = address
+		if err := r.call(t.Context(), "GET", "/", nil, nil); !errors.Is(err, errAddress) || !final(err) ||
+			!strings.Contains(err.Error(), "--url") {
+			t.Errorf("%q: %v", address, err)
+		}
 	}
 	other := errors.New("x")
 	got := []int{status("diff", errDiffers), status("diff", other), status("apply", other)}

@@ -78,10 +78,17 @@ func said(body string) string {
 	return strings.Join(parts, ": ")
 }
 
+// errAddress says that an address is none.
+var errAddress = errors.New("the address is no URL")
+
 // call sends a request and reads its JSON answer into to, nil for none.
 func (r *remote) call(ctx context.Context, method, path string, body []byte, to any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
+	where, who := r.flags()
+	if u, err := url.Parse(r.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("%w: write http://host:port or https://host:port into %s", errAddress, where)
+	}
 	address := strings.TrimSuffix(r.URL, "/") + path
 	q, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
 	if err != nil {
@@ -90,7 +97,6 @@ func (r *remote) call(ctx context.Context, method, path string, body []byte, to 
 	if r.Token != "" {
 		q.Header.Set("Authorization", "Bearer "+r.Token)
 	}
-	where, who := r.flags()
 	resp, err := http.DefaultClient.Do(q)
 	if err != nil {
 		return fmt.Errorf("%w; %s says where it is", err, where)

@@ -73,8 +73,9 @@ func (e *unknownError) Error() string { return fmt.Sprintf("sie-config has no mo
 func final(err error) bool {
 	var unknown *unknownError
 	var answered *statusError
-	return errors.As(err, &unknown) || errors.As(err, &answered) && answered.status < 500 &&
-		answered.status != http.StatusNotFound && answered.status != http.StatusTooManyRequests
+	return errors.Is(err, errAddress) || errors.As(err, &unknown) ||
+		errors.As(err, &answered) && answered.status < 500 && answered.status != http.StatusNotFound &&
+			answered.status != http.StatusTooManyRequests
 }
 
 // modelStatus is what a gateway says of a model.
@@ -115,8 +116,8 @@ func (c *statusCmd) look(ctx context.Context) (lines []string, done bool, err er
 	return lines, done, nil
 }
 
-// missing returns an error about a model that the gateway does not know: another one where
-// sie-config does not have it either.
+// missing returns an error about a model that the gateway does not know, which waiting may change
+// where sie-config has it.
 func (c *statusCmd) missing(ctx context.Context, id string, err error) error {
 	var export struct {
 		Models []struct {
@@ -132,7 +133,7 @@ func (c *statusCmd) missing(ctx context.Context, id string, err error) error {
 	}
 	for _, m := range export.Models {
 		if m.ID == id || m.ID == base {
-			return err
+			return fmt.Errorf("the gateway has not read it from sie-config yet: %w", err)
 		}
 	}
 	return &unknownError{id}
