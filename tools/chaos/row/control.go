@@ -118,23 +118,32 @@ func losePools(ctx context.Context, e *Env) error {
 		return fmt.Errorf("delete the pool: %d %.300s (%w)", status, answer, err)
 	}
 	e.note("the pool is deleted")
-	// An empty stream of a pool that is gone is removed within half a minute.
-	for begin := time.Now(); ; {
-		there, err := e.hasStream(ctx, bus.StreamName(chaosPool))
-		if err != nil || !there {
-			if !had {
-				e.held.Streams++ // the bucket, which stays
-			}
-			return err
-		}
-		if time.Since(begin) > warmTime {
-			e.breaks("the stream of a deleted pool is there after %v", warmTime)
-			return nil
-		}
-		if err := wait(ctx, 200*time.Millisecond); err != nil {
-			return err
-		}
+	if !had {
+		e.held.Streams++ // the bucket, which stays
 	}
+	return e.dropStream(ctx, bus.StreamName(chaosPool))
+}
+
+// dropStream removes the work stream of a pool that is gone, once it is empty: the gateways would
+// after a minute and a half.
+func (e *Env) dropStream(ctx context.Context, name string) error {
+	return e.jetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+		for {
+			s, err := js.Stream(ctx, name)
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("stream %s: %w", name, err)
+			}
+			if s.CachedInfo().State.Msgs == 0 {
+				return js.DeleteStream(ctx, name)
+			}
+			if err := wait(ctx, 100*time.Millisecond); err != nil {
+				return fmt.Errorf("stream %s still has work: %w", name, err)
+			}
+		}
+	})
 }
 
 // hasStream reports whether the broker has a stream.

@@ -9,6 +9,8 @@ const (
 	histories = "tools/test/histories"
 )
 
+const mirror = "internal/configpoll/mirror.go"
+
 // Tests that judge several.
 const (
 	converges        = "TestConverges"
@@ -58,14 +60,13 @@ func controlFixes() []Fix {
 			Patches: []Patch{{"gateway/models/fetch.go", "ModelsHash: answer.ModelsHash", `ModelsHash: ""`}},
 			Tests:   []Test{{modelsOf, converges}, {histories, "TestAnOlderStore"}},
 		}, {
-			Name: "export-replaces",
-			What: "a gateway has no model that the export has not",
-			Patches: []Patch{{"gateway/models/bootstrap.go", "	c, err := catalog.Of(models...)",
-				"	for id, m := range b.before() {\n\t\tif !slices.ContainsFunc(models, func(x *catalog.Model) bool " +
-					"{ return x.ID == id }) {\n\t\t\tmodels = append(models, m)\n\t\t}\n\t}\n" +
-					"\tc, err := catalog.Of(models...)"},
-				{"gateway/models/bootstrap.go", "\t\"net/http\"\n", "\t\"net/http\"\n\t\"slices\"\n"}},
-			Tests: []Test{{modelsOf, converges}, {histories, deltasOnTheirWay}},
+			Name: "deletions-travel",
+			What: "a gateway has no model that the export has not; changes that do not lead there are not believed",
+			Patches: []Patch{
+				{mirror, "for _, id := range e.Removed {", "for _, id := range e.Removed[:0] {"},
+				{mirror, "&& digest(items) == e.Digest {", "{"},
+			},
+			Tests: []Test{{histories, deltasOnTheirWay}},
 		}, {
 			Name: "unknown-models",
 			What: "a gateway that does not know the models yet does not say that there are none",
