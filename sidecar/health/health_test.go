@@ -6,12 +6,42 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
+
+// Whatever the worker counts has a series: an unknown name ends the process.
+func TestEveryCountHasASeries(t *testing.T) {
+	known := map[string]bool{}
+	for _, c := range counted {
+		known[c[0]] = true
+	}
+	paths, err := filepath.Glob("../worker/*.go")
+	if err != nil || len(paths) < 20 {
+		t.Fatal(paths, err)
+	}
+	found := 0
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`\b[cC]ount\("(\w+)", `).FindAllStringSubmatch(string(text), -1) {
+			if found++; !known[m[1]] {
+				t.Errorf("%s counts %q, which has no series", path, m[1])
+			}
+		}
+	}
+	if found < 30 {
+		t.Errorf("%d counts were found", found)
+	}
+}
 
 // The probes say what the state is, /metrics has the series from the start, and the server ends
 // with its context.

@@ -31,6 +31,8 @@ var counted = [][4]string{
 	{"redelivered", "sie_worker_nats_redelivery_total", "Messages of slices that are known.", "state"},
 	{"bad_messages", "sie_worker_bad_messages_total", "Messages that cannot be used.", "reason"},
 	{"payload_errors", "sie_worker_payload_fetch_errors_total", "Payloads that could not be read.", ""},
+	{"payload_leftovers", "sie_worker_payload_leftovers_total",
+		"Stored results that could not be deleted.", ""},
 	{"publish_errors", "sie_worker_jetstream_ack_failures_total", "Messages that could not be sent.", ""},
 	{"pull_errors", "sie_worker_nats_fetch_errors_total", "Pulls that ended without an answer.", "reason"},
 	{"model_loads", "sie_pull_loop_model_loads_total", "Loads that this sidecar asked for.", ""},
@@ -86,6 +88,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}
 		m.counters[c[0]] = v
 		r.MustRegister(v)
+	}
+	for _, state := range []string{"done", "in_hand"} { // shown from the start: a rate needs two values
+		m.counters["redelivered"].WithLabelValues(state)
 	}
 	r.MustRegister(m.calls, m.failures, m.fetches, m.bytes, m.drains, m.depth, m.batches, m.kept)
 	return m
