@@ -168,6 +168,9 @@ func (f *Fleet) take(w *Worker) (what, why string) {
 	f.bytes += grows
 	w.Live, w.Came = true, time.Now()
 	w.Since = w.Came
+	if sent := w.Heartbeat.SentAtMS; sent != 0 {
+		w.Skew = time.UnixMilli(sent).Sub(w.Came)
+	}
 	if old != nil {
 		w.follow(old.Worker)
 	}

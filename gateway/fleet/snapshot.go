@@ -19,6 +19,9 @@ type Worker struct {
 	Came      time.Time // when the heartbeat was taken
 	Since     time.Time // when this process became what it is: ready, not ready or not live
 	Began     time.Time // when the first of its process was, if it took another one's place; or zero
+	// Skew is how far the worker's clock is before the gateway's, less the heartbeat's way; 0 where
+	// the worker does not tell its time.
+	Skew time.Duration
 
 	before string // the epoch of the process before this one
 	shared bool   // two processes have its id

@@ -178,7 +178,10 @@ func TestGauges(t *testing.T) {
 	r.configure(7)
 	r.worker("w-1", testLanes[0], func(h *bus.WorkerHeartbeat) {
 		h.LoadedModels = []string{"org/a", "org/a:zfast", "org/a:no", "made/up"}
-		h.LoadingModels, h.QueueDepth = []string{"org/b"}, 4
+		h.LoadingModels, h.QueueDepth, h.FreeCredit = []string{"org/b"}, 4, 500
+		h.Pending = map[string]bus.Pending{"org/a": {Items: 3, Window: 8}, "org/a:zfast": {Items: 9, Window: 8},
+			"made/up": {Window: 1}}
+		h.SentAtMS = time.Now().Add(-time.Hour).UnixMilli() // its clock is behind
 	})
 	r.worker("w-2", testLanes[0], func(h *bus.WorkerHeartbeat) { h.Ready = false })
 	r.fleet.Heartbeat(bus.HealthPrefix+"w-9", []byte("{"))
@@ -200,12 +203,21 @@ func TestGauges(t *testing.T) {
 		{"sie_gateway_model_workers", []string{"org/a:zfast"}, 1},
 		{"sie_gateway_worker_queue_depth", []string{"w-4", "default", "l4"}, 6},
 		{"sie_gateway_model_loads_in_progress", []string{"default", "l4"}, 2},
+		{"sie_gateway_lane_workers", []string{"default", "l4"}, 2},
+		{"sie_gateway_lane_free_credit_tokens", []string{"default", "l4"}, 500},
+		{"sie_gateway_worker_clock_skew_seconds", []string{"w-3"}, 0},
+		{"sie_gateway_model_free_slices", []string{"default", "l4", "org/a"}, 5},
+		{"sie_gateway_model_free_slices", []string{"default", "l4", "org/a:zfast"}, 0},
 		{"sie_gateway_config_epoch", nil, 7},
 		{"sie_gateway_heartbeats_refused", nil, 1},
 	} {
 		if got := testrig.Metric(t, r.opt.Registry, c.name, c.labels...); got != c.want {
 			t.Errorf("%s%v is %v, want %v", c.name, c.labels, got, c.want)
 		}
+	}
+	skew := testrig.Metric(t, r.opt.Registry, "sie_gateway_worker_clock_skew_seconds", "w-1")
+	if skew > -3600 || skew < -3660 {
+		t.Errorf("a clock that is an hour behind is at %v s", skew)
 	}
 	if a := r.do("GET", "/metrics", ""); a.status != 200 || !strings.Contains(a.body,
 		"sie_gateway_workers{") || strings.Contains(a.body, "made/up") ||

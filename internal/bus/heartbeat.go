@@ -36,6 +36,8 @@ type WorkerHeartbeat struct {
 	Epoch string `json:"epoch,omitempty"`
 	// HomePool is the pool that the worker serves while no client's pool has it. "": PoolName.
 	HomePool string `json:"home_pool,omitempty"`
+	// SentAtMS is when it was sent, in milliseconds since 1970 by the worker's clock. 0: not told.
+	SentAtMS int64 `json:"sent_at_ms,omitempty"`
 }
 
 // Pending is a model's work in one worker.
