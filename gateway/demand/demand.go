@@ -45,6 +45,8 @@ type Tracker struct {
 	own    map[bus.Lane]time.Time // until when what this gateway noted lasts
 	all    map[bus.Lane]time.Time // and what all did
 	depths depths
+
+	answers bool // the broker told the depths of all queues when it was asked last
 }
 
 // New returns a tracker without demand. It registers its series.
@@ -161,5 +163,15 @@ func (t *Tracker) observe(r prometheus.Registerer) {
 	}, "sie_gateway_pending_demand",
 		"Workers that a lane should have so that what waits can begin; 0: nothing waits for one.",
 		"sie_gateway_lane_queue_depth",
-		"Slices in a lane's queue, delivered or not, of all gateways; absent while the broker does not say."))
+		"Slices in a lane's queue, delivered or not, of all gateways; absent while the broker does not say."),
+		obs.Gauges(nil, func(set func(int, float64, ...string)) {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			if t.answers {
+				set(0, 1)
+				return
+			}
+			set(0, 0)
+		}, "sie_gateway_jetstream_available",
+			"1 if JetStream told of its streams and consumers when it was asked last; 0 without a quorum."))
 }

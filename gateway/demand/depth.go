@@ -29,11 +29,15 @@ func (t *Tracker) Watch(ctx context.Context, js jetstream.JetStream) {
 	tick := time.NewTicker(readEvery)
 	defer tick.Stop()
 	for {
-		if of, err := readDepths(ctx, js); err == nil {
-			t.mu.Lock()
-			t.depths = depths{of, time.Now()}
-			t.mu.Unlock()
+		of, err := readDepths(ctx, js)
+		if ctx.Err() != nil {
+			return
 		}
+		t.mu.Lock()
+		if t.answers = err == nil; t.answers {
+			t.depths = depths{of, time.Now()}
+		}
+		t.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return
