@@ -282,7 +282,9 @@ func (s *session) do(w *admit.Work, m models.Model, t task) (*request, error) {
 	r, err := s.prepare(w, m, t)
 	if err == nil {
 		trace := s.backend.queue.trace(s.head, r)
+		r.line.weigh(r.bytes)
 		err = s.backend.queue.run(r)
+		r.line.weigh(-r.bytes)
 		trace(r, err)
 		r.line.release(time.Now())
 		s.backend.queue.count(r, t.n)
@@ -341,6 +343,9 @@ func (s *session) prepare(w *admit.Work, m models.Model, t task) (*request, erro
 	item.AcceptsRef = q.opt.Store != nil
 	item.TraceParent, item.TraceState = s.head.TraceParent, s.head.TraceState
 	r := newRequest(item.RequestID, l, w, item, items, cuts)
+	for _, raw := range items {
+		r.bytes += len(raw)
+	}
 	r.who, r.alias = s.asker(), s.alias
 	r.began, r.limit = now, limitFor(q.opt.Timeout, s.head.Caller)
 	r.late = w.Began().Add(r.limit)

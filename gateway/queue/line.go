@@ -35,6 +35,7 @@ type line struct {
 	checked    consumerCheck
 	fullUntil  time.Time  // the stream refused work a moment ago
 	requests   int        // that use the line
+	bytes      int        // of the items of those that are not answered
 	usedAt     time.Time  // when the last of them ended
 	untaken    int        // items that are on their way
 	unanswered int        // items, the untaken ones among them
@@ -276,6 +277,16 @@ func provisioning(e *errs.Error) *errs.Error {
 
 func seconds(s float64) time.Duration { return time.Duration(min(s, 1e6) * float64(time.Second)) }
 
+// weigh counts n bytes of items more, or less.
+func (l *line) weigh(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bytes += n
+}
+
+// bytesPerToken is how many bytes of a text are a token, about. A gateway has no tokenizer.
+const bytesPerToken = 4
+
 // State is what a gateway knows of its work for one model in one lane.
 type State struct {
 	Lane                bus.Lane
@@ -283,6 +294,7 @@ type State struct {
 	Model               string
 	Untaken, Unanswered int     // items
 	Rate                float64 // items answered in a second while others wait; 0: not known
+	Tokens              float64 // of requests that are not answered, estimated
 }
 
 // States returns the state of every model in every lane that was used lately, in no order.
@@ -295,7 +307,8 @@ func (q *Queue) States() []State {
 		l.mu.Lock()
 		waiting := l.share.Waiting()
 		out = append(out,
-			State{l.lane, l.home, l.model, l.untaken + waiting, l.unanswered + waiting, l.meter.rate(now)})
+			State{l.lane, l.home, l.model, l.untaken + waiting, l.unanswered + waiting, l.meter.rate(now),
+				float64(l.bytes) / bytesPerToken})
 		l.mu.Unlock()
 	}
 	return out

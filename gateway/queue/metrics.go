@@ -122,7 +122,13 @@ func (m *metrics) observe(q *Queue) {
 				}
 			}, "sie_gateway_queue_untaken_items", "Items of this gateway that no worker has taken.",
 			"sie_gateway_queue_unanswered_items", "Items of this gateway without a result.",
-			"sie_gateway_queue_items_per_second", "Measured while work waits; 0: not known."))
+			"sie_gateway_queue_items_per_second", "Measured while work waits; 0: not known."),
+		obs.Gauges([]string{"pool", "machine_profile", "bundle"}, func(set func(int, float64, ...string)) {
+			for _, s := range q.States() {
+				set(0, s.Tokens, s.Home.Pool, s.Home.Profile, s.Home.Bundle)
+			}
+		}, "sie_gateway_lane_queued_tokens",
+			"Tokens of this gateway's requests that are not answered, estimated."))
 }
 
 // requestMetrics are the series of requests, whatever became of them.
@@ -140,7 +146,7 @@ func newRequestMetrics(r prometheus.Registerer) *requestMetrics {
 	}
 	m := &requestMetrics{
 		total: vector("requests_total", "Requests, by the status of their answer; 499: the client left.",
-			"endpoint", "status", "machine_profile"),
+			"endpoint", "status", "pool", "machine_profile", "bundle"),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "sie_gateway_request_latency_seconds", Help: "Of requests that were answered.",
 			Buckets: []float64{
@@ -153,7 +159,7 @@ func newRequestMetrics(r prometheus.Registerer) *requestMetrics {
 			"Requests that were not answered, and whether more machines would help.",
 			"pool", "machine_profile", "bundle", "reason", "scaling_action"),
 	}
-	m.total.WithLabelValues("", "", "") // the families are there from the first scrape
+	m.total.WithLabelValues("", "", "", "", "") // the families are there from the first scrape
 	m.latency.WithLabelValues("", "")
 	m.provisioning.WithLabelValues("")
 	m.rejected.WithLabelValues("", "", "", "", "")
@@ -172,14 +178,14 @@ func (m *requestMetrics) count(endpoint string, l bus.Lane, took time.Duration, 
 	e := errs.As(err)
 	switch {
 	case e == nil:
-		m.total.WithLabelValues(endpoint, "200", profile).Inc()
+		m.total.WithLabelValues(endpoint, "200", l.Pool, profile, l.Bundle).Inc()
 		m.latency.WithLabelValues(endpoint, profile).Observe(took.Seconds())
 		return
 	case errors.Is(err, admit.ErrClientGone):
-		m.total.WithLabelValues(endpoint, clientLeft, profile).Inc()
+		m.total.WithLabelValues(endpoint, clientLeft, l.Pool, profile, l.Bundle).Inc()
 		return
 	}
-	m.total.WithLabelValues(endpoint, strconv.Itoa(e.Status), profile).Inc()
+	m.total.WithLabelValues(endpoint, strconv.Itoa(e.Status), l.Pool, profile, l.Bundle).Inc()
 	if e.Code == errs.Provisioning {
 		m.provisioning.WithLabelValues(profile).Inc()
 	}

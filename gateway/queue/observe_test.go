@@ -122,6 +122,10 @@ func TestSeries(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
+	inLane := map[string]string{"pool": "default", "machine_profile": "cpu", "bundle": "default"}
+	if got := series(t, registry, "sie_gateway_lane_queued_tokens", inLane); got < 40 || got > 40*20 {
+		t.Errorf("40 short texts are %v tokens", got)
+	}
 	g.sidecar("w1", nil)
 	p.answered(t)
 	for _, e := range []struct {
@@ -150,7 +154,9 @@ func TestSeries(t *testing.T) {
 		{"sie_gateway_queue_publish_seconds", map[string]string{"operation": "encode"}, 1},
 		{"sie_gateway_nats_connected", nil, 1},
 		{"sie_gateway_queue_pending_requests", nil, 0},
-		{"sie_gateway_queue_untaken_items", model, 0},
+		{"sie_gateway_queue_untaken_items", model, 0}, {"sie_gateway_lane_queued_tokens", inLane, 0},
+		{"sie_gateway_requests_total", map[string]string{"pool": "default", "bundle": "default",
+			"status": "499"}, 1},
 	} {
 		if got := series(t, registry, c.name, c.labels); got != c.want {
 			t.Errorf("%s%v is %v, want %v", c.name, c.labels, got, c.want)

@@ -86,6 +86,7 @@ type request struct {
 	work  *admit.Work
 	item  work.Item  // what all its slices have in common
 	items []msgp.Raw // read-only
+	bytes int        // of items
 	began time.Time  // in the queue
 	late  time.Time  // its deadline
 	limit time.Duration

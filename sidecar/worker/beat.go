@@ -64,7 +64,7 @@ func (c *core) heartbeat(terminated bool) *bus.WorkerHeartbeat {
 		QueueDepth: len(c.slices), MemoryUsed: p.MemoryUsed, MemoryTotal: p.MemoryTotal,
 		Sequence: c.beat.sequence, Pending: map[string]bus.Pending{}, Epoch: c.epoch,
 		UnsupportedModels: c.config.unsupported,
-		SentAtMS: c.now.UnixMilli(),
+		SentAtMS:          c.now.UnixMilli(),
 	}
 	if h.Ready {
 		h.ReadyGPUSlots = p.GPUCount
