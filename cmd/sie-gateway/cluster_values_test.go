@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sie-engine/sie/deploy"
 	"github.com/sie-engine/sie/gateway/scale"
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/bus/bustest"
@@ -22,18 +22,14 @@ import (
 // demand that one gateway saw, what pools ask, and what waits in the broker.
 func TestClusterValuesDoNotMultiplyWithGateways(t *testing.T) {
 	lane := bus.Lane{Pool: "default", Profile: "cpu", Bundle: "default"}
-	text, err := os.ReadFile("../../gateway/dev/triggers.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	all, err := scale.Parse([]byte(strings.NewReplacer("LANE_POOL", lane.Pool, "LANE_PROFILE", lane.Profile,
-		"LANE_BUNDLE", lane.Bundle, "MAX", "4").Replace(string(text))))
+		"LANE_BUNDLE", lane.Bundle, "MAX", "4").Replace(deploy.Triggers)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// workers for the pool and the request, slices, loads, the pool's workers, the floor; the rates
-	// of requests are of this moment
-	want := []float64{3, 7, 0, 2, 1}
+	// workers for the pool and the request, slices, tokens, loads, the pool's workers, the floor; the
+	// rates of requests are of this moment
+	want := []float64{3, 7, 0, 0, 2, 1}
 	for _, n := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()

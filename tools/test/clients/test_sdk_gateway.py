@@ -50,7 +50,7 @@ def test_sdks_wait_for_the_first_worker(tmp_path):
         run_sdks(url, lambda: scale(2))
 
 
-# As gateway/dev/triggers.yaml, in a hurry.
+# Some of deploy/helm/sie-cluster/files/triggers.yaml, in a hurry.
 TRIGGERS = """apiVersion: keda.sh/v1alpha1
 kind: ScaledObject
 metadata:
