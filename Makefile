@@ -200,6 +200,13 @@ chart-push: ## pack the chart and push it (TO=oci://registry/path, PLAIN_HTTP=1)
 	@mkdir -p build/charts
 	@file=$$($(KUBE) run ./cmd/chart package --to $(CURDIR)/build/charts) && \
 	  $(KUBE) run ./cmd/chart push $(if $(PLAIN_HTTP),--plain-http) "$$file" "$(TO)"
+# ALERTS=SIEDeadLetters,SIEWorkerDown for some.
+observe-check: build ## make every alert fire by its cause and stop, and see that Prometheus answers every dashboard and trigger (ALERTS=…)
+	@tools/setup/deps.sh observe
+	@mkdir -p bin/tools
+	@cd tools/observe/grafana && $(GO) test ./...
+	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/tools/ ./tools/observe
+	@bin/tools/observe --bin bin $(if $(ALERTS),--alerts "$(ALERTS)")
 
 docker-check: build minilm ## check the images' contents, start and stop, without a container engine
 	@tools/setup/deps.sh test

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs the Debian packages a target needs. Usage: deps.sh build|test
+# Installs the Debian packages a target needs. Usage: deps.sh build|test|observe
 # Does nothing when they are there; uses sudo when not root; says what it runs.
 set -euo pipefail
 
 case "${1:-build}" in
   build) want="g++ make cmake ninja-build git ca-certificates python3-venv" ;;
   test)  want="g++ make cmake ninja-build git ca-certificates python3-venv curl binutils mmdebstrap chromium" ;;
-  *) echo "usage: $0 build|test" >&2; exit 2 ;;
+  observe) want="prometheus" ;;
+  *) echo "usage: $0 build|test|observe" >&2; exit 2 ;;
 esac
 
 missing=""
@@ -28,6 +29,7 @@ for p in $missing; do
     curl) have curl ;;
     binutils) have nm ;;
     mmdebstrap) have mmdebstrap ;;
+    prometheus) have prometheus && have promtool ;;
     chromium) have chromium || have chromium-browser || have google-chrome ;;
     ca-certificates) [ -e /etc/ssl/certs/ca-certificates.crt ] ;;
     python3-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;

@@ -1,0 +1,45 @@
+// Package grafana decodes the chart's dashboards strictly into Grafana's own types. It is a module of
+// its own, so that the product does not depend on them; `make observe-check` runs its test.
+package grafana
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+)
+
+// Each dashboard is what Grafana's schema says, and a key that it does not know is refused.
+func TestDashboards(t *testing.T) {
+	plugins.RegisterDefaultPlugins()
+	paths, err := filepath.Glob("../../../deploy/helm/sie-cluster/files/dashboards/*.json")
+	if err != nil || len(paths) < 5 {
+		t.Fatal(paths, err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d dashboard.Dashboard
+		if err := d.UnmarshalJSONStrict(text); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		if err := d.Validate(); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		for _, key := range []string{`"legendFormat"`, `"gridPos"`, `"templating"`, `"reduceOptions"`} {
+			broken := strings.Replace(string(text), key, `"x`+key[1:], 1)
+			if broken == string(text) {
+				continue
+			}
+			var d dashboard.Dashboard
+			if err := d.UnmarshalJSONStrict([]byte(broken)); err == nil {
+				t.Errorf("%s: a wrong key in place of %s is taken", path, key)
+			}
+		}
+	}
+}
