@@ -200,6 +200,7 @@ chart-push: ## pack the chart and push it (TO=oci://registry/path, PLAIN_HTTP=1)
 	@mkdir -p build/charts
 	@file=$$($(KUBE) run ./cmd/chart package --to $(CURDIR)/build/charts) && \
 	  $(KUBE) run ./cmd/chart push $(if $(PLAIN_HTTP),--plain-http) "$$file" "$(TO)"
+
 # ALERTS=SIEDeadLetters,SIEWorkerDown for some.
 observe-check: build ## make every alert fire by its cause and stop, and see that Prometheus answers every dashboard and trigger (ALERTS=…)
 	@tools/setup/deps.sh observe
