@@ -27,8 +27,8 @@ func TestClusterValuesDoNotMultiplyWithGateways(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// workers for the pool and the request, slices, tokens, loads, the pool's workers, the floor; the
-	// rates of requests are of this moment
+	// workers for the pool and the request, slices, tokens, loads, the pool's workers, the floor;
+	// the rates of requests are of this moment
 	want := []float64{3, 7, 0, 0, 2, 1}
 	for _, n := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

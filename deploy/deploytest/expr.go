@@ -40,7 +40,8 @@ func Parse(text string) (u Use, err error) {
 	p.Init(strings.NewReader(text))
 	p.Mode = scanner.ScanIdents | scanner.ScanInts | scanner.ScanFloats | scanner.ScanStrings
 	p.IsIdentRune = func(c rune, i int) bool {
-		return c == '_' || c == ':' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || i > 0 && c >= '0' && c <= '9'
+		return c == '_' || c == ':' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' ||
+			i > 0 && c >= '0' && c <= '9'
 	}
 	p.Error = func(_ *scanner.Scanner, what string) { p.fail("%s", what) }
 	p.next()

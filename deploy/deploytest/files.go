@@ -133,8 +133,8 @@ func triggers(pool, profile, bundle string) (out []Expression, err error) {
 			Triggers []trigger `yaml:"triggers"`
 		} `yaml:"spec"`
 	}
-	text := strings.NewReplacer("LANE_POOL", pool, "LANE_PROFILE", profile, "LANE_BUNDLE", bundle, "MAX", "1").
-		Replace(deploy.Triggers)
+	text := strings.NewReplacer("LANE_POOL", pool, "LANE_PROFILE", profile, "LANE_BUNDLE", bundle,
+		"MAX", "1").Replace(deploy.Triggers)
 	if err := yaml.Unmarshal([]byte(text), &lane); err != nil {
 		return nil, fmt.Errorf("triggers.yaml: %w", err)
 	}
@@ -267,7 +267,8 @@ func Missing(metrics map[string][]string, own func(metric string) bool) (wrong [
 			found++
 			labels, there := metrics[s.Metric]
 			if !there {
-				wrong = append(wrong, fmt.Errorf("%s, %s: no metric %s is exported", e.File, e.Where, s.Metric))
+				err := fmt.Errorf("%s, %s: no metric %s is exported", e.File, e.Where, s.Metric)
+				wrong = append(wrong, err)
 				continue
 			}
 			for _, l := range s.Labels {

@@ -79,7 +79,7 @@ func TestMetrics(t *testing.T) {
 		[]string{"x", "y"}), prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "c",
 		ConstLabels: prometheus.Labels{"k": "v"}}, func() float64 { return 1 }))
 	got := Metrics(r)
-	if !reflect.DeepEqual(got["h_bucket"], []string{"x", "y"}) || !reflect.DeepEqual(got["c"], []string{"k"}) {
+	if !slices.Equal(got["h_bucket"], []string{"x", "y"}) || !slices.Equal(got["c"], []string{"k"}) {
 		t.Error(got)
 	}
 }
@@ -182,7 +182,8 @@ func TestDashboards(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range regexp.MustCompile(`\$\{?(\w+)`).FindAllStringSubmatch(string(text), -1) {
-			known := slices.ContainsFunc(d.Templating.List, func(v Variable) bool { return v.Name == name[1] })
+			known := slices.ContainsFunc(d.Templating.List,
+				func(v Variable) bool { return v.Name == name[1] })
 			if !known && !strings.HasPrefix(name[1], "__") {
 				t.Errorf("%s: no variable %s", d.File, name[1])
 			}

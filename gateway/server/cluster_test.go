@@ -179,8 +179,8 @@ func TestGauges(t *testing.T) {
 	r.worker("w-1", testLanes[0], func(h *bus.WorkerHeartbeat) {
 		h.LoadedModels = []string{"org/a", "org/a:zfast", "org/a:no", "made/up"}
 		h.LoadingModels, h.QueueDepth, h.FreeCredit = []string{"org/b"}, 4, 500
-		h.Pending = map[string]bus.Pending{"org/a": {Items: 3, Window: 8}, "org/a:zfast": {Items: 9, Window: 8},
-			"made/up": {Window: 1}}
+		h.Pending = map[string]bus.Pending{"org/a": {Items: 3, Window: 8},
+			"org/a:zfast": {Items: 9, Window: 8}, "made/up": {Window: 1}}
 		h.SentAtMS = time.Now().Add(-time.Hour).UnixMilli() // its clock is behind
 	})
 	r.worker("w-2", testLanes[0], func(h *bus.WorkerHeartbeat) { h.Ready = false })

@@ -26,13 +26,13 @@ func TestEveryCountHasASeries(t *testing.T) {
 	if err != nil || len(paths) < 20 {
 		t.Fatal(paths, err)
 	}
-	found := 0
+	found, count := 0, regexp.MustCompile(`\b[cC]ount\("(\w+)", `)
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`\b[cC]ount\("(\w+)", `).FindAllStringSubmatch(string(text), -1) {
+		for _, m := range count.FindAllStringSubmatch(string(text), -1) {
 			if found++; !known[m[1]] {
 				t.Errorf("%s counts %q, which has no series", path, m[1])
 			}

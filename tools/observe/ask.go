@@ -14,8 +14,8 @@ import (
 	"github.com/sie-engine/sie/deploy/deploytest"
 )
 
-// askAll demands that every expression of every file, and every selection in one, has given a number
-// at some time of this run.
+// askAll demands that every expression of every file, and every selection in one, has given a
+// number at some time of this run.
 func (h *harness) askAll(ctx context.Context) (wrong []error) {
 	if err := h.leasePool(ctx); err != nil {
 		return []error{err}
@@ -45,7 +45,8 @@ func (h *harness) askAll(ctx context.Context) (wrong []error) {
 			}
 			asked++
 			if n, err := h.prom.answered(text, h.begun); err != nil || n == 0 {
-				wrong = append(wrong, fmt.Errorf("%s, %s: %d numbers came of %s (%v)", e.File, e.Where, n, text, err))
+				wrong = append(wrong,
+					fmt.Errorf("%s, %s: %d numbers came of %s (%v)", e.File, e.Where, n, text, err))
 			}
 		}
 	}

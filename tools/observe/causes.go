@@ -160,8 +160,8 @@ func throughGateway(n int, c call, env ...string) func(context.Context, *harness
 	}
 }
 
-// driftingGateway adds a gateway that reads sie-config once and is then cut off from it, and changes
-// a model.
+// driftingGateway adds a gateway that reads sie-config once and is then cut off from it, and
+// changes a model.
 func driftingGateway(ctx context.Context, h *harness) (func() error, error) {
 	config, err := url.Parse(h.state.Config.URL)
 	if err != nil {
@@ -195,8 +195,8 @@ func (h *harness) putModel(ctx context.Context, dim int) error {
 	body := `{"model_id":"` + changing + `","hf_id":"test/weights","tasks":{"encode":{"dense":{"dim":` +
 		strconv.Itoa(dim) + `}}},"max_sequence_length":256,"profiles":{"default":{"adapter_path":` +
 		`"sie_server.adapters.bert_flash:BertFlashAdapter","max_batch_tokens":4096}}}`
-	r, err := http.NewRequestWithContext(ctx, http.MethodPut, h.state.Config.URL+"/v1/configs/models/"+changing,
-		strings.NewReader(body))
+	address := h.state.Config.URL + "/v1/configs/models/" + changing
+	r, err := http.NewRequestWithContext(ctx, http.MethodPut, address, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -243,7 +243,9 @@ func changingModel(ctx context.Context, h *harness) (func() error, error) {
 
 // demandWithoutWorkers asks for a lane that has no worker; the end gives it one.
 func demandWithoutWorkers(ctx context.Context, h *harness) (func() error, error) {
-	end := h.traffic.flood(ctx, 1, call{path: "/v1/encode/" + encoder, body: encode("a").body, pool: emptyPool})
+	one := encode("a")
+	one.pool = emptyPool
+	end := h.traffic.flood(ctx, 1, one)
 	return func() error {
 		err := h.scale(ctx, 3)
 		return errors.Join(err, end())

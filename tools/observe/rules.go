@@ -51,5 +51,6 @@ func writeRules(dir, name string, change func(text string) string) (string, erro
 		return "", err
 	}
 	path := filepath.Join(dir, name)
-	return path, os.WriteFile(path, []byte(change(strings.ReplaceAll(string(text), "__NAMESPACE__", "sie"))), 0o600)
+	changed := change(strings.ReplaceAll(string(text), "__NAMESPACE__", "sie"))
+	return path, os.WriteFile(path, []byte(changed), 0o600)
 }

@@ -1,5 +1,5 @@
-// Package grafana decodes the chart's dashboards strictly into Grafana's own types. It is a module of
-// its own, so that the product does not depend on them; `make observe-check` runs its test.
+// Package grafana decodes the chart's dashboards strictly into Grafana's own types. It is a module
+// of its own, so that the product does not depend on them; `make observe-check` runs its test.
 package grafana
 
 import (
