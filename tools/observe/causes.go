@@ -47,7 +47,7 @@ var causes = []cause{
 	}},
 	{"SIEClockSkew", skewedWorker},
 	{"SIEConfigDrift", driftingGateway},
-	{"SIELoadsThrash", changingModel},
+	{"SIELoadsThrash", restartingServer},
 	{"SIEDemandUnmet", demandWithoutWorkers},
 }
 
@@ -212,32 +212,27 @@ func (h *harness) putModel(ctx context.Context, dim int) error {
 	return nil
 }
 
-// changingModel changes a model again and again and asks for it, so that it is loaded each time.
-func changingModel(ctx context.Context, h *harness) (func() error, error) {
+// killEvery is how often restartingServer kills.
+const killEvery = 3 * time.Second
+
+// restartingServer kills a server again and again, whose models are then loaded again each time.
+func restartingServer(ctx context.Context, h *harness) (func() error, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	go func() {
-		var err error
-		for dim := 8; ctx.Err() == nil && err == nil; dim++ {
-			if err = h.putModel(ctx, dim%64+1); err != nil {
-				break
-			}
-			for range 10 {
-				h.traffic.send(ctx, call{path: "/v1/encode/" + changing, body: encode("a").body})
-				select {
-				case <-ctx.Done():
-				case <-time.After(100 * time.Millisecond):
-				}
+		defer close(ended)
+		for ctx.Err() == nil {
+			_ = h.signal(rig.Target{Role: rig.Server}, syscall.SIGKILL) // it may not run now
+			select {
+			case <-ctx.Done():
+			case <-time.After(killEvery):
 			}
 		}
-		if ctx.Err() != nil {
-			err = nil
-		}
-		ended <- err
 	}()
 	return func() error {
 		cancel()
-		return <-ended
+		<-ended
+		return nil
 	}, nil
 }
 

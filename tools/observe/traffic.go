@@ -19,7 +19,7 @@ const (
 	encoder   = "sentence-transformers/all-MiniLM-L6-v2"
 	scorer    = "BAAI/bge-reranker-base"
 	extractor = "observed-labels"
-	changing  = "test/changing" // is put into sie-config again and again
+	changing  = "test/changing" // is put into sie-config
 )
 
 const extractorConfig = `{"architectures": ["BertForSequenceClassification"], "model_type": "bert",
