@@ -221,6 +221,7 @@ func (c *serveCmd) wait(
 // look looks for a change of which the store said nothing, and removes what the store needs no
 // more, until ctx ends. The error says that another process writes to the store.
 func look(ctx context.Context, s *configd.Server) error {
+	s.Tidy(ctx) // what a process that was killed has left
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
