@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -35,7 +36,8 @@ func TestUnknownKeysAreRefused(t *testing.T) {
 		"gateway.drain.preStop", "gateway.probes.startup.period", "gateway.probes.ready.periodSeconds",
 		"gateway.settings.SIE_MAX_ITEM", "gateway.autoscaling.max", "gateway.resources.request.cpu",
 		"config.replicas", "config.configStore.path", "config.auth.token",
-		"workers.pool", "workers.common.gpu", "workers.common.workerSidecar.port",
+		"workers.pool", "workers.common.gpu", "workers.common.drain.seconds",
+		"workers.common.workerSidecar.port",
 		"workers.common.workerSidecar.settings.SIE_MAX_ITEMS", "workers.common.hfCache.token",
 		"workers.pools.l4.replicas", "workers.pools.mine.gpus", "workers.pools.l4.gpu.counts",
 		"workers.pools.l4.bundles.default.min", "machineProfiles.l4.gpu",
@@ -56,6 +58,65 @@ func TestUnknownKeysAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %v", path, err)
 		}
+	}
+}
+
+// Every object of the schema is closed, or says what each of its keys is.
+func TestEveryObjectIsClosed(t *testing.T) {
+	text, err := os.ReadFile(chartDir + "/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema any
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	closed := 0
+	// rules are Kubernetes' own, which the API server reads
+	open := map[string]bool{"valueFrom": true, "nodeAffinity": true, "podAffinity": true,
+		"podAntiAffinity": true,
+		"rules items":     true}
+	var walk func(part any, path string)
+	walk = func(part any, path string) {
+		o, ok := part.(map[string]any)
+		if list, is := part.([]any); is {
+			for _, x := range list {
+				walk(x, path)
+			}
+		}
+		if !ok {
+			return
+		}
+		if o["type"] == "object" {
+			last := path[strings.LastIndex(path, "/")+1:]
+			switch more := o["additionalProperties"].(type) {
+			case bool:
+				closed++
+				if more {
+					t.Errorf("%s takes any key", path)
+				}
+			case nil:
+				if !open[last] {
+					t.Errorf("%s takes any key", path)
+				}
+			}
+		}
+		for key, x := range o {
+			switch key {
+			case "properties", "$defs":
+				for name, y := range x.(map[string]any) {
+					walk(y, path+"/"+name)
+				}
+			case "items":
+				walk(x, path+" items")
+			default:
+				walk(x, path)
+			}
+		}
+	}
+	walk(schema, "")
+	if closed < 60 {
+		t.Errorf("%d objects are closed; is this the whole schema?", closed)
 	}
 }
 
