@@ -39,8 +39,13 @@ func (c *statusCmd) status(ctx context.Context, to, progress io.Writer, every ti
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	before := ""
+	var last error
 	for {
 		lines, done, err := c.look(ctx)
+		if c.Wait && ctx.Err() != nil { // the question was cut off: what was known before says more
+			return errors.Join(fmt.Errorf("not every worker has the models after %v", c.Timeout), last)
+		}
+		last = err
 		if err != nil && (!c.Wait || final(err)) {
 			return err
 		}
