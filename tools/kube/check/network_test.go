@@ -72,7 +72,7 @@ func reaches(t *testing.T, all []*networkingv1.NetworkPolicy, from, to, port str
 			}
 		}
 	}
-	named := to == "config" || port == "nats" ||
+	named := to == "config" && port != "metrics" || port == "nats" ||
 		port == "cluster" // the others' ports are open to callers and scrapers
 	if from != "" && named && out != in {
 		t.Errorf("%q to %q, port %q: one side allows it alone", from, to, port)
@@ -109,7 +109,7 @@ func TestNetworkPolicies(t *testing.T) {
 		{"gateway", "config", "http", 8080}: true, {"worker", "config", "http", 8080}: true,
 		{"test", "config", "http", 8080}: true, {"test", "gateway", "http", 8080}: true,
 		{"worker", "", "", 443}: true, {"", "worker", "metrics", 0}: true, {"", "worker", "sidecar", 0}: true,
-		{"", "nats", "monitor", 0}: true,
+		{"", "nats", "monitor", 0}: true, {"", "config", "metrics", 0}: true,
 	}
 	for _, from := range []string{"", "gateway", "config", "worker", "nats", "test"} {
 		for _, to := range []string{"", "gateway", "config", "worker", "nats"} {
