@@ -79,6 +79,7 @@ func TestTheCheckerSeesWhatIsWrong(t *testing.T) {
 
 	make1 := poolCall{do: "put", ttl: 700}
 	make2 := poolCall{do: "put", ttl: 800}
+	wrote := poolCall{do: "wrote", ttl: 700}
 	renew, drop := poolCall{do: "renew"}, poolCall{do: "delete"}
 	get, elsewhere := poolCall{do: "get"}, poolCall{do: "get", gateway: 1}
 	ok, none := poolAnswer{status: 200}, poolAnswer{status: 404}
@@ -94,8 +95,10 @@ func TestTheCheckerSeesWhatIsWrong(t *testing.T) {
 			porcupine.Illegal},
 		"deleted twice": {[]op{{1, 2, make1, ok}, {3, 4, drop, ok}, {5, 6, drop, ok}},
 			porcupine.Illegal},
-		"its own write not shown": {[]op{{1, 2, make1, ok}, {3, 4, get, ttl(0)}},
-			porcupine.Illegal},
+		"its own write not shown": {[]op{{1, 2, make1, ok}, {3, 3, wrote, none},
+			{4, 5, get, ttl(0)}}, porcupine.Illegal},
+		"its write is not answered yet": {[]op{{1, 6, make1, ok}, {2, 3, renew, ok},
+			{4, 5, get, ttl(0)}, {7, 7, wrote, none}}, porcupine.Ok},
 		"another gateway is behind": {[]op{{1, 2, make1, ok}, {3, 4, elsewhere, ttl(0)},
 			{5, 6, elsewhere, ttl(700)}}, porcupine.Ok},
 		"a gateway goes back": {[]op{{1, 2, make1, ok}, {3, 4, elsewhere, ttl(700)},

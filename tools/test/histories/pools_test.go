@@ -18,7 +18,7 @@ func poolName(i int) string { return fmt.Sprintf("p%d", i) }
 
 // poolCall is a call about one pool.
 type poolCall struct {
-	do      string // put, renew, delete or get
+	do      string // put, renew, delete, get, or wrote: the answer of a put has come
 	pool    int
 	gateway int
 	ttl     int // of put; no two have the same
@@ -42,7 +42,9 @@ func (s poolState) then(ttl int) poolState {
 }
 
 // poolModel is one pool behind three gateways. Changes happen in one order. What a gateway shows is
-// one of the TTLs that the pool had, none older than what it showed before or wrote itself.
+// one of the TTLs that the pool had, none older than what it showed before, or than what it has
+// said to have written: a put has happened at some time before its answer, and is shown from that
+// on.
 var poolModel = porcupine.Model{
 	Partition: func(h []porcupine.Operation) [][]porcupine.Operation {
 		out := make([][]porcupine.Operation, pools)
@@ -64,6 +66,11 @@ var poolModel = porcupine.Model{
 			}
 			return false, s
 		}
+		if c.do == "wrote" {
+			i := slices.Index(strings.Split(s.ttls, ",")[:s.count], fmt.Sprint(c.ttl))
+			s.shown[c.gateway] = max(s.shown[c.gateway], i)
+			return i >= 0, s
+		}
 		there := s.last != 0
 		switch {
 		case c.do == "put":
@@ -74,9 +81,6 @@ var poolModel = porcupine.Model{
 			return false, s
 		case c.do == "delete":
 			s = s.then(0)
-		}
-		if got.status != 0 {
-			s.shown[c.gateway] = s.count - 1
 		}
 		return true, s
 	},
@@ -117,6 +121,10 @@ func (c *client) callPool(call poolCall) int {
 		call.ttl = 0
 	}
 	c.pools.add(c.id, from, call, poolAnswer{status: status}, o)
+	if call.do == "put" && o == told {
+		call.do = "wrote"
+		c.pools.add(c.id, c.pools.now(), call, poolAnswer{}, told)
+	}
 	return status
 }
 
