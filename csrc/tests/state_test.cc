@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include <algorithm>
+
 #include "decoder.h"
 #include "paths.h"
 #include "refused.h"
@@ -123,7 +125,9 @@ TEST(states_refuse_what_does_not_fit) {
   CHECK(d.read({}, {{{2, 5, -1}, -1}}).status == SIE_OK, "no text has a prefix: %s", d.err.message);
   CHECK(d.write(prefix) == SIE_OK, "%s", d.err.message);
   status_of({{1, 61, -1}}, {{{2, 5, -1}, 0}}, "names 61 rows of the state; 60 are written");
+  status_of({{1, 50, -1}, {1, 20, -1}}, {{{2, 5, -1}, 1}}, "names 70 rows of the state; 60 are written");
   status_of({{1, 1301, -1}}, {{{2, 5, -1}, 0}}, "prefix_rows is 1301");
+  status_of({{1, 1290, -1}, {1, 11, -1}}, {{{2, 5, -1}, 1}}, "at most 1300");
   status_of({{1, 700, -1}, {1, 700, -1}}, {{{2, 5, -1}, 1}}, "at most 1300");
   status_of({{1, 1300, -1}}, {{{2, 1, -1}, 0}}, "together at most 1300");
   status_of({{1, -1, -1}}, {{{2, 1, -1}, 0}}, "prefix_rows is -1");
@@ -140,11 +144,143 @@ TEST(states_refuse_what_does_not_fit) {
   CHECK(d.write(prefix) == SIE_INVALID_ARGUMENT && strstr(d.err.message, "1000 bytes") != nullptr, "%s",
         d.err.message);
   sie_state_free(d.state);
+  // 60 rows, to the byte.
+  const int64_t row = sie_program_state_bytes(d.programs[Decoder::writer]) / decoder::state_rows;
+  for (int64_t missing : {1, 0}) {
+    small.bytes = 60 * row - missing;
+    CHECK(sie_state_create(d.m.device, &small, &d.state, &err) == SIE_OK, "%s", err.message);
+    const sie_status status = d.write(prefix);
+    CHECK(status == (missing > 0 ? SIE_INVALID_ARGUMENT : SIE_OK), "%d missing: status %d: %s",
+          static_cast<int>(missing), status, d.err.message);
+    sie_state_free(d.state);
+  }
   d.state = own;
+  // The rows of the last write count, not those of one before that had more.
+  CHECK(d.write({{1, 10, -1}}) == SIE_OK, "%s", d.err.message);
+  status_of(prefix, {{{2, 5, -1}, 0}}, "names 60 rows of the state; 10 are written");
+  // A batch without prefixes uses no state, not even that of the batch before, which may be gone.
+  CHECK(d.shared(prefix, {{{2, 5, -1}, 0}}).status == SIE_OK, "%s", d.err.message);
+  sie_state_free(d.state);
+  d.state = nullptr;
+  CHECK(d.read({}, {{{2, 5, -1}, -1}}).status == SIE_OK, "%s", d.err.message);
   small.bytes = -1;
   REFUSED(sie_state_create(d.m.device, &small, &own, &err));
-  REFUSED(sie_state_place(d.state, &small, &err));
+  REFUSED(sie_state_place(other.state, &small, &err));
   REFUSED(sie_state_place(nullptr, &small, &err));
+}
+
+namespace {
+
+// Programs of one device with a state of 8 rows, and what a batch of them runs in.
+struct Programs {
+  model::Model m;
+  sie_error err = {};
+  sie_arena *arena = nullptr;
+  sie_slot *slot = nullptr;
+  sie_state *state = nullptr;
+  std::vector<sie_program *> all;
+
+  Programs() { ok(m.open(SIE_DEVICE_REF, 0, 1, SIE_COMPUTE_F32)); }
+  ~Programs() {
+    sie_slot_free(slot);
+    for (sie_program *p : all) sie_program_free(p);
+    sie_arena_free(arena);
+    sie_state_free(state);
+  }
+  void ok(sie_status status) { CHECK(status == SIE_OK, "%s %s", err.message, m.err.message); }
+
+  // Attention with 32 columns of keys and of values in that segment; or, where columns are given,
+  // writes as many of a linear into each segment.
+  sie_program *make(int32_t segment, const std::vector<int64_t> &columns) {
+    record::Caps caps;
+    caps.max_tokens = caps.max_len = 8, caps.max_seqs = 2;
+    sie_program *p = nullptr;
+    sie_weight *word = nullptr, *w = nullptr;
+    sie_value x = 0, y = 0, part[3] = {};
+    ok(m.weight(SIE_WEIGHT_TABLE, SIE_COMPUTE_F32, 20, 64, 1, 0, &word));
+    ok(m.weight(SIE_WEIGHT_LINEAR, SIE_COMPUTE_F32, 256, 64, 1, 0, &w));
+    ok(record::begin(m.device, caps, &p, &err));
+    all.push_back(p);
+    ok(record::state(p, 8, segment != 0, &err));
+    sie_embed_params e = record::params<sie_embed_params>();
+    e.ids = record::ids;
+    e.word = word;
+    e.norm = SIE_NORM_NONE;
+    ok(record::result(p, SIE_EMBED, e, &x, &err));
+    ok(record::linear(p, x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
+    for (size_t i = 0; i < columns.size(); i++) {
+      ok(record::columns(p, y, 0, columns[i], &part[0], &err));
+      ok(record::state_rows(p, part[0], static_cast<int32_t>(i + 1), &err));
+    }
+    if (segment != 0) {
+      for (int i = 0; i < 3; i++) ok(record::columns(p, y, 32 * i, 32, &part[i], &err));
+      sie_attention_params a = record::params<sie_attention_params>();
+      a.heads = 1;
+      a.head_dim = 32;
+      a.mask = SIE_MASK_CAUSAL;
+      a.segment = segment;
+      ok(record::attention(p, part[0], part[1], part[2], &a, &y, &err));
+      ok(record::output_values(p, y, 0, &err));
+    }
+    return p;
+  }
+
+  void prepare() {
+    sie_workspace most = {64, 0};
+    const int64_t output_bytes = 8 * 32 * 4;
+    sie_slot_caps caps = record::params<sie_slot_caps>();
+    caps.n_outputs = 1;
+    caps.max_tokens = 8;
+    caps.max_seqs = 2;
+    caps.output_bytes = &output_bytes;
+    sie_state_desc desc = sized<sie_state_desc>();
+    desc.bytes = 1 << 16;
+    for (sie_program *p : all) {
+      sie_workspace workspace;
+      ok(sie_program_end(p, &workspace, &err));
+      most = {std::max(most.lane, workspace.lane), std::max(most.region, workspace.region)};
+      caps.input_bytes = std::max(caps.input_bytes, sie_program_input_bytes(p));
+    }
+    ok(sie_arena_create(m.device, &most, &arena, &err));
+    ok(sie_slot_create(m.device, &caps, &slot, &err));
+    ok(sie_state_create(m.device, &desc, &state, &err));
+  }
+
+  // Runs a text of two tokens, behind two rows where the program reads.
+  sie_status run(sie_program *p) {
+    const int32_t ids[] = {3, 5}, cu[] = {0, 2}, first[] = {0}, rows[] = {2};
+    record::Batch b;
+    b.n_seqs = 1;
+    b.ids = ids;
+    b.cu_seqlens = cu;
+    b.prefix_first = first;
+    b.prefix_rows = rows;
+    ok(record::load(slot, p, &b, &err));
+    const sie_status status = sie_program_submit(p, arena, slot, state, &err);
+    return status == SIE_OK ? sie_slot_wait(slot, &err) : status;
+  }
+};
+
+}  // namespace
+
+// What a program reads is what the last run wrote: as wide, at the same place.
+TEST(states_are_read_as_they_were_written) {
+  Programs p;
+  sie_program *first = p.make(1, {}), *second = p.make(2, {});
+  sie_program *fits = p.make(0, {64}), *wide = p.make(0, {128}), *both = p.make(0, {64, 64});
+  p.prepare();
+  auto reads = [&p](sie_program *writer, sie_program *reader, bool can, const char *what) {
+    p.ok(p.run(writer));
+    const sie_status status = p.run(reader);
+    CHECK(status == (can ? SIE_OK : SIE_INVALID_ARGUMENT), "%s: status %d: %s", what, status, p.err.message);
+    CHECK(can || strstr(p.err.message, "segment ") != nullptr, "%s: %s", what, p.err.message);
+  };
+  reads(fits, first, true, "as it was written");
+  reads(both, first, true, "one of two segments");
+  reads(wide, first, false, "a segment of another width");
+  reads(fits, second, false, "a segment that is not written");
+  reads(both, second, false, "a segment at another place");
+  reads(fits, first, true, "again");
 }
 
 TEST(states_are_declared_once_and_used_as_declared) {
