@@ -424,3 +424,78 @@ func TestWithoutABroker(t *testing.T) {
 		m.leave(false)
 	})
 }
+
+// A gateway that joins a moment after the items of a second were used at another admits none of
+// them again: its first request waits until it knows. One that leaves in order counts no more at
+// once, and one that is killed after its silence.
+func TestJoiningAndLeaving(t *testing.T) {
+	cluster(t, 1, 2, func(ctx context.Context, h *hub, all []*member) {
+		file := filepath.Join(t.TempDir(), "tokens.yaml")
+		if err := os.WriteFile(file, []byte(tokens), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l := newLedger()
+		l.ask(ctx, all[0], "rated", 3*perSecond, time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
+		before := l.refused
+		l.ask(ctx, h.join(t, ctx, "late", file), "rated", 1, time.Millisecond)
+		if l.refused != before+1 {
+			t.Error("a gateway that joined admitted what another had used")
+		}
+		for i, kill := range []bool{false, true} {
+			held := h.join(t, ctx, fmt.Sprint("held", i), file)
+			time.Sleep(time.Second)
+			l.ask(ctx, held, "bounded", inFlight, time.Hour)
+			time.Sleep(100 * time.Millisecond)
+			before := l.refused
+			l.ask(ctx, all[1], "bounded", 1, time.Millisecond)
+			held.leave(kill)
+			time.Sleep(100 * time.Millisecond)
+			l.ask(ctx, all[1], "bounded", 1, time.Millisecond)
+			if want := before + 1 + map[bool]int{true: 1}[kill]; l.refused != want {
+				t.Errorf("killed %v: %d were refused, want %d", kill, l.refused-before, want-before)
+			}
+			time.Sleep(silence + 2*beatEvery)
+			before = l.refused
+			l.ask(ctx, all[1], "bounded", inFlight, time.Millisecond)
+			if l.refused != before {
+				t.Errorf("killed %v: what it had in flight counts on", kill)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// After the broker was away a tenant has no burst at once: what was used at the other gateways
+// meanwhile is not known. A second later it has.
+func TestNoBurstAfterTheBrokerWasAway(t *testing.T) {
+	cluster(t, 2, 2, func(ctx context.Context, h *hub, all []*member) {
+		l := newLedger()
+		for _, m := range all { // they know of the tenant
+			l.ask(ctx, m, "rated", 1, time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		h.connect(false)
+		time.Sleep(10 * time.Second)
+		for _, m := range all {
+			l.ask(ctx, m, "rated", perSecond/2, time.Millisecond) // its part, which is there again
+		}
+		time.Sleep(time.Second)
+		h.connect(true)
+		time.Sleep(100 * time.Millisecond)
+		begun, before := time.Now(), l.since(time.Time{})
+		for time.Since(begun) < 300*time.Millisecond {
+			l.ask(ctx, all[1], "rated", 1, time.Millisecond)
+			time.Sleep(time.Millisecond)
+		}
+		if n := l.since(time.Time{}) - before; n > perSecond/2 {
+			t.Errorf("%d items in %v", n, time.Since(begun))
+		}
+		time.Sleep(5 * time.Second)
+		before = l.refused
+		l.ask(ctx, all[1], "rated", perSecond, time.Millisecond)
+		if l.refused != before {
+			t.Error("there is no burst later either")
+		}
+	})
+}
