@@ -22,7 +22,7 @@ def raised(token):
 
 
 e = raised(spent)
-assert "429" in str(e), repr(e)
+assert e.status_code == 429, repr(e)
 if version == "0.10.1":
     from sie_sdk.client.errors import RateLimitError
 
