@@ -157,8 +157,9 @@ func TestNotReadyIsShownWithTheNextFrame(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(v.Workers) == 1 && v.Workers[0].Healthy == healthy {
-				w, l := v.Workers[0], v.Lanes[0]
-				if !w.Live || w.Since == 0 || l.Workers != 1 || (l.Ready == 1) != healthy {
+				w := v.Workers[0]
+				if !w.Live || w.Since == 0 || len(v.Lanes) != 1 || v.Lanes[0].Workers != 1 ||
+					(v.Lanes[0].Ready == 1) != healthy {
 					t.Errorf("%+v", v)
 				}
 				return

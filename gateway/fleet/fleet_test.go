@@ -494,13 +494,15 @@ func TestSince(t *testing.T) {
 		}
 		beat(true, "1")
 		check("new", 0)
-		time.Sleep(5 * time.Second)
+		time.Sleep(4 * time.Second)
 		beat(true, "1")
+		time.Sleep(time.Second) // a heartbeat that changes nothing is seen a moment later
 		check("as before", 0)
 		beat(false, "1")
 		check("not ready", 5*time.Second)
-		time.Sleep(5 * time.Second)
+		time.Sleep(4 * time.Second)
 		beat(false, "1")
+		time.Sleep(time.Second)
 		check("still not ready", 5*time.Second)
 		beat(true, "1")
 		check("ready again", 10*time.Second)
