@@ -201,6 +201,7 @@ func (c *call) via(o *api.Outcome) {
 	if r.Worker == "" || o.QueueWait > r.QueueWait {
 		r.Worker, r.BundleHash, r.QueueWait = o.Worker, o.BundleHash, o.QueueWait
 	}
+	r.Alias = r.Alias || o.Alias
 	r.Publish, r.Fetch = max(r.Publish, o.Publish), max(r.Fetch, o.Fetch)
 }
 
