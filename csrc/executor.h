@@ -7,7 +7,8 @@
 //
 // A run that yields has long slabs. Its tickets are taken when no other run has any. Between two
 // blocks, and wherever they wait, its executors look for tickets of other runs, do them and come
-// back (do_others, wait_for).
+// back (do_others, wait_for). Its teams are of one; executors that find no slab left join those that
+// are at work (LongTeam), with the tickets behind the slabs'.
 //
 // Progress. A run with teams has at most as many tickets as there are executors, and an executor
 // holds at most one ticket of a run. An executor that waits in a run that does not yield waits for
@@ -16,8 +17,10 @@
 // Tickets of the older run are taken first. So either all executors wait in the older run, which
 // then has more tickets than there are executors; or all of its tickets are taken, and its members
 // meet. Both contradict the assumption, so runs that do not yield always end. A yielding executor
-// that waits takes their tickets. Otherwise it waits for members of its own run, for which the same
-// holds, or for a slab with an earlier ticket of its own run or of an older yielding run.
+// that waits takes their tickets. Otherwise it waits for members of its own slab, each of which is
+// at work in it; or, to become one, for the end of their step; or for a slab with an earlier ticket
+// of its own run or of an older yielding run. So it never waits for a ticket that is still to be
+// taken.
 //
 // Arena lanes. Executor i owns lane i. A slab's values lie in the lane of its member 0, which takes
 // no other ticket before the slab's last barrier. Each member uses the scratch of its own lane. A
@@ -50,12 +53,14 @@ constexpr int64_t spin_ns = 30000;
 class Barrier {
  public:
   // The two halves of arrive_and_wait, for a caller that does other work meanwhile. arrive returns
-  // whether all members have arrived; passed, whether the phase in which the caller arrived is
-  // over.
-  bool arrive(int32_t members, uint32_t *phase) {
+  // whether all members have arrived; the last one calls last() before any goes on. passed says
+  // whether the phase in which the caller arrived is over.
+  template <class Last>
+  bool arrive(int32_t members, uint32_t *phase, const Last &last) {
     *phase = phase_.load();
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) != members - 1) return false;
     arrived_.store(0, std::memory_order_relaxed);
+    last();
     phase_.store(*phase + 1);
     return true;
   }
@@ -78,7 +83,7 @@ class Barrier {
   alignas(64) WaitWord phase_;
 };
 
-// What the members of one slab share. Teams of one do not use it.
+// What the members of one slab share. Short slabs' teams of one do not use it.
 struct Team {
   Barrier barrier;
   std::atomic<int32_t> lane{0};               // written by member 0 before the first barrier
@@ -94,8 +99,7 @@ using Work = void (*)(Run *run, int32_t slab, int32_t member, int32_t executor);
 struct Run {
   Work work;
   int32_t team;
-  int32_t tickets;  // slabs · team, but the last `singles` slabs have one ticket each
-  int32_t singles = 0;
+  int32_t tickets;  // slabs · team, and in a run that yields those of executors that join
   bool yields = false;
   std::atomic<int32_t> left;    // tickets not done
   std::atomic<uint32_t> state;  // RunState
@@ -143,14 +147,17 @@ class Executors {
     }
   }
   void notify() { events_.advance(); }
-  // Waits at the barrier of a yielding run's team.
-  void meet(Barrier *barrier, int32_t members, int32_t executor) {
+  // Waits at the barrier of a yielding run's team. The last of the members that arrives calls
+  // last() before any goes on; last returns whether somebody else waits for what it did.
+  template <class Last>
+  void meet(Barrier *barrier, int32_t members, int32_t executor, const Last &last) {
     uint32_t phase;
+    bool awaited = members > 1;
     hooks::arrives(barrier);
-    if (barrier->arrive(members, &phase)) {
-      notify();
-    } else {
+    if (!barrier->arrive(members, &phase, [&last, &awaited] { awaited = last() || awaited; })) {
       wait_for(executor, [barrier, phase] { return barrier->passed(phase); });
+    } else if (awaited) {
+      notify();
     }
     hooks::leaves(barrier);
   }

@@ -1,9 +1,11 @@
 // run.cc — arenas, and how executors run a loaded batch.
+#include <algorithm>
+
 #include "gpu.h"
-#include "slot.h"
+#include "run_parts.h"
 #include "status.h"
 
-using namespace sie;
+namespace sie {
 
 namespace {
 
@@ -11,6 +13,8 @@ void note_failure(sie_slot *slot, int32_t op, sie_status status) {
   int32_t none = -1;
   if (slot->failed_op.compare_exchange_strong(none, op, std::memory_order_relaxed)) slot->failure = status;
 }
+
+}  // namespace
 
 Replay make_replay(sie_slot *slot, int32_t slab, int32_t member, int32_t executor) {
   const sie_arena *arena = slot->arena;
@@ -34,28 +38,6 @@ Replay make_replay(sie_slot *slot, int32_t slab, int32_t member, int32_t executo
   return replay;
 }
 
-char *lane_values(const sie_slot *slot, int32_t lane) {
-  return slot->arena->memory.at(lane * slot->arena->lane_stride + slot->program->scratch_bytes);
-}
-
-void run_alone(sie_slot *slot, int32_t slab, int32_t executor) {
-  Replay replay = make_replay(slot, slab, 0, executor);
-  replay.share.parts = 1;  // short slabs have no team in a batch with long slabs
-  replay.values = lane_values(slot, executor);
-  int32_t ops = static_cast<int32_t>(slot->program->plan.size());
-  for (int32_t i = 0; i < ops; i++) {
-    sie_status status = replay_op(replay, i);
-    if (status != SIE_OK) return note_failure(slot, i, status);
-  }
-}
-
-// What a team does between two meetings: an operation, as the step of that number.
-struct Step {
-  int32_t op, number;
-};
-
-// Notes that a member failed at a step. Another member may be ahead and have failed at a later one;
-// the first failed step counts, so that all members leave after the same one.
 void note_team_failure(sie_slot *slot, Team *team, Step step, sie_status status) {
   note_failure(slot, step.op, status);
   int32_t first = team->failed_step.load(std::memory_order_relaxed);
@@ -69,10 +51,30 @@ bool has_failed(const Team &team, int32_t step) {
   return team.failed_step.load(std::memory_order_relaxed) <= step;
 }
 
+}  // namespace sie
+
+using namespace sie;
+
+namespace {
+
+char *lane_values(const sie_slot *slot, int32_t lane) {
+  return slot->arena->memory.at(lane * slot->arena->lane_stride + slot->program->scratch_bytes);
+}
+
+void run_alone(sie_slot *slot, int32_t slab, int32_t executor) {
+  Replay replay = make_replay(slot, slab, 0, executor);
+  replay.values = lane_values(slot, executor);
+  int32_t ops = static_cast<int32_t>(slot->program->plan.size());
+  for (int32_t i = 0; i < ops; i++) {
+    sie_status status = replay_op(replay, i);
+    if (status != SIE_OK) return note_failure(slot, i, status);
+  }
+}
+
 // Runs one member's part. After every operation all members meet, so each sees what the others
 // wrote. The last meeting keeps member 0's arena lane until no member reads it any more.
 void run_in_team(sie_slot *slot, int32_t slab, int32_t member, int32_t executor) {
-  Team &team = static_cast<Team *>(slot->teams.p)[slab];
+  Team &team = static_cast<LongTeam *>(slot->teams.p)[slab];
   Replay replay = make_replay(slot, slab, member, executor);
   if (member == 0) team.lane.store(executor, std::memory_order_relaxed);
   team.barrier.arrive_and_wait(slot->team);
@@ -86,74 +88,13 @@ void run_in_team(sie_slot *slot, int32_t slab, int32_t member, int32_t executor)
   }
 }
 
-// Lets the executor of a long slab do tickets of other runs.
-class Others final : public Pause {
- public:
-  Others(Executors *executors, int32_t executor) : executors_(executors), executor_(executor) {}
-  void take() override { executors_->do_others(executor_); }
-
- private:
-  Executors *executors_;
-  int32_t executor_;
-};
-
-// Runs one member's part of a long slab, stage by stage, in steps of one operation on the rows that
-// are in the stage. Members meet after each step. They count steps, because an operation runs again
-// for the next rows: all leave after the first step at which one of them failed.
-void run_stages(sie_slot *slot, Team *team, Replay *replay, int32_t executor) {
-  Executors &executors = slot->device->executors;
-  Others others(&executors, executor);
-  const sie_program *p = slot->program;
-  int32_t ops = static_cast<int32_t>(p->plan.size()), step = 0;
-  for (int32_t first = 0; first < ops; first = p->plan[first].stage_end) {
-    bool by_rows = p->plan[first].cut == Cut::rows;
-    int64_t rows = by_rows ? rows_of_stage(*replay, first) : 1;
-    for (int64_t row = 0; row < rows; row += replay->stage_cap) {
-      replay->stage_first = row;
-      replay->stage_n = rows - row < replay->stage_cap ? rows - row : replay->stage_cap;
-      for (int32_t i = first; i < p->plan[first].stage_end; i++, step++) {
-        sie_status status = replay_blocks(*replay, i, &others);
-        if (status != SIE_OK) note_team_failure(slot, team, {i, step}, status);
-        if (slot->team > 1) executors.meet(&team->barrier, slot->team, executor);
-        others.take();
-        if (has_failed(*team, step)) return;
-      }
-    }
-  }
-}
-
-// Runs one member's part of a long slab. The slab's values lie in the region; the executor's whole
-// lane is scratch.
-void run_long(sie_slot *slot, int32_t slab, int32_t member, int32_t executor) {
-  Executors &executors = slot->device->executors;
-  sie_arena *arena = slot->arena;
-  Team &team = static_cast<Team *>(slot->teams.p)[slab];
-  Replay replay = make_replay(slot, slab, member, executor);
-  executors.wait_for(executor, [slot, arena, &replay] {
-    return arena->long_done.load(std::memory_order_acquire) == slot->long_turn &&
-           slot->n_long - slot->long_left.load(std::memory_order_acquire) >= replay.slab->after;
-  });
-  replay.values = arena->memory.at(arena->region + replay.slab->place);
-  replay.long_cap = long_cap(replay.slab->max_len);
-  replay.stage_cap = stage_cap(slot->program, replay.slab->max_len);
-  for (int32_t s = 1; s <= max_spaces; s++) {
-    replay.rows[s].cap = s == slot->program->seqs ? 1 : replay.long_cap;
-  }
-  replay.share.scratch_bytes = arena->lane_stride;
-  run_stages(slot, &team, &replay, executor);
-  // After the last meeting no member reads the values any more.
-  if (member != 0) return;
-  if (slot->long_left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    arena->long_done.fetch_add(1, std::memory_order_release);
-  }
-  executors.notify();
-}
-
 void run_ticket(Run *run, int32_t slab, int32_t member, int32_t executor) {
   sie_slot *slot = static_cast<sie_slot *>(run);
   if (slab < slot->n_long) {
-    run_long(slot, slab, member, executor);
-  } else if (slot->team == 1 || slot->n_long > 0) {
+    lead_long(slot, slab, executor);
+  } else if (slab >= slot->n_slabs) {
+    help_long(slot, executor);
+  } else if (slot->team == 1) {
     run_alone(slot, slab, executor);
   } else {
     run_in_team(slot, slab, member, executor);
@@ -168,20 +109,20 @@ int32_t team_size(const sie_slot *slot) {
   return members < 1 ? 1 : (members < max_team ? members : max_team);
 }
 
-// Fills the run. All slabs have teams; in a batch with long slabs only these have, because they may
-// pause for other work.
+// Fills the run. In a batch with long slabs each slab has one ticket, because short slabs are never
+// paused for others; behind them are the tickets of executors that join long slabs' teams.
 void plan_run(sie_slot *slot, sie_arena *arena) {
   slot->arena = arena;
   slot->failed_op.store(-1, std::memory_order_relaxed);
   slot->failure = SIE_OK;
   slot->work = run_ticket;
-  slot->team = team_size(slot);
   slot->yields = slot->n_long > 0;
-  slot->singles = slot->yields ? slot->n_slabs - slot->n_long : 0;
-  int32_t teams = slot->n_slabs - slot->singles;
-  slot->tickets = teams * slot->team + slot->singles;
-  Team *first = static_cast<Team *>(slot->teams.p);
-  for (int32_t s = 0; (slot->team > 1 || slot->yields) && s < teams; s++) new (first + s) Team();
+  slot->team = slot->yields ? 1 : team_size(slot);
+  int32_t helpers = std::min(slot->device->threads - 1, slot->n_long * (max_team - 1));
+  slot->tickets = slot->n_slabs * slot->team + helpers;
+  int32_t teams = slot->yields ? slot->n_long : (slot->team > 1 ? slot->n_slabs : 0);
+  LongTeam *first = static_cast<LongTeam *>(slot->teams.p);
+  for (int32_t s = 0; s < teams; s++) new (first + s) LongTeam();
   slot->long_left.store(slot->n_long, std::memory_order_relaxed);
   slot->long_turn = arena->long_runs;
 }

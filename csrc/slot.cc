@@ -6,6 +6,7 @@
 
 #include "gpu.h"
 #include "grow.h"
+#include "long_team.h"
 #include "status.h"
 
 using namespace sie;
@@ -25,7 +26,7 @@ bool allocate_slot(sie_slot *slot) {
   bool ok = allocate(static_cast<size_t>(slot->caps.input_bytes), &slot->inputs);
   ok = ok && array_of<int32_t>(&slot->nonfinite, seqs) != nullptr;
   ok = ok && array_of<Slab>(&slot->slabs, seqs) != nullptr;
-  ok = ok && array_of<Team>(&slot->teams, teams) != nullptr;
+  ok = ok && array_of<LongTeam>(&slot->teams, teams) != nullptr;
   ok = ok && array_of<SlabShare>(&slot->shares, seqs) != nullptr;
   for (Block *block : {&slot->order, &slot->slab_of, &slot->heap, &slot->by_length}) {
     ok = ok && array_of<int32_t>(block, seqs) != nullptr;

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "executor.h"
+#include "long_team.h"
 #include "schedule.h"
 #include "tests/check.h"
 
@@ -39,7 +40,7 @@ struct Pair : sie::Run {
     Pair *self = static_cast<Pair *>(r);
     for (int round = 1; round <= 2; round++) {
       self->reached++;
-      self->executors->meet(&self->pair.barrier, 2, executor);
+      self->executors->meet(&self->pair.barrier, 2, executor, [] { return false; });
       if (self->reached.load() < 2 * round) self->early++;
     }
   }
@@ -186,7 +187,7 @@ TEST(executors_meet_twice_in_every_order) {
   threads.body = [&](int thread) {
     for (int round = 1; round <= 3; round++) {
       reached++;
-      executors->meet(barrier.get(), 2, thread);
+      executors->meet(barrier.get(), 2, thread, [] { return false; });
       if (reached.load() < 2 * round) early++;
     }
   };
@@ -197,4 +198,100 @@ TEST(executors_meet_twice_in_every_order) {
   const long orders = schedule::explore(threads);
   printf("     %ld orders\n", orders);
   CHECK(orders > 1000, "%ld orders", orders);
+}
+
+namespace {
+
+// A long slab of `steps` steps, led by the first ticket's executor; the others join. Every member
+// takes the same steps, in parts that make up the whole.
+struct Joined : sie::Run {
+  static constexpr int32_t steps = 3;
+  sie::Executors *executors;
+  sie::LongTeam joined;
+  std::atomic<int> parts[steps] = {}, members[steps] = {}, late{0};
+  Joined(sie::Executors *on, int32_t helpers) : executors(on) {
+    work = run;
+    team = 1;
+    tickets = 1 + helpers;
+    yields = true;
+  }
+  void take_steps(int32_t member, int32_t executor, sie::LongStep at) {
+    for (bool more = true; more;) {
+      int32_t now = at.number, count = joined.members();
+      if (member >= count) late++;
+      members[now].store(count);
+      parts[now]++;
+      more = ++at.number < steps;
+      executors->meet(&joined.barrier, count, executor,
+                      [this, &at, more] { return more && joined.admit(at); });
+      if (parts[now].load() != count) late++;
+    }
+  }
+  static void run(sie::Run *r, int32_t slab, int32_t, int32_t executor) {
+    Joined *self = static_cast<Joined *>(r);
+    sie::LongTeam &team = self->joined;
+    if (slab == 0) {
+      self->take_steps(0, executor, {});
+      team.close();
+      return self->executors->notify();
+    }
+    int32_t member;
+    if (!team.ask(&member)) return;
+    self->executors->wait_for(executor, [&team, member] { return team.has(member) || team.closed(); });
+    if (team.has(member)) self->take_steps(member, executor, team.next());
+  }
+  void check() const {
+    CHECK(late.load() == 0, "%d parts missing or too many", late.load());
+    for (int step = 0; step < steps; step++) {
+      CHECK(parts[step].load() == members[step].load(), "step %d: %d parts of %d", step, parts[step].load(),
+            members[step].load());
+    }
+  }
+};
+
+}  // namespace
+
+// An executor joins while the leader takes its steps, and a run that does not yield comes between.
+TEST(executors_join_a_long_slab_beside_another_run_in_every_order) {
+  std::unique_ptr<Joined> slab;
+  std::unique_ptr<Counted> other;
+  const long orders = explore(
+      2, 1,
+      [&](sie::Executors *executors) {
+        slab.reset(new Joined(executors, 1));
+        other.reset(new Counted(1));
+      },
+      [&](sie::Executors *executors) {
+        CHECK(executors->submit(slab.get()) && executors->submit(other.get()), "refused");
+        executors->wait(slab.get());
+        executors->wait(other.get());
+        slab->check();
+        CHECK(other->complete(), "the other run is not complete");
+      });
+  printf("     %ld orders\n", orders);
+  CHECK(orders > 1000, "%ld orders", orders);
+}
+
+// Whoever is a member at a step takes its part, and nobody goes on before all have.
+TEST(executors_join_a_long_slab_in_every_order) {
+  for (int helpers : {1, 2}) {
+    std::unique_ptr<sie::Executors> executors;
+    std::unique_ptr<Joined> slab;
+    long by[4] = {};  // orders, by the members at the last step
+    schedule::Threads threads = {};
+    threads.count = 1 + helpers;
+    threads.preemptions = 3 - helpers;
+    threads.prepare = [&] {
+      executors.reset(new sie::Executors);
+      slab.reset(new Joined(executors.get(), helpers));
+    };
+    threads.body = [&](int thread) { Joined::run(slab.get(), thread, 0, thread); };
+    threads.afterwards = [&] {
+      slab->check();
+      by[slab->members[Joined::steps - 1].load()]++;
+    };
+    const long orders = schedule::explore(threads);
+    printf("     %ld orders: %ld alone, %ld by two, %ld by three\n", orders, by[1], by[2], by[3]);
+    CHECK(by[1] > 100 && by[2] > 100 && (helpers == 1 || by[3] > 100), "%ld orders", orders);
+  }
 }

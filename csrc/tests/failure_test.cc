@@ -44,8 +44,9 @@ TEST(failing_kernels_end_the_run_and_no_more) {
     sie_ops faulty = *real;
     faulty.linear = failing_linear;
     for (const model::Batch *batch : {&one, &many, &longer}) {
-      // The program has 8 linears; each member calls each of them once, or more often for stages.
-      for (int n = 1; n <= (batch == &longer ? 20 : 8) * threads; n++) {
+      // The program has 8 linears. Each member of a short team calls each of them once; the leader of
+      // a long one calls most of them ten times, and nobody else may have joined.
+      for (int n = 1; n <= (batch == &longer ? 60 : 8 * threads); n++) {
         m.device->ops = &faulty;
         calls_left.store(n);
         CHECK(submit(&m, 0, *batch) == SIE_OK, "%s", m.err.message);

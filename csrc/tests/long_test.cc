@@ -56,10 +56,10 @@ struct LongJob : sie::Run {
     for (bool last = false; !last;) {
       // Member 0 decides between two meetings, so that all members leave together.
       if (member == 0) job->last[slab] = job->released.load();
-      job->executors->meet(&barrier, job->team, executor);
+      job->executors->meet(&barrier, job->team, executor, [] { return false; });
       last = job->last[slab];
       job->executors->do_other(executor);
-      job->executors->meet(&barrier, job->team, executor);
+      job->executors->meet(&barrier, job->team, executor, [] { return false; });
     }
     job->members_in.fetch_sub(1);
   }

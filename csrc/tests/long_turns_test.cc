@@ -12,7 +12,9 @@
 #include "executor.h"
 #include "heads.h"
 #include "hooks.h"
+#include "long_team.h"
 #include "model.h"
+#include "paths.h"
 #include "slot.h"
 #include "tests/check.h"
 
@@ -182,19 +184,26 @@ constexpr int max_meetings = 256;
 // Holds a member of the first long slab at a meeting until its partner waits there, or until the
 // next slab is far along in the region that they share.
 struct HeldLong {
+  const sie::LongTeam *team;   // the first slab's
   const void *first, *second;  // the slabs' barriers
   int member, meeting;
   bool leaving;
   std::atomic<int> arrived[max_meetings];  // other members of the first slab
-  std::atomic<int> second_arrived, last_meeting, times_held, strangers;
-  std::atomic<bool> done;
+  std::atomic<int> second_arrived, last_meeting, times_held, strangers, joined;
+  std::atomic<bool> asked, done;
 };
 HeldLong held_long;
 thread_local int own_member, own_meeting;
 
 void long_ticket(int32_t member) {
   own_member = member;
-  own_meeting = 0;
+  own_meeting = member == 0 ? 0 : held_long.team->next().number;
+}
+
+// The leader does not go on before another executor has asked to be a member.
+void long_block(int32_t, int64_t) {
+  if (held_long.asked.exchange(true)) return;
+  while (held_long.team->asked() == 0) sched_yield();
 }
 
 void hold_long(int meeting) {
@@ -213,6 +222,7 @@ void long_arrives(const void *barrier) {
     return;
   }
   if (own_member == h.member && own_meeting == h.meeting && !h.leaving) hold_long(own_meeting);
+  if (own_member == 1) h.joined++;
   if (own_member != h.member) h.arrived[own_meeting]++;
   if (own_meeting > h.last_meeting.load()) h.last_meeting.store(own_meeting);
 }
@@ -225,7 +235,7 @@ void long_leaves(const void *barrier) {
 }
 
 const sie::hooks::Hooks held_hooks = {nullptr,      nullptr,     nullptr, long_ticket,
-                                      long_arrives, long_leaves, nullptr};
+                                      long_arrives, long_leaves, long_block};
 
 Result run_held_long(Model *m, const Batch &batch, int member, int meeting, bool leaving) {
   HeldLong &h = held_long;
@@ -233,9 +243,10 @@ Result run_held_long(Model *m, const Batch &batch, int member, int meeting, bool
   h.meeting = meeting;
   h.leaving = leaving;
   for (std::atomic<int> &n : h.arrived) n.store(0);
-  h.second_arrived = h.times_held = h.strangers = 0;
-  h.done = false;
-  const sie::Team *teams = static_cast<const sie::Team *>(m->slots[0]->teams.p);
+  h.second_arrived = h.times_held = h.strangers = h.joined = 0;
+  h.asked = h.done = false;
+  const sie::LongTeam *teams = static_cast<const sie::LongTeam *>(m->slots[0]->teams.p);
+  h.team = &teams[0];
   h.first = &teams[0].barrier;
   h.second = &teams[1].barrier;
   sie::hooks::installed.store(&held_hooks);
@@ -249,12 +260,12 @@ Result run_held_long(Model *m, const Batch &batch, int member, int meeting, bool
 }  // namespace
 
 TEST(long_teams_wait_for_every_member_everywhere) {
-  // Two long slabs, each of a team of two, in a region with room for one: the second waits until no
-  // member reads the first's values.
+  // Two long slabs in a region with room for one. A third executor joins the first slab after its
+  // first step; the second slab waits until no member reads the first's values.
   Shape shape;
   shape.layers = 1;
   Model m;
-  CHECK(m.open(SIE_DEVICE_CPU, SIE_ISA_AVX2, 4, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+  CHECK(m.open(SIE_DEVICE_CPU, SIE_ISA_AVX2, 3, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
   if (m.slots[0] == nullptr) return;
   Batch batch;
   batch.add(shape, 1, 640);
@@ -263,17 +274,20 @@ TEST(long_teams_wait_for_every_member_everywhere) {
   m.program->region_tokens = 640;
   held_long.last_meeting = 0;
   CHECK(same_results(run_held_long(&m, batch, -1, 0, false), want), "other bits, nobody held");
-  CHECK(m.slots[0]->team == 2 && m.slots[0]->n_long == 2, "teams of %d, %d long slabs", m.slots[0]->team,
-        m.slots[0]->n_long);
   const int meetings = held_long.last_meeting.load() + 1;
   // Operations of a stage run once for each stage_rows of the 640 rows.
   int64_t steps = 0, times = (640 + m.program->stage_rows - 1) / m.program->stage_rows;
   for (const sie::PlannedOp &planned : m.program->plan) steps += planned.cut == sie::Cut::rows ? times : 1;
   CHECK(times == 3 && meetings == steps, "%d meetings for %lld steps", meetings,
         static_cast<long long>(steps));
+  CHECK(m.slots[0]->n_long == 2 && held_long.joined.load() == meetings - 1,
+        "%d long slabs; the other member came to %d of %d meetings", m.slots[0]->n_long, held_long.joined.load(),
+        meetings);
   for (int meeting = 0; meeting < meetings; meeting++) {
     for (int member : {0, 1}) {
       for (bool leaving : {false, true}) {
+        // The leader is alone at the first meeting.
+        if (meeting == 0 && !(member == 0 && leaving)) continue;
         // After the last meeting, member 0 lets the second slab begin.
         if (member == 0 && leaving && meeting == meetings - 1) continue;
         Result got = run_held_long(&m, batch, member, meeting, leaving);
@@ -283,6 +297,111 @@ TEST(long_teams_wait_for_every_member_everywhere) {
       }
     }
   }
+}
+
+namespace {
+
+// Holds the executor that has no slab until the leader is at step `at`, and the leader there until
+// the other has asked to be a member.
+struct Late {
+  const sie::LongTeam *team;
+  int at;
+  std::atomic<int> tickets, steps, joined;  // begun; taken by the leader, and by the other
+  std::atomic<bool> there;
+};
+Late late;
+
+void late_ticket(int32_t member) {
+  own_member = member;
+  if (late.tickets++ != 1) return;
+  while (!late.there.load()) sched_yield();
+}
+void late_block(int32_t, int64_t) {
+  if (own_member != 0 || late.steps.load() != late.at || late.there.exchange(true)) return;
+  while (late.team->asked() == 0) sched_yield();
+}
+void late_arrives(const void *) { (own_member == 0 ? late.steps : late.joined)++; }
+const sie::hooks::Hooks late_hooks = {nullptr,      nullptr, nullptr,   late_ticket,
+                                      late_arrives, nullptr, late_block};
+
+}  // namespace
+
+TEST(long_slabs_are_joined_after_any_step) {
+  for (const model::Path &path : model::machine_paths()) {
+    Shape shape;
+    shape.layers = 1;
+    Model m;
+    CHECK(m.open(SIE_DEVICE_CPU, path.isa, 2, path.compute, shape) == SIE_OK, "%s", m.err.message);
+    if (m.slots[0] == nullptr) return;
+    Batch batch;
+    batch.add(shape, 1, 640);
+    m.program->stage_rows = 144;
+    const Result want = run(&m, batch);
+    late.team = static_cast<const sie::LongTeam *>(m.slots[0]->teams.p);
+    int steps = 1;
+    for (late.at = 0; late.at < steps; late.at++) {
+      late.tickets = late.steps = late.joined = 0;
+      late.there = false;
+      sie::hooks::installed.store(&late_hooks);
+      const Result got = run(&m, batch);
+      sie::hooks::installed.store(nullptr);
+      steps = late.steps.load();
+      CHECK(same_results(got, want), "%s: other bits, joined after step %d of %d", path.name, late.at, steps);
+      CHECK(late.joined.load() == steps - late.at - 1, "%s: joined after step %d of %d, took %d", path.name,
+            late.at, steps, late.joined.load());
+    }
+    CHECK(steps > 20, "%d steps", steps);
+  }
+}
+
+namespace {
+
+const sie_ops *real_ops;
+// Fails in the step in which another executor asks to be a member.
+sie_status failing_linear(const sie_linear_args *a, const sie_share *share) {
+  return late.there.load() ? SIE_INTERNAL : real_ops->linear(a, share);
+}
+
+}  // namespace
+
+// All leave after a step that failed: whoever was admitted behind it would wait for them forever.
+TEST(long_slabs_admit_nobody_after_a_failure) {
+  Shape shape;
+  shape.layers = 1;
+  Model m;
+  CHECK(m.open(SIE_DEVICE_CPU, SIE_ISA_AVX2, 2, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+  if (m.slots[0] == nullptr) return;
+  Batch batch;
+  batch.add(shape, 1, 640);
+  const Result want = run(&m, batch);
+  real_ops = m.device->ops;
+  sie_ops faulty = *real_ops;
+  faulty.linear = failing_linear;
+  late.team = static_cast<const sie::LongTeam *>(m.slots[0]->teams.p);
+  int failed = 0;
+  for (late.at = 0; late.at < 20; late.at++) {
+    late.tickets = late.steps = late.joined = 0;
+    late.there = false;
+    m.device->ops = &faulty;
+    sie::hooks::installed.store(&late_hooks);
+    const Result got = run(&m, batch);
+    sie::hooks::installed.store(nullptr);
+    m.device->ops = real_ops;
+    CHECK(got.status == SIE_INTERNAL, "status %d, held in step %d", got.status, late.at);
+    if (late.steps.load() == late.at + 1) failed++;
+  }
+  CHECK(failed > 3, "%d steps failed at once", failed);
+  CHECK(same_results(run(&m, batch), want), "other bits after failures");
+}
+
+TEST(long_teams_are_bounded) {
+  sie::LongTeam team;
+  int32_t member = 0;
+  for (int i = 1; i < sie::max_team; i++) CHECK(team.ask(&member) && member == i, "%d is member %d", i, member);
+  CHECK(!team.ask(&member), "one member too many");
+  sie::LongTeam done;
+  done.close();
+  CHECK(!done.ask(&member), "a member of a team that is done");
 }
 
 namespace {
@@ -317,9 +436,8 @@ TEST(short_slabs_beside_long_ones_run_alone) {
     Result got = run(&m, batch);
     sie::hooks::installed.store(nullptr);
     const sie_slot &slot = *m.slots[0];
-    CHECK(slot.n_long == 1 && slot.n_slabs == 2 && slot.team == threads / 2,
-          "%d of %d slabs are long, teams of %d", slot.n_long, slot.n_slabs, slot.team);
-    CHECK(slot.singles == 1 && slot.tickets == slot.team + 1, "%d single tickets of %d", slot.singles,
+    CHECK(slot.n_long == 1 && slot.n_slabs == 2 && slot.team == 1 && slot.tickets == 2 + threads - 1,
+          "%d of %d slabs are long, teams of %d, %d tickets", slot.n_long, slot.n_slabs, slot.team,
           slot.tickets);
     size_t row = static_cast<size_t>(m.hidden);
     CHECK(got.status == SIE_OK && memcmp(got.rows.data(), want_one.rows.data(), row * 4) == 0 &&
