@@ -75,6 +75,8 @@ func listed(id, says string) map[string]any {
 		"bundles":  []any{"default", "extra"}, "worker_count": float64(len(workers)), "workers": workers,
 	}
 	switch id {
+	case "org/a":
+		out["aliases"] = []any{"best"}
 	case "org/a:small":
 		out["profiles"] = map[string]any{"default": profile(true)} // an id of its own has one
 	case "org/b":
