@@ -34,8 +34,12 @@ class LongTeam : public Team {
   }
   int32_t asked() const { return asked_.load(std::memory_order_relaxed); }
 
-  // Whether the member that asked may begin, at next(). Once the slab is closed, it never may.
-  bool has(int32_t member) const { return admitted_.load(std::memory_order_acquire) >= member; }
+  // Whether the member that asked may begin, at next(). Once the slab is closed, it never may. It is
+  // admitted before the meeting that admits it is over, and begins after: else it could arrive at
+  // the next meeting in that one's phase, and wait for nobody there.
+  bool has(int32_t member) const {
+    return admitted_.load(std::memory_order_acquire) >= member && barrier.passed(meeting(next_.number - 1));
+  }
   const LongStep &next() const { return next_; }
   int32_t members() const { return admitted_.load(std::memory_order_relaxed) + 1; }
 
@@ -54,6 +58,9 @@ class LongTeam : public Team {
   bool closed() const { return closed_.load(std::memory_order_acquire) != 0; }
 
  private:
+  // The barrier's phase in which the members meet after a step: they meet once after each.
+  static uint32_t meeting(int32_t step) { return static_cast<uint32_t>(step); }
+
   // Members apart from the leader.
   hooks::Watched<int32_t> asked_{0}, admitted_{0};
   hooks::Watched<int32_t> closed_{0};
