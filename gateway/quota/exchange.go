@@ -166,7 +166,7 @@ func (e *Exchange) heard(router string, m *Message) {
 	}
 	e.opt.Access.Heard(router, m.Uses)
 	if state == joined {
-		e.opt.Access.SetPeers(e.count())
+		e.tellCount()
 	}
 	if state != known || m.Joins {
 		e.tellAll()
@@ -223,7 +223,15 @@ func (e *Exchange) forget(router string) {
 	delete(e.peers, router)
 	e.mu.Unlock()
 	e.opt.Access.Gone(router)
-	e.opt.Access.SetPeers(e.count())
+	e.tellCount()
+}
+
+// tellCount tells Access of how many others there are. It holds the lock meanwhile: of two that
+// join and go at once, what was counted last is told last.
+func (e *Exchange) tellCount() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.opt.Access.SetPeers(len(e.peers))
 }
 
 // Run tells the others until ctx ends, and then that this gateway has ended.

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -249,7 +250,7 @@ func cluster(t *testing.T, seed uint64, gateways int, f func(ctx context.Context
 // passed.
 func flood(ctx context.Context, h *hub, l *ledger, token string, itemsPerSecond float64, lasts time.Duration,
 	pick func() *member) {
-	r := rand.New(rand.NewPCG(h.rand.Uint64(), 13))
+	r := rand.New(rand.NewPCG(uint64(h.random(1<<30)), 13))
 	var all sync.WaitGroup
 	defer all.Wait()
 	for end := time.Now().Add(lasts); time.Now().Before(end); {
@@ -498,4 +499,39 @@ func TestNoBurstAfterTheBrokerWasAway(t *testing.T) {
 			t.Error("there is no burst later either")
 		}
 	})
+}
+
+// counting is an Access that notes whether it is told of a number of gateways while that can
+// change.
+type counting struct {
+	Access
+	exchange *Exchange
+	told     []int
+	late     bool
+}
+
+func (c *counting) SetPeers(n int) {
+	if c.exchange.mu.TryLock() {
+		c.exchange.mu.Unlock()
+		c.late = true
+	}
+	c.told = append(c.told, n)
+}
+
+// What is told of the number of the others is the number: one that is silent and one that joins at
+// the same moment, on two goroutines, never leave a number of before.
+func TestTheNumberOfOthersIsToldInItsOrder(t *testing.T) {
+	a, err := tenant.Open(tenant.Options{Keys: []string{"key"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &counting{Access: a}
+	c.exchange = New(Options{Router: "g", Access: c, Log: slog.New(slog.DiscardHandler)})
+	c.exchange.heard("a", &Message{})
+	c.exchange.heard("b", &Message{})
+	c.exchange.heard("a", &Message{Leaves: true})
+	c.exchange.forget("b")
+	if want := []int{1, 2, 1, 0}; c.late || !slices.Equal(c.told, want) {
+		t.Errorf("told %v, want %v; told while others could join: %v", c.told, want, c.late)
+	}
 }
