@@ -117,8 +117,9 @@ func TestAWorkerServesThePoolThatHasIt(t *testing.T) {
 	}
 	g.settled(empty0)
 
-	b.put(poolOf("brief", 1, "w1"))
+	b.put(poolOf("brief", 600, "w1"))
 	serves(t, beats, "brief", lane.Pool)
+	b.put(poolOf("brief", 1, "w1")) // not before it is seen, however long that takes
 	serves(t, beats, lane.Pool, "") // nobody wrote
 	b.put(poolOf("lost", 600, "w1"))
 	serves(t, beats, "lost", lane.Pool)

@@ -57,9 +57,11 @@ func TestPinnedModels(t *testing.T) {
 	b.put()
 	serves(t, beats, lane.Pool, "")
 	f.awaits(t, "the pool is gone")
-	brief := poolOf("brief", 1, "w1")
+	brief := poolOf("brief", 600, "w1")
 	brief.Spec.Pinned = []string{"org/m"}
 	b.put(brief)
-	f.awaits(t, "a brief pool", "org/m")
+	f.awaits(t, "another pool", "org/m")
+	brief.Spec.TTL = 1 // not before it is seen, however long that takes
+	b.put(brief)
 	f.awaits(t, "nobody renewed it")
 }
