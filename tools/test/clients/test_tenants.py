@@ -33,6 +33,12 @@ def url(target, tmp_path_factory):
     else:
         s = Server("--precision", "fp32", preload=TINY,
                    models=f"{TINY}={GOLDEN / 'st-mean'},{JUDGE}={GOLDEN / 'rerank-sigmoid'}", env={"SIE_AUTH_TOKENS_FILE": str(tokens)})
+    while True:  # until a worker takes the model, whose loading a quota does not wait for
+        r = requests.post(f"{s.url}/v1/encode/{TINY}", json={"items": [{"text": "a"}]},
+                          headers={"Authorization": "Bearer narrow"})
+        if r.status_code == 200:
+            break
+        assert r.status_code in (202, 503), r.text
     yield s.url
     ended(s)
 
