@@ -225,9 +225,10 @@ kube-check: kube-programs ## have a real kube-apiserver take every manifest, and
 	@tools/setup/kube.sh
 	@cd tools/kube && SIE_KUBE_CHECK=1 $(GO) test -count=1 -timeout 30m -v $(if $(RUN),-run '$(RUN)') ./natscheck ./accept ./rollout
 
-skew-check: kube-programs ## run each program of an earlier commit beside the others of this one, and the other way round (BASE=HEAD~1)
+skew-check: kube-programs ## run every mixture of the programs of an earlier commit and of this one, and upgrade under load (BASE=HEAD~1)
 	@base=$$(tools/setup/skew.sh $(or $(BASE),HEAD~1)) && cd tools/kube && \
-		SIE_BASE_BIN=$$base $(GO) test -count=1 -timeout 30m -v ./skew
+		SIE_KUBE_CHECK=1 SIE_BASE_BIN=$$base SIE_BASE=$${base##*/} $(GO) test -count=1 -timeout 30m -v \
+		-run 'EveryMixture|TheStore|RollingRestart' ./skew ./rollout
 
 fuzz: libsie tokenizers ## every fuzz target for FUZZTIME (30s) each
 	@tools/test/fuzz.sh

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -18,14 +19,44 @@ type Health struct {
 	Probe   string        `help:"readyz: requests should be sent here. livez: the device answers. healthz: the process answers." default:"readyz" enum:"readyz,livez,healthz"`
 	Timeout time.Duration `help:"Time for the answer." default:"3s" range:"1ms..1h"`
 
+	Gone time.Duration `help:"Wait until nothing listens there any more, at most so long: a program that must outlive the other runs this before it ends. The default asks once." range:"0s|1ms..1h"`
+
 	Insecure bool `help:"Take any certificate of an https address: the probe is for this machine's own server."`
 }
 
-// Run asks once.
+// goneEvery is the time between two looks for whether a server has gone.
+const goneEvery = 50 * time.Millisecond
+
+// Run asks once, or with Gone until nothing listens.
 func (c *Health) Run() error {
+	if c.Gone > 0 {
+		return c.await()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
 	return c.ask(ctx)
+}
+
+// await returns nil once a connection is refused. Whatever else happens, such as an answer that
+// does not come, is a server that is there.
+func (c *Health) await() error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.Gone)
+	defer cancel()
+	tick := time.NewTicker(goneEvery)
+	defer tick.Stop()
+	for {
+		once, stop := context.WithTimeout(ctx, c.Timeout)
+		err := c.ask(once)
+		stop()
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: it is there still, %v after it was first asked", c.URL, c.Gone)
+		}
+	}
 }
 
 // ask returns nil if the probe answers 200. It uses no proxy, because the server is on this

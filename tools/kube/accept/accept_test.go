@@ -42,7 +42,8 @@ var changes = []string{
 }
 
 // Every values file is taken: checked strictly, created, its pods admitted under the restricted
-// standard, and upgraded with other values, all without a warning.
+// standard, and upgraded to the next release's versions with other values and back, all without a
+// warning.
 func TestTheServerTakesEveryValuesFile(t *testing.T) {
 	stage.Full(t)
 	p := plane.Start(t)
@@ -55,7 +56,7 @@ func TestTheServerTakesEveryValuesFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	taken := 0
+	next, taken := later(t), 0
 	for i, file := range append([]string{"", everything, withTLS}, files...) {
 		var values []string
 		name := "values.yaml"
@@ -71,7 +72,7 @@ func TestTheServerTakesEveryValuesFile(t *testing.T) {
 			t.Logf("%d objects", len(all))
 			taken += len(all)
 			takes(t, p, namespace, all)
-			takes(t, p, namespace, objects(t, p, chartDir(t), namespace, values, changes...))
+			takes(t, p, namespace, objects(t, p, next, namespace, values, changes...))
 			takes(t, p, namespace, all) // and back
 		})
 	}
@@ -112,7 +113,10 @@ func takes(t *testing.T, p *plane.Plane, namespace string, all []*unstructured.U
 func TestTheChartOfAnEarlierCommitIsUpgraded(t *testing.T) {
 	stage.Full(t)
 	commit := cmp.Or(os.Getenv("SIE_BASE"), "HEAD~1")
-	dir := earlier(t.Context(), t, commit)
+	dir, err := render.Commit(t.Context(), stage.Root(t), commit, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	if dir == "" {
 		t.Skipf("%s has no chart", commit)
 	}

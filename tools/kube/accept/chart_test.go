@@ -1,11 +1,10 @@
 package accept
 
 import (
-	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -105,26 +104,26 @@ func pods(all []*unstructured.Unstructured) (out []*unstructured.Unstructured) {
 	return out
 }
 
-// earlier unpacks the chart of a commit, and returns "" where it had none.
-func earlier(ctx context.Context, t testing.TB, commit string) string {
+// later returns a copy of the chart with other versions, as its next release has.
+func later(t testing.TB) string {
 	t.Helper()
-	root := stage.Root(t)
-	const chart = "deploy/helm/sie-cluster"
-	there := exec.CommandContext(ctx, "git", "-C", root, "cat-file", "-e", commit+":"+chart+"/Chart.yaml")
-	if there.Run() != nil {
-		return ""
-	}
 	dir := t.TempDir()
-	archive := filepath.Join(dir, "chart.tar")
-	for _, argv := range [][]string{
-		{"git", "-C", root, "archive", "-o", archive, commit, chart}, {"tar", "-xf", archive, "-C", dir},
-	} {
-		if out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v: %s", argv, err, out)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(dir, chart, "Chart.yaml")); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(chartDir(t))); err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(dir, chart)
+	path := filepath.Join(dir, "Chart.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := version.ReplaceAll(text, []byte("$1: 99.9.9"))
+	if n := len(version.FindAll(text, -1)); n != 2 {
+		t.Fatalf("Chart.yaml has %d versions, not its own and the programs'", n)
+	}
+	if err := os.WriteFile(path, next, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
+
+var version = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)

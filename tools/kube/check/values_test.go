@@ -231,6 +231,7 @@ func variable(p *corev1.PodSpec, container, name string) *corev1.EnvVar {
 // What a pod may take to end is more than its sleep and its drain together, and the programs are
 // told the same numbers.
 func TestEndsAgree(t *testing.T) {
+	none := (&corev1.LifecycleHandler{}).String()
 	seconds := func(p *corev1.PodSpec, container, name string) (n int64) {
 		t.Helper()
 		e := variable(p, container, name)
@@ -242,13 +243,36 @@ func TestEndsAgree(t *testing.T) {
 		}
 		return n
 	}
-	sleep := func(p *corev1.PodSpec, container string) int64 {
+	preStop := func(p *corev1.PodSpec, container string) *corev1.LifecycleHandler {
 		for _, c := range p.Containers {
 			if c.Name == container && c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
-				return c.Lifecycle.PreStop.Sleep.Seconds
+				return c.Lifecycle.PreStop
 			}
 		}
+		return &corev1.LifecycleHandler{}
+	}
+	sleep := func(p *corev1.PodSpec, container string) int64 {
+		if h := preStop(p, container); h.Sleep != nil {
+			return h.Sleep.Seconds
+		}
 		return 0
+	}
+	// wait is the most that the server waits for its sidecar, whose probes it asks.
+	wait := func(p *corev1.PodSpec) (n int64) {
+		if len(p.Containers) != 2 || len(p.Containers[1].Ports) != 1 {
+			t.Fatalf("%+v", p.Containers)
+		}
+		e := preStop(p, "worker").Exec
+		if e == nil {
+			t.Fatal("the server does not wait for its sidecar")
+		}
+		said := strings.Join(e.Command, " ")
+		want := fmt.Sprintf("sie-server health --url http://127.0.0.1:%d --probe healthz --gone %%ds",
+			p.Containers[1].Ports[0].ContainerPort)
+		if _, err := fmt.Sscanf(said, want, &n); err != nil {
+			t.Errorf("the server runs %q, not %q", said, want)
+		}
+		return n
 	}
 	for _, r := range renderings(t) {
 		for _, o := range decode(t, r) {
@@ -275,11 +299,11 @@ func TestEndsAgree(t *testing.T) {
 					continue
 				}
 				sidecar := seconds(p, "worker-sidecar", "SIE_DRAIN_TIMEOUT")
-				if s := sleep(p, "worker"); s <= sidecar || sleep(p, "worker-sidecar") != 0 {
-					t.Errorf("%s: %s: the server sleeps %d s, its sidecar takes %d", r.name, x.Name, s,
+				if s := wait(p); s <= sidecar || preStop(p, "worker-sidecar").String() != none {
+					t.Errorf("%s: %s: the server waits %d s, its sidecar takes %d", r.name, x.Name, s,
 						sidecar)
 				}
-				needs := sleep(p, "worker") + seconds(p, "worker", "SIE_DRAIN_TIMEOUT")
+				needs := wait(p) + seconds(p, "worker", "SIE_DRAIN_TIMEOUT")
 				if *p.TerminationGracePeriodSeconds <= needs {
 					t.Errorf("%s: %s may take %d s and needs %d", r.name, x.Name,
 						*p.TerminationGracePeriodSeconds, needs)

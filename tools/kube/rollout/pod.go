@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -56,6 +59,8 @@ type Kubelet struct {
 	// new connections.
 	Spread time.Duration
 	Log    func(format string, args ...any)
+	// Ending, unless nil, is asked when a container gets SIGTERM. Its error is a fault.
+	Ending func(pod string, c corev1.Container) error
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -278,8 +283,13 @@ func (p *Pod) Delete() <-chan struct{} {
 // end ends a container.
 func (p *Pod) end(c *container, deadline time.Time) {
 	if l := c.spec.Lifecycle; l != nil && l.PreStop != nil {
-		if err := preStop(c, l.PreStop, deadline); err != nil {
+		if err := p.preStop(c, l.PreStop, deadline); err != nil {
 			p.kubelet.fault("pod %s: preStop of %s: %w", p.Name, c.spec.Name, err)
+		}
+	}
+	if p.kubelet.Ending != nil {
+		if err := p.kubelet.Ending(p.Name, c.spec); err != nil {
+			p.kubelet.fault("pod %s: SIGTERM of %s: %w", p.Name, c.spec.Name, err)
 		}
 	}
 	c.Process.Signal(syscall.SIGTERM)
@@ -297,7 +307,7 @@ func (p *Pod) end(c *container, deadline time.Time) {
 }
 
 // preStop does what a container asks for before SIGTERM.
-func preStop(c *container, h *corev1.LifecycleHandler, deadline time.Time) error {
+func (p *Pod) preStop(c *container, h *corev1.LifecycleHandler, deadline time.Time) error {
 	switch {
 	case h.Sleep != nil:
 		time.Sleep(min(time.Duration(h.Sleep.Seconds)*time.Second, time.Until(deadline)))
@@ -314,7 +324,35 @@ func preStop(c *container, h *corev1.LifecycleHandler, deadline time.Time) error
 			return err
 		}
 		return resp.Body.Close()
+	case h.Exec != nil:
+		ctx, cancel := context.WithDeadline(context.Background(), deadline)
+		defer cancel()
+		argv := slices.Clone(h.Exec.Command)
+		if argv[0] != filepath.Base(c.Process.Path()) {
+			return fmt.Errorf("its image has no %s", argv[0])
+		}
+		for i := range argv {
+			argv[i] = p.here(argv[i])
+		}
+		out, err := exec.CommandContext(ctx, c.Process.Path(), argv[1:]...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%v: %w: %s", argv, err, out)
+		}
+		return nil
 	default:
-		return errors.New("images without a shell can sleep or ask a page, and nothing else")
+		return errors.New("images without a shell can sleep, ask a page or run their program")
 	}
+}
+
+// here turns the address of a port of the pod into that of the process that stands for the
+// container with that port.
+func (p *Pod) here(address string) string {
+	for _, c := range p.containers {
+		for _, port := range c.spec.Ports {
+			if address == fmt.Sprintf("http://127.0.0.1:%d", port.ContainerPort) {
+				return c.Base
+			}
+		}
+	}
+	return address
 }

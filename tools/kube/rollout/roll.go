@@ -70,6 +70,9 @@ func replicas(n *int32) int {
 	return int(*n)
 }
 
+// Use makes pods that start from now on of another template.
+func (w *Workload) Use(template corev1.PodSpec) { w.template = template }
+
 // start starts a pod with a name.
 func (w *Workload) start(name string) (*Pod, error) {
 	p, err := w.kubelet.Run(name, w.template)

@@ -1,9 +1,9 @@
 package rollout
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -65,10 +65,22 @@ var replicated = []string{
 	"nats.replicas=3", "queueRouting.streamReplicas=3",
 }
 
-// rendered reads the chart.
-func rendered(t *testing.T) manifests {
+// chart returns the chart of this tree.
+func chart(t *testing.T) string {
+	return filepath.Join(stage.Root(t), "deploy", "helm", "sie-cluster")
+}
+
+// pod returns what the pods of a component are made of.
+func (m manifests) pod(component string) corev1.PodSpec {
+	if s := m.statefulSets[component]; s != nil {
+		return s.Spec.Template.Spec
+	}
+	return m.deployments[component].Spec.Template.Spec
+}
+
+// rendered reads the chart in dir.
+func rendered(t *testing.T, dir string) manifests {
 	t.Helper()
-	dir := filepath.Join(stage.Root(t), "deploy", "helm", "sie-cluster")
 	docs, _, err := render.Chart(dir, render.Options{KubeVersion: "v1.36.0", Set: replicated})
 	if err != nil {
 		t.Fatal(err)
@@ -172,6 +184,17 @@ func (w *world) launch(ctx context.Context, pod string, c corev1.Container) (Sta
 	return Started{}, fmt.Errorf("the test knows no container %q", c.Name)
 }
 
+// ending refuses that a server is told to end before its sidecar has finished.
+func (w *world) ending(pod string, c corev1.Container) error {
+	w.mu.Lock()
+	x := w.workers[pod]
+	w.mu.Unlock()
+	if c.Name == "worker" && !strings.Contains(x.Sidecar.Log(), "msg=drained") {
+		return errors.New("its sidecar has not finished")
+	}
+	return nil
+}
+
 // launchNATS starts a server of NATS. It has the same ports each time, as a pod has its name.
 func (w *world) launchNATS(ctx context.Context, pod string, c corev1.Container) (Started, error) {
 	i := int(pod[len(pod)-1] - '0')
@@ -243,6 +266,7 @@ func open(ctx context.Context, t *testing.T, m manifests, bin string) *world {
 	w.kubelet = NewKubelet(w.launch, spread, func(format string, args ...any) {
 		t.Logf("%6.1f s  %s", time.Since(begin).Seconds(), fmt.Sprintf(format, args...))
 	})
+	w.kubelet.Ending = w.ending
 	t.Cleanup(func() {
 		w.cluster.Close()
 		w.kubelet.Close()
@@ -340,18 +364,30 @@ func (w *world) judge(l *load.Load) {
 
 // Every pod of the chart is replaced, component after component in the order of docs/upgrading.md,
 // by the manifests' own numbers, while clients that never try again send 100 requests a second:
-// each gets its answer. With SIE_BASE_BIN the cluster begins with the programs of an earlier
-// commit, and the restart is an upgrade.
+// each gets its answer. With SIE_BASE, and its programs in SIE_BASE_BIN, the cluster begins with
+// the chart and the programs of an earlier commit, and the restart is an upgrade.
 func TestARollingRestartFailsNobody(t *testing.T) {
 	stage.Full(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	bin := stage.Programs(t)
-	w := open(ctx, t, rendered(t), cmp.Or(os.Getenv("SIE_BASE_BIN"), bin))
+	bin, next := stage.Programs(t), rendered(t, chart(t))
+	first, before := bin, next
+	if base := os.Getenv("SIE_BASE"); base != "" {
+		dir, err := render.Commit(ctx, stage.Root(t), base, t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dir == "" {
+			t.Skipf("%s has no chart that could be upgraded", base)
+		}
+		first, before = os.Getenv("SIE_BASE_BIN"), rendered(t, dir)
+	}
+	w := open(ctx, t, before, first)
 	l := w.send(ctx, "roll")
 	w.cluster.Bin = map[string]string{"": bin}
 	for _, component := range []string{"config", "nats", "worker", "gateway"} {
 		t.Logf("rolling %s", component)
+		w.all[component].Use(next.pod(component))
 		if err := w.all[component].Roll(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -360,18 +396,22 @@ func TestARollingRestartFailsNobody(t *testing.T) {
 }
 
 // The test sees what a bad number does: a gateway without preStop and drain delay is told to end
-// while a load balancer still sends there, and a grace that is too short kills.
+// while a load balancer still sends there, and a preStop that is longer than the grace kills.
 func TestBadNumbersAreSeen(t *testing.T) {
 	stage.Full(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	m := rendered(t)
+	m := rendered(t, chart(t))
 	spec := &m.deployments["gateway"].Spec.Template.Spec
 	spec.Containers[0].Lifecycle = nil
 	spec.Containers[0].Env = append(spec.Containers[0].Env,
 		corev1.EnvVar{Name: "SIE_GATEWAY_DRAIN_DELAY", Value: "0s"})
 	grace := int64(1)
-	m.statefulSets["worker"].Spec.Template.Spec.TerminationGracePeriodSeconds = &grace
+	worker := &m.statefulSets["worker"].Spec.Template.Spec
+	worker.TerminationGracePeriodSeconds = &grace
+	worker.Containers[0].Lifecycle.PreStop = &corev1.LifecycleHandler{
+		Sleep: &corev1.SleepAction{Seconds: 27},
+	}
 	w := open(ctx, t, m, stage.Programs(t))
 	l := w.send(ctx, "bad")
 	for _, component := range []string{"gateway", "worker"} {

@@ -55,6 +55,9 @@ func (p *Process) Log() string {
 	return string(b)
 }
 
+// Path returns the file of the program.
+func (p *Process) Path() string { return p.cmd.Path }
+
 // PID returns the process's number.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 

@@ -1,5 +1,5 @@
 {{/* How long each pod may take to end. The seconds between SIGTERM's request and the kill, terminationGracePeriodSeconds,
-     must be more than the preStop sleep and what the program then takes. */}}
+     must be more than what preStop and then the program take. */}}
 
 {{- define "sie.gatewayGrace" -}}
 {{- $d := .Values.gateway.drain -}}
@@ -15,14 +15,14 @@
 {{- include "sie.grace" (dict "name" "nats.terminationGracePeriodSeconds" "given" .Values.nats.terminationGracePeriodSeconds "needs" (int .Values.nats.lameDuckSeconds) "is" (printf "lameDuckSeconds %d" (int .Values.nats.lameDuckSeconds)) "more" 20) -}}
 {{- end -}}
 
-{{/* The server outlives its sidecar: it sleeps while that one finishes, and two seconds more. */}}
-{{- define "sie.workerSleep" -}}
+{{/* The server outlives its sidecar: it waits until that one has ended, two seconds more than that may take at most. */}}
+{{- define "sie.workerWait" -}}
 {{- add (int .Values.workers.common.drain.sidecarSeconds) 2 -}}
 {{- end -}}
 
 {{- define "sie.workerGrace" -}}
 {{- $c := .Values.workers.common -}}
-{{- $needs := add (int (include "sie.workerSleep" .)) (int $c.drain.serverSeconds) -}}
+{{- $needs := add (int (include "sie.workerWait" .)) (int $c.drain.serverSeconds) -}}
 {{- include "sie.grace" (dict "name" "workers.common.terminationGracePeriodSeconds" "given" $c.terminationGracePeriodSeconds "needs" $needs "is" (printf "drain.sidecarSeconds %d + 2 + serverSeconds %d" (int $c.drain.sidecarSeconds) (int $c.drain.serverSeconds)) "more" 5) -}}
 {{- end -}}
 
