@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"log/slog"
 	"net"
@@ -17,6 +19,7 @@ import (
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/configd"
 	sie "github.com/sie-engine/sie/internal/cli"
+	"github.com/sie-engine/sie/internal/testrig"
 )
 
 // Every number of the command line has a range that can be read, and -h is the host.
@@ -171,5 +174,45 @@ func TestServe(t *testing.T) {
 	}
 	if text := out.String(); !strings.Contains(text, "were not read again") {
 		t.Error(text)
+	}
+}
+
+// A certificate that is renewed is shown to new connections, without a signal or a new start.
+func TestACertificateIsRenewed(t *testing.T) {
+	a := testrig.NewAuthority(t)
+	first := a.SignServer("server").SerialNumber
+	c := serveCmd{Host: "127.0.0.1", DrainTimeout: 5 * time.Second, MaxConns: 8,
+		TLSCert: a.Path("server"), TLSKey: a.Path("server-key")}
+	ctx, stop := context.WithCancel(t.Context())
+	address, ended := make(chan net.Addr, 1), make(chan error, 1)
+	go func() {
+		ended <- c.serve(ctx, nil, slog.New(slog.DiscardHandler), func(a net.Addr) { address <- a })
+	}()
+	var at string
+	select {
+	case a := <-address:
+		at = a.String()
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	trusting := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	trusting.RootCAs.AddCert(a.Cert)
+	shown := func() *x509.Certificate {
+		conn, err := tls.Dial("tcp", at, trusting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		return conn.ConnectionState().PeerCertificates[0]
+	}
+	if shown().SerialNumber.Cmp(first) != 0 {
+		t.Error("another certificate than the first")
+	}
+	for next := a.SignServer("server").SerialNumber; shown().SerialNumber.Cmp(next) != 0; {
+		time.Sleep(20 * time.Millisecond) // it looks once a second
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

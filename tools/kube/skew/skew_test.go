@@ -26,21 +26,92 @@ const (
 // patience bounds a wait for what is certain to come.
 const patience = 2 * time.Minute
 
-// Every pair of programs of two commits works together, in both directions: one program is from the
-// one commit and the three others are from the other.
-func TestEveryPairOfTwoCommits(t *testing.T) {
+// earlier returns the directory of the earlier commit's programs.
+func earlier(t *testing.T) string {
 	base := os.Getenv("SIE_BASE_BIN")
 	if base == "" {
 		t.Skip("SIE_BASE_BIN names no directory of the earlier commit's programs: make skew-check BASE=commit")
 	}
-	now := stage.Programs(t)
-	for _, program := range []string{stage.Gateway, stage.Sidecar, stage.Server, stage.Config} {
-		for _, c := range []struct{ words, one, others string }{{"old", base, now}, {"new", now, base}} {
-			t.Run(c.words+" "+program, func(t *testing.T) {
-				works(t, map[string]string{"": c.others, program: c.one})
-			})
+	return base
+}
+
+// Every mixture of the programs of two commits works together, whatever the order of an upgrade.
+func TestEveryMixtureOfTwoCommits(t *testing.T) {
+	base, now := earlier(t), stage.Programs(t)
+	programs := []string{stage.Gateway, stage.Sidecar, stage.Server, stage.Config}
+	for set := 1; set < 1<<len(programs)-1; set++ {
+		bin, old := map[string]string{"": now}, []string{}
+		for i, program := range programs {
+			if set>>i&1 == 1 {
+				bin[program] = base
+				old = append(old, program)
+			}
+		}
+		t.Run("old "+strings.Join(old, ", "), func(t *testing.T) { works(t, bin) })
+	}
+}
+
+// A store of the earlier sie-config is read by this one, which adds to it. The earlier one then
+// either has all of it or refuses to start: it never serves less.
+func TestTheStoreOfTheEarlierCommitIsRead(t *testing.T) {
+	base, now := earlier(t), stage.Programs(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	c, err := stage.New(stage.Options{Dir: stage.Dir(t), NATSURL: bustest.Start(t, nil).URL,
+		Models: []string{encoder}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	start := func(bin string) (*stage.Process, string, error) {
+		c.Bin = map[string]string{"": bin}
+		return c.StartConfig(ctx, 0)
+	}
+	stop := func(p *stage.Process) {
+		t.Helper()
+		if err := p.Stop(time.Minute); err != nil {
+			t.Fatal(err)
 		}
 	}
+	has := func(url string, ids ...string) {
+		t.Helper()
+		for _, id := range ids {
+			if got := until(ctx, t, "GET", url+"/v1/configs/models/"+id, "", ""); got != document(id) {
+				t.Errorf("%s: %s", id, got)
+			}
+		}
+	}
+	p, url, err := start(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(ctx, t, "POST", url+"/v1/configs/models", "", document("org/first"))
+	has(url, "org/first")
+	stop(p)
+	if p, url, err = start(now); err != nil {
+		t.Fatal(err)
+	}
+	has(url, "org/first")
+	until(ctx, t, "POST", url+"/v1/configs/models", "", document("org/second"))
+	has(url, "org/first", "org/second")
+	stop(p)
+	if p, url, err = start(base); err != nil {
+		t.Logf("the earlier sie-config refuses a store that this one wrote: %v", err)
+	} else {
+		has(url, "org/first", "org/second")
+		stop(p)
+	}
+	if p, url, err = start(now); err != nil {
+		t.Fatal(err)
+	}
+	has(url, "org/first", "org/second")
+	stop(p)
+}
+
+// document returns the configuration of a model.
+func document(id string) string {
+	return "sie_id: " + id + "\nhf_id: org/x\ninputs: {text: true}\ntasks: {encode: {dense: {dim: 384}}}\n" +
+		"profiles:\n  default: {adapter_path: 'sie_server.adapters.bert_flash:X', max_batch_tokens: 512}\n"
 }
 
 // works runs a cluster of programs and asks all that a client asks.
@@ -77,9 +148,7 @@ func works(t *testing.T, bin map[string]string) {
 	wantVector(ctx, t, url, encoder, "mine")
 	until(ctx, t, "DELETE", url+"/v1/pools/mine", "", "")
 	wantVector(ctx, t, url, encoder, "")
-	until(ctx, t, "POST", configURL+"/v1/configs/models", "",
-		"sie_id: "+added+"\nhf_id: org/x\ninputs: {text: true}\ntasks: {encode: {dense: {dim: 384}}}\n"+
-			"profiles:\n  default: {adapter_path: 'sie_server.adapters.bert_flash:X', max_batch_tokens: 512}\n")
+	until(ctx, t, "POST", configURL+"/v1/configs/models", "", document(added))
 	wantVector(ctx, t, url, added, "")
 	until(ctx, t, "POST", url+"/v1/embeddings", "", fmt.Sprintf(`{"model":%q,"input":["one"]}`, encoder))
 	for _, p := range []*stage.Process{gateway, w.Sidecar, w.Server, config} {
