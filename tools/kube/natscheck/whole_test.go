@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -235,6 +236,7 @@ func TestTheClusterNeedsAllThatItMayDo(t *testing.T) {
 
 	w.deadLetter()
 	w.exporter()
+	w.quota()
 	w.until("the stream of a pool that is gone is removed", func() bool {
 		return w.done(broker.GatewayUser, publish, "$JS.API.STREAM.DELETE.WORK_POOL_gone")
 	})
@@ -301,6 +303,35 @@ func (w *world) exporter() {
 			w.Errorf("an exporter asks for %s: %v", what, err)
 		}
 	}
+}
+
+// quota has a gateway with a tenant's quota tell others what it has admitted.
+func (w *world) quota() {
+	w.Helper()
+	file := filepath.Join(w.cluster.Dir, "tokens.yaml")
+	tenants := "tenants: [{name: a, tokens: [s3cret], items_per_s: 1000}]\n"
+	if err := os.WriteFile(file, []byte(tenants), 0o600); err != nil {
+		w.Fatal(err)
+	}
+	_, url, err := w.cluster.StartGateway(w.ctx, "SIE_AUTH_MODE=token", "SIE_AUTH_TOKENS_FILE="+file)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.until("a gateway tells what it has admitted", func() bool {
+		r, err := http.NewRequestWithContext(w.ctx, "POST", url+"/v1/encode/"+encoder,
+			strings.NewReader(`{"items":[{"id":"a","text":"of a tenant"}]}`))
+		if err != nil {
+			w.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer s3cret")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			w.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == 200 && w.done(broker.GatewayUser, publish, bus.QuotaPrefix)
+	})
 }
 
 // minimal looks for each rule that allows something for what was done by it alone, and does that on
