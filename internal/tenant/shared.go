@@ -22,6 +22,14 @@ import (
 // of that; after this time the others are not to be reached.
 const waitTold = time.Second
 
+// The bounds of what is believed of another server.
+const (
+	// mostDebt is more than any request has items: no level is below it.
+	mostDebt = 1 << 24
+	// onItsWay is how much later than another a message of the same server may come.
+	onItsWay = 3 * time.Second
+)
+
 // Use is what a server tells others of a tenant's use.
 type Use struct {
 	Name     string  `json:"name"`
@@ -34,6 +42,7 @@ type Use struct {
 type told struct {
 	items    uint64
 	inFlight int
+	at       time.Time // when it was heard
 }
 
 // others is what a server knows of the others' use of one tenant's quota, and they of its own.
@@ -217,7 +226,7 @@ func (a *Access) Told(uses []Use) {
 		if u := a.usages[x.Name]; u != nil {
 			u.mu.Lock()
 			if x.Items <= u.counts.Items { // else it was another tenant of that name
-				u.others.know = told{x.Items, x.InFlight}
+				u.others.know = told{items: x.Items, inFlight: x.InFlight}
 			}
 			u.changedLocked()
 			u.mu.Unlock()
@@ -226,14 +235,15 @@ func (a *Access) Told(uses []Use) {
 }
 
 // Heard takes what another server tells. What it tells first of a tenant says how much is left, and
-// from then on counts.
+// from then on counts. What no server can have used does not count: a message that is wrong leaves
+// no debt that its tenant never pays.
 func (a *Access) Heard(server string, uses []Use) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now, tenants := time.Now(), a.current.Load().byName
 	for _, x := range uses {
 		t, u := tenants[x.Name], a.usages[x.Name]
-		if t == nil || u == nil || x.InFlight < 0 || math.IsNaN(x.Level) || math.IsInf(x.Level, 0) {
+		if t == nil || u == nil || !x.possible() {
 			continue
 		}
 		u.mu.Lock()
@@ -244,17 +254,29 @@ func (a *Access) Heard(server string, uses []Use) {
 			case !known || x.Items < was.items:
 				u.level = min(u.level, x.Level)
 			default:
-				u.level -= float64(x.Items - was.items)
+				u.level -= min(float64(x.Items-was.items), t.most(x.Level, now.Sub(was.at)))
 			}
 		}
 		u.others.inFlight += x.InFlight - was.inFlight
 		if u.others.heard == nil {
 			u.others.heard = map[string]told{}
 		}
-		u.others.heard[server] = told{x.Items, x.InFlight}
+		u.others.heard[server] = told{x.Items, x.InFlight, now}
 		u.changedLocked()
 		u.mu.Unlock()
 	}
+}
+
+// possible reports whether a server can be in this state.
+func (x *Use) possible() bool {
+	return x.InFlight >= 0 && x.InFlight <= maxQuota && x.Level >= -mostDebt && !math.IsInf(x.Level, 1)
+}
+
+// most returns how many items a server can have admitted in a time at whose end its level is this:
+// it began with no more than a burst, and what it admitted is missing.
+func (t *Tenant) most(level float64, took time.Duration) float64 {
+	most := max(t.itemsPerSecond*burst.Seconds(), 1)
+	return max(most+t.itemsPerSecond*(took+onItsWay).Seconds()-level, 0)
 }
 
 // Gone says that a server has ended: what it had in flight counts no more.
