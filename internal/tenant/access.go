@@ -42,9 +42,11 @@ type Access struct {
 	looked  atomic.Int64 // when a look at the file ended, since start
 	looking atomic.Bool  // one is running
 
-	mu     sync.Mutex // guards the fields below
-	seen   fs.FileInfo
-	unread bool              // the file could not be read as it was seen
+	reading sync.Mutex // taken before mu, never while it is held; guards the two fields below
+	seen    fs.FileInfo
+	unread  bool // the file could not be read as it was seen
+
+	mu     sync.Mutex        // guards the fields below, for moments: what other servers tell waits for it
 	usages map[string]*usage // by name, of the tenants and of those whose requests still run
 	loads  [2]uint64         // that failed, that succeeded
 	broken bool              // the file cannot be used, and an earlier one is in force
@@ -78,29 +80,40 @@ func Open(o Options) (*Access, error) {
 		return nil, err
 	}
 	a.keys = keys
+	a.reading.Lock()
+	defer a.reading.Unlock()
+	entries, err := a.entriesReading()
+	if err != nil {
+		return nil, err
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.loadLocked(); err != nil {
+	if err := a.useLocked(entries); err != nil {
 		return nil, err
 	}
 	return a, nil
 }
 
-// loadLocked reads the file and puts its tenants in force, with the plain keys.
-func (a *Access) loadLocked() error {
+// entriesReading reads the file, which may take long. It returns its entries after the plain keys.
+func (a *Access) entriesReading() ([]entry, error) {
 	all := slices.Clone(a.keys)
-	if a.file != "" {
-		a.seen = stat(a.file) // before it is read: a change in between is seen by the next look
-		src, err := a.read()
-		if a.unread = err != nil; a.unread {
-			return fmt.Errorf("tokens file: %w", err)
-		}
-		entries, err := readFile(src)
-		if err != nil {
-			return fmt.Errorf("tokens file %s: %w", a.file, err)
-		}
-		all = append(all, entries...)
+	if a.file == "" {
+		return all, nil
 	}
+	a.seen = stat(a.file) // before it is read: a change in between is seen by the next look
+	src, err := a.read()
+	if a.unread = err != nil; a.unread {
+		return nil, fmt.Errorf("tokens file: %w", err)
+	}
+	entries, err := readFile(src)
+	if err != nil {
+		return nil, fmt.Errorf("tokens file %s: %w", a.file, err)
+	}
+	return append(all, entries...), nil
+}
+
+// useLocked puts the tenants of entries in force.
+func (a *Access) useLocked(all []entry) error {
 	t := &table{byToken: map[hash]*Tenant{}, byName: map[string]*Tenant{}}
 	used := map[string]*usage{}
 	for i := range all {
@@ -171,13 +184,18 @@ func (a *Access) look() {
 // refresh reads the file again if it has changed, or could not be read: what changes then may be no
 // more than who may read it. The last good one stays in force until another can be used.
 func (a *Access) refresh() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.reading.Lock()
+	defer a.reading.Unlock()
 	changed := !same(stat(a.file), a.seen)
 	if !changed && !a.unread {
 		return
 	}
-	err := a.loadLocked()
+	entries, err := a.entriesReading()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil {
+		err = a.useLocked(entries)
+	}
 	a.broken = err != nil
 	if err != nil && !changed {
 		return // it was told
