@@ -164,8 +164,8 @@ func come(t *testing.T, q *Queue, lasts time.Duration, workers int, flows ...*fl
 // that begins finds a window that may not fit, and takes half a batch more. Requests of a whole
 // batch take one more, because they do not begin with one, and one for the other tenant's, which is
 // as large and has as much of a right to go. That is what 99 of 100 requests hold; the others may
-// take a batch more: the order of goroutines is not the seed's, and of 40 runs on a busy machine one
-// had a small request that waited 190 ms longer, where 162.5 are wanted.
+// take a batch more: the order of goroutines is not the seed's, and of 40 runs on a busy machine
+// one had a small request that waited 190 ms longer, where 162.5 are wanted.
 func TestNoQueueGrowsTheWaitOfAnother(t *testing.T) {
 	const workers, takes, lasts, settled = 2, 50 * time.Millisecond, 12 * time.Second, 6 * time.Second
 	const bound = 2*takes + takes + takes/4 // the credit is two batches
