@@ -113,7 +113,7 @@ func (t *Tenant) admitLocked(ctx context.Context, n int) *errs.Error {
 		case !over:
 		case joining && t.withinShareLocked(n): // alone, as far as can be known
 			return t.refusedLocked(n, time.Now())
-		case t.itemsPerSecond > 0:
+		case t.inFlight == 0 || !t.withinRateLocked():
 			u.counts.OverRate++
 			return errs.OverRate(t.Name, t.itemsPerSecond, time.Second)
 		default:
@@ -126,18 +126,23 @@ func (t *Tenant) admitLocked(ctx context.Context, n int) *errs.Error {
 // withinShareLocked reports whether a request with n items can be admitted before the others know
 // of those before it.
 func (t *Tenant) withinShareLocked(n int) bool {
+	return t.withinRateLocked() && t.withinInFlightLocked(n)
+}
+
+// withinRateLocked is withinShareLocked for the items per second alone.
+func (t *Tenant) withinRateLocked() bool {
 	u := t.used
-	peers := u.shared.peers.Load()
-	if peers == 0 {
-		return true
-	}
-	unknown := float64(u.counts.Items - u.others.know.items)
-	if t.itemsPerSecond > 0 && unknown > 0 && u.level <= float64(peers)*unknown {
-		return false // it has admitted its part of what was left: level and unknown together
-	}
-	more := u.inFlight - u.others.know.inFlight
+	peers, unknown := u.shared.peers.Load(), float64(u.counts.Items-u.others.know.items)
+	// else it has admitted its part of what was left: level and unknown together
+	return peers == 0 || t.itemsPerSecond == 0 || unknown <= 0 || u.level > float64(peers)*unknown
+}
+
+// withinInFlightLocked is withinShareLocked for the items in flight alone.
+func (t *Tenant) withinInFlightLocked(n int) bool {
+	u := t.used
+	peers, more := u.shared.peers.Load(), u.inFlight-u.others.know.inFlight
 	left := t.inFlight - u.others.inFlight - u.others.know.inFlight
-	return t.inFlight == 0 || more <= 0 || int64(more+n)*(peers+1) <= int64(left)
+	return peers == 0 || t.inFlight == 0 || more <= 0 || int64(more+n)*(peers+1) <= int64(left)
 }
 
 // changedLocked wakes whoever waits for others to know.

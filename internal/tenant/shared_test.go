@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,4 +48,42 @@ func TestWhatIsHeardIsBounded(t *testing.T) {
 			t.Errorf("a large request: level %v", u.level)
 		}
 	})
+}
+
+// A request that waited in vain for the others is told which of its quotas has no share left.
+func TestWhichShareIsUsedUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		first  int // items of the request before, which the others do not know
+		told   bool
+		over   string
+		counts [2]uint64 // over the rate, in flight
+	}{
+		"in flight": {26, false, "in flight", [2]uint64{0, 1}}, // of 50; of the rate there is enough
+		"rate":      {26, true, "per second", [2]uint64{1, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				text := file
+				if c.told { // what is in flight is known, what was admitted is not
+					text = strings.ReplaceAll(file, "items_per_s: 100", "items_per_s: 27")
+				}
+				a := open(t, text)
+				a.SetPeers(1)
+				search := a.Find("search-token")
+				release, err := search.Take(t.Context(), c.first)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer release()
+				if c.told {
+					a.Told([]Use{{Name: "search", InFlight: c.first}})
+				}
+				_, err = search.Take(t.Context(), 1)
+				got := [2]uint64{search.used.counts.OverRate, search.used.counts.OverInFlight}
+				if err == nil || !strings.Contains(err.Error(), c.over) || got != c.counts {
+					t.Errorf("%v, counted %v", err, got)
+				}
+			})
+		})
+	}
 }
