@@ -267,6 +267,16 @@ func TestPageWithTokens(t *testing.T) {
 	if strings.Contains(r.log.String(), "-token") {
 		t.Error("a token is logged")
 	}
+	// What answers for the gateway in between, and not as it does, is no end of asking.
+	b.Eval(`(() => {
+		const real = window.fetch, page = () => new Response("<p>sign in");
+		window.fetch = async (url, o) => url === "/v1/pools" ? page() : real(url, o);
+		window.plain = () => { window.fetch = real; return true; };
+		return true;
+	})()`)
+	b.Until(`document.getElementById("pools-section").hidden`)
+	b.Eval(`plain()`)
+	b.Until(`!document.getElementById("pools-section").hidden`)
 	// The token of a machine that watches sees every tenant, and no pools or models.
 	b.Do(chromedp.Navigate(b.Origin + "/"))
 	b.Until(`document.getElementById("ask").hidden === false`)

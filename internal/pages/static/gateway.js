@@ -111,7 +111,7 @@ async function poll(shown) {
     if (denied.has(path)) return null;
     const r = await sie.fetch(path).catch(() => null);
     if (r && r.status === 403) denied.add(path);
-    return r && r.ok ? r.json() : null;
+    return r && r.ok ? r.json().catch(() => null) : null; // not JSON: something else answered for the gateway
   };
   for (;;) {
     if (!document.hidden && !sie.waits()) {
