@@ -39,7 +39,8 @@ func (e *TakenError) Error() string {
 
 // UnavailableError says that the store did not take a change.
 type UnavailableError struct {
-	// Unknown says that the store may hold the change nevertheless, because it could not be asked.
+	// Unknown says that the store may hold the change nevertheless: it could not be asked, or the
+	// change may arrive there yet.
 	Unknown bool
 	Cause   error
 }
@@ -234,7 +235,7 @@ func (l *Ledger) look(ctx context.Context, commit string, cause error) error {
 		if err := l.current(ctx); errors.As(err, &taken) {
 			return err
 		}
-		return &UnavailableError{Cause: cause}
+		return &UnavailableError{Unknown: !refused, Cause: cause}
 	case err != nil:
 		l.unsure = true
 		return &UnavailableError{Unknown: !refused, Cause: errors.Join(cause, err)}

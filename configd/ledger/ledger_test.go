@@ -170,6 +170,32 @@ func TestRefreshFindsALateWrite(t *testing.T) {
 	}
 }
 
+// A write without an answer that is not there may arrive yet: it is not said to have failed. One
+// that the store refused is.
+func TestAWriteThatIsNotThereYet(t *testing.T) {
+	for _, c := range []struct {
+		cause   error
+		unknown bool
+	}{{context.DeadlineExceeded, true}, {bucket.ErrChanged, false}} {
+		f := &faulty{Place: Memory(), fail: func(int, string) (error, bool) { return nil, false }}
+		l := open(t, f, NewWriter("a"))
+		if err := l.Commit(t.Context(), l.State().Set("m", Entry{Document: "w"})); err != nil {
+			t.Fatal(err)
+		}
+		f.fail = func(_ int, call string) (error, bool) {
+			if call == "put" {
+				return c.cause, false
+			}
+			return nil, false
+		}
+		err := l.Commit(t.Context(), l.State().Set("m", Entry{Document: "x"}))
+		var off *UnavailableError
+		if !errors.As(err, &off) || off.Unknown != c.unknown {
+			t.Errorf("%v: %v", c.cause, err)
+		}
+	}
+}
+
 // Of two writers on one place the one that comes second stops, names the first, and changes
 // nothing.
 func TestTheSecondWriterStops(t *testing.T) {
