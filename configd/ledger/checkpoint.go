@@ -107,7 +107,8 @@ func (l *Ledger) leave(names func(yield func(string))) {
 }
 
 // Tidy removes objects that are needed no more, until ctx ends or the store refuses. Nothing
-// depends on it. Any goroutine may call it, beside the other methods.
+// depends on it; the first refusal after a success is logged. Any goroutine may call it, beside the
+// other methods.
 func (l *Ledger) Tidy(ctx context.Context) {
 	for ctx.Err() == nil {
 		l.mu.Lock()
@@ -118,7 +119,16 @@ func (l *Ledger) Tidy(ctx context.Context) {
 		name := l.left[0]
 		l.left = l.left[1:]
 		l.mu.Unlock()
-		if err := l.place.Delete(ctx, name); err != nil {
+		err := l.place.Delete(ctx, name)
+		l.mu.Lock()
+		first := err != nil && ctx.Err() == nil && !l.kept
+		l.kept = err != nil && (l.kept || first)
+		l.mu.Unlock()
+		if first {
+			l.log.Warn("the store does not remove what is needed no more", "object", l.place.String()+name,
+				"error", err)
+		}
+		if err != nil {
 			l.leave(func(yield func(string)) { yield(name) })
 			return
 		}
@@ -167,12 +177,19 @@ func (l *Ledger) lose(to Writer) error {
 	return l.taken
 }
 
-// leftovers remembers what an earlier process has not removed. Without a head there may be nothing.
+// leftovers remembers what an earlier process has not removed. With a head of this form nothing
+// depends on it, so a store that does not list them, or too many, is logged. Without one there may
+// be nothing.
 func (l *Ledger) leftovers(ctx context.Context) error {
 	for _, start := range []string{recordStart, stateStart} {
 		names, err := l.place.List(ctx, start, maxListed)
-		if err != nil {
+		if err != nil && l.head.Format != format {
 			return err
+		}
+		if err != nil {
+			l.log.Warn("what is needed no more is not listed, and stays",
+				"objects", l.place.String()+start+"*", "error", err)
+			continue
 		}
 		for _, name := range names {
 			seq, ours := keySeq(name, start)

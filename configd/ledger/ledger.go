@@ -74,6 +74,7 @@ type Ledger struct {
 
 	mu   sync.Mutex
 	left []string // what Tidy removes
+	kept bool     // the store refused to remove something, and that is logged
 }
 
 // Open reads the state of a place; without one it is empty. A state that cannot be read is an
