@@ -200,6 +200,10 @@ func checkExport(t *testing.T, got, want map[string]any) {
 			t.Errorf("%v: %v and %v", m["model_id"], hashes, bundles)
 		}
 		delete(m, "model_config_hashes")
+		if h, _ := m["model_document_hash"].(string); len(h) != 64 {
+			t.Errorf("%v has a document of the hash %q", m["model_id"], h)
+		}
+		delete(m, "model_document_hash")
 		// The reference writes the document anew; this one sends the file. Both say the same.
 		ours, _, err := catalog.ParseModel("ours", []byte(m["raw_yaml"].(string)))
 		if err != nil {

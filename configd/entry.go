@@ -43,6 +43,8 @@ type exportedModel struct {
 	Source  string          `json:"source"`
 	// Hashes are the model's config hashes by bundle; the reference has no such key.
 	Hashes map[string]string `json:"model_config_hashes"`
+	// Document is the hash of all that Config says; the reference has no such key.
+	Document string `json:"model_document_hash"`
 }
 
 // fill adds what follows from the model.
@@ -56,9 +58,10 @@ func (e *entry) fill(bundles catalog.Bundles) error {
 			e.bundles = append(e.bundles, b.Name)
 		}
 	}
+	content := confighash.Canonical(e.model.Document(), confighash.UTF8)
 	text, err := encode(exportedModel{ID: e.id, YAML: string(e.model.Source()), Pool: e.pool,
-		Source: e.source, Config: confighash.Canonical(e.model.Document(), confighash.UTF8),
-		Bundles: e.bundles, Hashes: e.hashes(bundles)})
+		Source: e.source, Config: content, Bundles: e.bundles, Hashes: e.hashes(bundles),
+		Document: confighash.Document(content)})
 	e.export, e.sum = text, sha256.Sum256(text)
 	return err
 }

@@ -177,6 +177,7 @@ func settle(t *testing.T, q *judged, mode string, v any) any {
 		m := x.(map[string]any)
 		delete(m, "raw_yaml")
 		delete(m, "model_config_hashes")
+		delete(m, "model_document_hash")
 		if strings.HasSuffix(mode, "none") {
 			delete(m, "source")
 		}

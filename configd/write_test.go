@@ -352,3 +352,49 @@ func TestNestedJSONIsNoBomb(t *testing.T) {
 		t.Errorf("a body of %d bytes took %d", len(body), took)
 	}
 }
+
+// A change of what the config hashes leave out changes the hash of the document, and nothing else
+// does: not what is written in other words, and not another model.
+func TestTheHashOfADocument(t *testing.T) {
+	_, ask := start(t, directory(t, t.TempDir()), nil)
+	read := func() (document string, config any) {
+		t.Helper()
+		_, export := ask("GET", "/v1/configs/export", "", "")
+		for _, x := range export["models"].([]any) {
+			if m := x.(map[string]any); m["model_id"] == "new/a" {
+				document, _ = m["model_document_hash"].(string)
+				config = fmt.Sprint(m["model_config_hashes"], export["bundle_config_hashes"])
+			}
+		}
+		return document, config
+	}
+	put := func(id, text string) {
+		t.Helper()
+		if a, _ := ask("PUT", modelsPath+"/"+id, "", text); a.status/100 != 2 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	text := document("new/a", 8)
+	put("new/a", text)
+	first, config := read()
+	seen := map[string]bool{"": true, first: true}
+	for _, c := range []struct{ old, new string }{
+		{"hf_id: org/x", "hf_id: org/y"}, {"dim: 8", "dim: 16"},
+		{"inputs:", "max_sequence_length: 64\ninputs:"}, {"inputs:", "weights_path: /w\ninputs:"},
+	} {
+		put("new/a", strings.Replace(text, c.old, c.new, 1))
+		hash, now := read()
+		if seen[hash] || now != config {
+			t.Errorf("%s: the hash %q, the config hashes %v, before %v", c.new, hash, now, config)
+		}
+		seen[hash] = true
+	}
+	put("new/a", "# in other words\n"+text)
+	if hash, _ := read(); hash != first {
+		t.Errorf("a comment: %q, before %q", hash, first)
+	}
+	put("new/b", document("new/b", 8))
+	if hash, now := read(); hash != first || now == config {
+		t.Errorf("another model: %q, before %q", hash, first)
+	}
+}

@@ -206,7 +206,7 @@ func (w *Worker) sameModels(o *Worker) bool {
 	return slices.Equal(a.LoadedModels, b.LoadedModels) && slices.Equal(a.LoadingModels, b.LoadingModels) &&
 		slices.Equal(a.FailedModels, b.FailedModels) &&
 		slices.Equal(a.UnsupportedModels, b.UnsupportedModels) && w.servesNothing == o.servesNothing &&
-		a.BundleConfigHash == b.BundleConfigHash
+		a.BundleConfigHash == b.BundleConfigHash && a.BundleDocumentsHash == b.BundleDocumentsHash
 }
 
 // refuse counts a heartbeat that was not accepted, and logs one of them every refusalEvery.

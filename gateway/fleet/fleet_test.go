@@ -237,9 +237,9 @@ func compareModel(t *testing.T, l *Lane, p *plain, m string, live, ready []strin
 	if got := names(l.Able(m)); !slices.Equal(got, able) {
 		t.Errorf("able to run %s are %v, want %v", m, got, able)
 	}
-	if l.Pending(m) != pending || l.Unsupported("", m) != unsupported {
+	if l.Pending(m) != pending || l.Unsupported(Hashes{}, m) != unsupported {
 		t.Errorf("%s: pending %v, unsupported %v; want %v and %v",
-			m, l.Pending(m), l.Unsupported("", m), pending, unsupported)
+			m, l.Pending(m), l.Unsupported(Hashes{}, m), pending, unsupported)
 	}
 }
 
@@ -410,7 +410,7 @@ func TestHostileHeartbeatsAreRefused(t *testing.T) {
 	}
 	f := New(quiet())
 	f.Heartbeat(heartbeat("a", func(h *bus.WorkerHeartbeat) { h.UnsupportedModels = many }))
-	if l := f.Snapshot().Lane(lane); !l.Unsupported("", "any") || len(l.Able("any")) != 0 {
+	if l := f.Snapshot().Lane(lane); !l.Unsupported(Hashes{}, "any") || len(l.Able("any")) != 0 {
 		t.Error("a worker with more unsupported models than may be told takes work")
 	}
 }
@@ -527,7 +527,8 @@ func TestUnsupportedOfAConfiguration(t *testing.T) {
 	}))
 	says := func(hash string, want bool, models ...string) {
 		t.Helper()
-		if got := f.Snapshot().Lane(lane).Unsupported(hash, models...); got != want {
+		hashes := Hashes{Config: hash}
+		if got := f.Snapshot().Lane(lane).Unsupported(hashes, models...); got != want {
 			t.Errorf("%q %v: %v, want %v", hash, models, got, want)
 		}
 	}
@@ -538,4 +539,13 @@ func TestUnsupportedOfAConfiguration(t *testing.T) {
 	says("old", false, "m:fast")
 	f.Heartbeat(heartbeat("a", func(h *bus.WorkerHeartbeat) { h.UnsupportedModels = []string{"m"} }))
 	says("new", true, "m")
+	f.Heartbeat(heartbeat("a", func(h *bus.WorkerHeartbeat) {
+		h.BundleConfigHash, h.BundleDocumentsHash, h.UnsupportedModels = "new", "then", []string{"m"}
+	}))
+	says("new", true, "m") // sie-config does not tell of documents
+	for documents, want := range map[string]bool{"now": false, "then": true} {
+		if l := f.Snapshot().Lane(lane); l.Unsupported(Hashes{"new", documents}, "m") != want {
+			t.Errorf("a worker of the documents then, asked for %s: %v", documents, !want)
+		}
+	}
 }

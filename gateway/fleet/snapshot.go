@@ -136,16 +136,29 @@ func (l *Lane) where(keep func(*Worker) bool) (out []*Worker) {
 	return out
 }
 
-// Unsupported reports whether a live worker of the lane that has the configuration of a hash says
+// Hashes tell which configuration of a bundle there is. "" is not known, and is not compared.
+type Hashes struct {
+	Config    string // its config hash, which leaves out most of the models' documents
+	Documents string // the hash of all that they say
+}
+
+// Has reports whether nothing that is known tells the worker's configuration from that of hashes.
+func (w *Worker) Has(h Hashes) bool {
+	same := func(a, b string) bool { return a == "" || b == "" || a == b }
+	return same(h.Config, w.Heartbeat.BundleConfigHash) &&
+		same(h.Documents, w.Heartbeat.BundleDocumentsHash)
+}
+
+// Unsupported reports whether a live worker of the lane that has the configuration of hashes says
 // that it can never run one of some models. A worker that tells no hash counts, and every worker
-// does where hash is "". One of another configuration does not: it may be about to get this one, or
-// to be replaced.
-func (l *Lane) Unsupported(hash string, models ...string) bool {
+// does where none is known. One of another configuration does not: it may be about to get this one,
+// or to be replaced.
+func (l *Lane) Unsupported(hashes Hashes, models ...string) bool {
 	if l == nil {
 		return false
 	}
 	for _, w := range l.Workers {
-		if has := w.Heartbeat.BundleConfigHash; hash != "" && has != "" && has != hash {
+		if !w.Has(hashes) {
 			continue
 		}
 		if slices.ContainsFunc(models, w.Unsupported) {

@@ -31,7 +31,7 @@ type BootstrapOptions struct {
 type Bootstrap struct {
 	client   *configpoll.Client
 	mirror   *configpoll.Mirror[exported]
-	kept     map[string]*catalog.Catalog // the models that were read last, by id
+	kept     map[string]exported // the models that were read last, by id
 	poller   *configpoll.Poller
 	log      *slog.Logger
 	registry *Registry
@@ -94,23 +94,25 @@ func (b *Bootstrap) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	models, broken := b.readable(exported)
+	models, said, broken := b.readable(exported)
 	c, err := catalog.Union(models...)
 	if err != nil {
 		return err
 	}
 	version := remote
 	version.Epoch, version.Partial = all.Epoch, broken != nil
-	b.registry.Set(c, bundles, version)
+	b.registry.SetSaid(c, bundles, version, said)
 	b.log.Info("models read from sie-config", "epoch", version.Epoch, "models", c.Len(),
 		"bundles", len(bundles))
 	return broken
 }
 
-// readable returns the models of an export. One that cannot be read keeps its earlier content;
-// broken then says what is wrong with it.
-func (b *Bootstrap) readable(all []exported) (out []*catalog.Catalog, broken error) {
-	kept := make(map[string]*catalog.Catalog, len(all))
+// readable returns the models of an export and the hashes of their documents. One that cannot be
+// read keeps its earlier content and hash; broken then says what is wrong with it.
+func (b *Bootstrap) readable(
+	all []exported,
+) (out []*catalog.Catalog, said map[string]string, broken error) {
+	kept, said := make(map[string]exported, len(all)), make(map[string]string, len(all))
 	for _, x := range all {
 		if _, twice := kept[x.id]; twice {
 			broken = errors.Join(broken, fmt.Errorf("model %q is exported twice", clip(x.id)))
@@ -118,13 +120,14 @@ func (b *Bootstrap) readable(all []exported) (out []*catalog.Catalog, broken err
 		}
 		if x.err != nil {
 			broken = errors.Join(broken, x.err)
-			x.one = b.kept[x.id]
+			x.one, x.said = b.kept[x.id].one, b.kept[x.id].said
 		}
-		kept[x.id] = x.one
+		kept[x.id] = x
 		if x.one != nil {
 			out = append(out, x.one)
+			said[x.id] = x.said
 		}
 	}
 	b.kept = kept
-	return out, broken
+	return out, said, broken
 }

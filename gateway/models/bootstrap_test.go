@@ -20,6 +20,8 @@ import (
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/gateway/fleet"
 	"github.com/sie-engine/sie/gateway/models"
+	"github.com/sie-engine/sie/internal/bus"
+	"github.com/sie-engine/sie/internal/confighash"
 )
 
 // control is a sie-config without a network: what it answers, and when it was asked.
@@ -30,6 +32,7 @@ type control struct {
 	configs string
 	docs    map[string]string // raw_yaml by id
 	json    map[string]bool   // ids that are sent as model_config alone
+	said    map[string]string // the hashes of documents by id
 	fail    func(path string) (int, string)
 	asked   []string
 	times   []time.Time
@@ -75,6 +78,9 @@ func (c *control) answer(path string) string {
 		list := []any{}
 		for id, doc := range c.docs {
 			x := map[string]any{"model_id": id, "raw_yaml": doc}
+			if said := c.said[id]; said != "" {
+				x["model_document_hash"] = said
+			}
 			if m, _, err := catalog.ParseModel("x", []byte(doc)); c.json[id] && err == nil {
 				x["model_config"], x["raw_yaml"] = m.Document(), nil
 			}
@@ -113,7 +119,8 @@ func newControl() *control {
 // follow starts a Bootstrap of c in a bubble.
 func follow(t *testing.T, c *control, log io.Writer) (*models.Registry, *models.Bootstrap) {
 	t.Helper()
-	r := models.New(models.Options{Fleet: fleet.New(slog.New(slog.DiscardHandler))})
+	r := models.New(models.Options{Fleet: fleet.New(slog.New(slog.DiscardHandler)),
+		Lanes: []bus.Lane{laneOf("p/cpu/default"), laneOf("p/cpu/fast")}})
 	b, err := models.NewBootstrap(models.BootstrapOptions{URL: "http://config:8080/", Token: "secret",
 		Log: slog.New(slog.NewTextHandler(log, nil)), Client: &http.Client{Transport: c}}, r)
 	if err != nil {
@@ -347,4 +354,54 @@ func TestBootstrapChecksItsURL(t *testing.T) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
+}
+
+// Work and workers are told which document of a model is meant where sie-config says so, also after
+// a change that the config hash leaves out; a document that cannot be read leaves the one before.
+func TestBootstrapKnowsTheDocuments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newControl()
+		r, b := follow(t, c, io.Discard)
+		synctest.Wait()
+		both := func() (document string, one, two fleet.Hashes) {
+			m, err := r.Find("org/both:other")
+			if err != nil {
+				t.Fatal(err)
+			}
+			route, err := m.Route("", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return route.ModelDocumentHash, r.Config().Hashes["default"], r.Config().Hashes["fast"]
+		}
+		change := func(f func()) {
+			c.set(func() { c.epoch++; f() })
+			b.Ask()
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		if doc, one, two := both(); doc != "" || one.Documents != "" || two.Documents != "" ||
+			one.Config == "" {
+			t.Errorf("sie-config does not say: %q %v %v", doc, one, two)
+		}
+		change(func() { c.said = map[string]string{"org/both": "b1", "org/fast": "f1"} })
+		doc1, one, two := both()
+		if doc1 != "b1" || one.Documents != confighash.Documents(map[string]string{"org/both": "b1"}) ||
+			two.Documents != confighash.Documents(c.said) {
+			t.Errorf("%q %v %v", doc1, one, two)
+		}
+		change(func() {
+			c.docs["org/fast"] = strings.Replace(c.docs["org/fast"], "org/weights", "org/others", 1)
+			c.said["org/fast"] = "f2"
+		})
+		if doc, now, other := both(); doc != "b1" || now != one || other.Config != two.Config ||
+			other.Documents == two.Documents || other.Documents == "" {
+			t.Errorf("other weights: %q %v %v, before %v %v", doc, now, other, one, two)
+		}
+		_, _, two = both()
+		change(func() { c.docs["org/fast"], c.said["org/fast"], c.json = "{", "f3", nil })
+		if _, _, other := both(); other != two {
+			t.Errorf("a document that cannot be read: %v, before %v", other, two)
+		}
+	})
 }

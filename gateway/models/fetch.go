@@ -69,9 +69,10 @@ func (b *Bootstrap) bundles(ctx context.Context) (out catalog.Bundles, err error
 
 // exported is a model in an export, as far as a gateway reads it.
 type exported struct {
-	id  string
-	one *catalog.Catalog // the model alone; nil: it cannot be read
-	err error            // why
+	id   string
+	one  *catalog.Catalog // the model alone; nil: it cannot be read
+	said string           // the hash of its document; "": sie-config did not say
+	err  error            // why
 }
 
 // readExported reads a model of an export.
@@ -80,6 +81,7 @@ func readExported(text json.RawMessage) exported {
 		ID     string          `json:"model_id"`
 		Config json.RawMessage `json:"model_config"`
 		YAML   *string         `json:"raw_yaml"`
+		Said   string          `json:"model_document_hash"`
 	}
 	if err := json.Unmarshal(text, &x); err != nil {
 		return exported{err: err}
@@ -106,7 +108,7 @@ func readExported(text json.RawMessage) exported {
 		return exported{id: x.ID, err: err}
 	}
 	one, err := catalog.Of(m) // its profiles resolve, or it would take the whole catalog with it
-	return exported{x.ID, one, err}
+	return exported{id: x.ID, one: one, said: x.Said, err: err}
 }
 
 func clip(s string) string {

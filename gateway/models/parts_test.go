@@ -31,8 +31,8 @@ func TestPartsStay(t *testing.T) {
 		}
 	}
 	for _, b := range bundles {
-		if after.hashes[b.Name] != all.BundleConfigHash(b) {
-			t.Errorf("%s hashes to %s", b.Name, after.hashes[b.Name])
+		if after.hashes[b.Name].Config != all.BundleConfigHash(b) {
+			t.Errorf("%s hashes to %s", b.Name, after.hashes[b.Name].Config)
 		}
 	}
 	changed, err := catalog.Merge(all, catalog.Document{Name: "more", Source: []byte("sie_id: " +
@@ -42,7 +42,7 @@ func TestPartsStay(t *testing.T) {
 	}
 	r.Set(changed, bundles, Version{})
 	for _, b := range bundles {
-		if hash := r.current.Load().hashes[b.Name]; hash != changed.BundleConfigHash(b) {
+		if hash := r.current.Load().hashes[b.Name].Config; hash != changed.BundleConfigHash(b) {
 			t.Errorf("after a change %s hashes to %s", b.Name, hash)
 		}
 	}

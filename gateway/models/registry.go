@@ -41,8 +41,8 @@ type snapshot struct {
 	bundles catalog.Bundles
 	// folded has the ids in lower case; nil for one that several ids share
 	folded  map[string]*catalog.Resolved
-	byID    map[string][]carrier // of a routable id, in order of preference
-	hashes  map[string]string    // of a bundle
+	byID    map[string][]carrier    // of a routable id, in order of preference
+	hashes  map[string]fleet.Hashes // of a bundle
 	parts   map[*catalog.Model][]part
 	version Version
 	config  *Config
@@ -51,7 +51,8 @@ type snapshot struct {
 // carrier is a bundle that carries a model.
 type carrier struct {
 	*catalog.Bundle
-	hash string // of the model in the bundle
+	hash     string // of the model in the bundle
+	document string // of all that the model's document says; "": not known
 }
 
 // Version tells which catalog a Registry has.
@@ -67,21 +68,31 @@ type Version struct {
 func New(o Options) *Registry { return &Registry{opt: o} }
 
 // Set replaces all models and bundles. Requests that have found their Model keep the earlier ones.
-func (r *Registry) Set(c *catalog.Catalog, b catalog.Bundles, v Version) {
+func (r *Registry) Set(c *catalog.Catalog, b catalog.Bundles, v Version) { r.SetSaid(c, b, v, nil) }
+
+// SetSaid is Set with the hashes of all that the models' documents say, by id, as sie-config says
+// them. Of what is not there, workers are not asked.
+func (r *Registry) SetSaid(c *catalog.Catalog, b catalog.Bundles, v Version, said map[string]string) {
 	if v.BundlesHash == "" {
 		v.BundlesHash = b.Hash()
 	}
-	s := &snapshot{catalog: c, bundles: b, version: v, hashes: make(map[string]string, len(b)),
+	s := &snapshot{catalog: c, bundles: b, version: v, hashes: make(map[string]fleet.Hashes, len(b)),
 		folded: make(map[string]*catalog.Resolved, c.Len()), byID: make(map[string][]carrier, c.Len())}
 	s.parts = r.parts(c, b)
 	for i, bundle := range b {
-		s.hashes[bundle.Name] = confighash.OfParts(func(yield func([]byte) bool) {
+		documents := make(map[string]string)
+		config := confighash.OfParts(func(yield func([]byte) bool) {
 			for _, m := range c.Models() {
-				if !yield(s.parts[m][i].text) {
+				text := s.parts[m][i].text
+				if text != nil {
+					documents[m.ID] = said[m.ID]
+				}
+				if !yield(text) {
 					return
 				}
 			}
 		})
+		s.hashes[bundle.Name] = fleet.Hashes{Config: config, Documents: confighash.Documents(documents)}
 	}
 	for _, m := range c.List() {
 		key := strings.ToLower(m.ID)
@@ -92,7 +103,7 @@ func (r *Registry) Set(c *catalog.Catalog, b catalog.Bundles, v Version) {
 		}
 		for i, bundle := range b {
 			if bundle.Carries(m.Adapter) {
-				s.byID[m.ID] = append(s.byID[m.ID], carrier{bundle, s.parts[m.Model][i].hash})
+				s.byID[m.ID] = append(s.byID[m.ID], carrier{bundle, s.parts[m.Model][i].hash, said[m.BaseID]})
 			}
 		}
 	}
@@ -152,8 +163,8 @@ type Config struct {
 	Version Version
 	Catalog *catalog.Catalog
 	Bundles catalog.Bundles // in order of preference
-	// Hashes holds the hash that a worker of a bundle should have, by the bundle's name.
-	Hashes map[string]string
+	// Hashes holds the hashes that a worker of a bundle should have, by the bundle's name.
+	Hashes map[string]fleet.Hashes
 	// Lanes are the lanes of the cluster; none: those of live workers.
 	Lanes []bus.Lane
 }

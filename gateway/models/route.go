@@ -22,7 +22,10 @@ type Route struct {
 	ModelID          string // in the catalog
 	BundleConfigHash string
 	ModelConfigHash  string
-	Engine           string // of the bundle; "": the default
+
+	// ModelDocumentHash is of all that the model's document says. "": sie-config does not say.
+	ModelDocumentHash string
+	Engine            string // of the bundle; "": the default
 }
 
 // Route chooses the lane of a request. profile and pool are what its headers say, "" for nothing;
@@ -102,7 +105,7 @@ func (m Model) choose(carriers []carrier, lanes []bus.Lane, f *fleet.Snapshot) (
 			}
 			if r > rank {
 				rank, best = r, Route{Lane: lane, ModelID: id, ModelConfigHash: c.hash, Engine: c.Engine,
-					BundleConfigHash: m.snapshot.hashes[c.Name]}
+					BundleConfigHash: m.snapshot.hashes[c.Name].Config, ModelDocumentHash: c.document}
 			}
 		}
 	}

@@ -338,6 +338,7 @@ func (s *session) prepare(w *admit.Work, m models.Model, t task) (*request, erro
 	item.ProfileID, item.PoolName, item.MachineProfile = "default", route.Lane.Pool, route.Lane.Profile
 	item.Engine, item.BundleConfigHash, item.ModelConfigHash = route.Engine, route.BundleConfigHash,
 		route.ModelConfigHash
+	item.ModelDocumentHash = route.ModelDocumentHash
 	item.RouterID, item.ReplySubject = q.opt.Router, bus.Inbox(q.opt.Router, item.RequestID)
 	item.AcceptsChunks, item.CallerID = true, s.head.RequestID
 	item.AcceptsRef = q.opt.Store != nil

@@ -90,7 +90,8 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	r := models.New(models.Options{Lanes: []bus.Lane{lane}, Fleet: g.fleet})
-	r.Set(testCatalog(t))
+	c, b, v := testCatalog(t)
+	r.SetSaid(c, b, v, map[string]string{modelID: documentHash})
 	g.fleet.Connected()
 	g.ready("w1")
 	g.backend = NewBackend(g.queue, r, g.fleet, &g.demand)
@@ -145,6 +146,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		time.Sleep(2 * time.Millisecond)
 	}
 }
+
+// documentHash is what sie-config says of the document of modelID.
+const documentHash = "all of it"
 
 func testCatalog(t *testing.T) (*catalog.Catalog, catalog.Bundles, models.Version) {
 	t.Helper()
@@ -330,6 +334,9 @@ func (s *sidecar) read(m jetstream.Msg) (*work.Item, []string) {
 	if _, err := item.UnmarshalMsg(m.Data()); err != nil {
 		s.t.Errorf("a work item: %v", err)
 		return nil, nil
+	}
+	if item.ModelID == modelID && item.ModelDocumentHash != documentHash {
+		s.t.Errorf("%s is of the document %q", item.WorkItemID, item.ModelDocumentHash)
 	}
 	texts := make([]string, len(item.Items))
 	for i, raw := range item.Items {

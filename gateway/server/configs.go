@@ -166,11 +166,13 @@ func (s *Server) configStatus(r *httpd.Request, c *models.Config, m *modelConfig
 	f, all := s.opt.Fleet(), slices.ContainsFunc(m.Bundles, c.Runs)
 	list := []bundleStatus{}
 	for _, name := range m.Bundles {
-		b := bundleStatus{Bundle: name, Expected: c.Hashes[name], Acked: []string{}, Pending: []string{}}
+		b := bundleStatus{Bundle: name, Expected: c.Hashes[name].Config,
+			Acked: []string{}, Pending: []string{}}
 		for _, w := range f.Workers {
 			switch {
 			case !w.Live || w.Lane.Bundle != name:
-			case b.Expected != "" && w.Heartbeat.BundleConfigHash == b.Expected:
+			case b.Expected != "" && w.Heartbeat.BundleConfigHash == b.Expected &&
+				w.Has(c.Hashes[name]):
 				b.Acked = append(b.Acked, w.ID)
 			default:
 				b.Pending = append(b.Pending, w.ID)

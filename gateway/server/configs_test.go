@@ -117,6 +117,29 @@ func TestConfigStatus(t *testing.T) {
 	if !s.All || !s.Bundles[0].Done {
 		t.Errorf("%+v", s)
 	}
+	// A change that the config hash leaves out: the worker that has it, the one that has it not,
+	// and one of a release that does not tell.
+	r.said = "a"
+	r.configure(8)
+	of := func(w, documents string) {
+		r.worker(w, testLanes[1], func(h *bus.WorkerHeartbeat) {
+			h.BundleConfigHash, h.BundleDocumentsHash = hash, documents
+		})
+	}
+	has := r.models.Config().Hashes["fast"].Documents
+	of("w-1", has)
+	of("w-2", "before")
+	r.get(path, &s)
+	if b := s.Bundles[0]; has == "" || b.Expected != hash || s.All || b.Done ||
+		!slices.Equal(b.Acked, []string{"w-1"}) || !slices.Equal(b.Pending, []string{"w-2"}) {
+		t.Errorf("documents %q: %+v", has, s)
+	}
+	for _, documents := range []string{has, ""} {
+		of("w-2", documents)
+		if r.get(path, &s); !s.All || !s.Bundles[0].Done {
+			t.Errorf("documents %q: %+v", documents, s)
+		}
+	}
 	r.get("/v1/configs/models/org/c/status", &s)
 	if s.All || !s.None || len(s.Bundles) != 0 {
 		t.Errorf("a model in no bundle: %+v", s)

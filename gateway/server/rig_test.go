@@ -131,6 +131,7 @@ type rig struct {
 	backend *fakeBackend
 	fleet   *fleet.Fleet
 	models  *models.Registry
+	said    string // the hash of each model's document that configure sets; "": not told
 	pools   *pools.Keeper
 	log     *testrig.Log
 	http    *http.Client
@@ -321,7 +322,11 @@ func (r *rig) configure(epoch uint64) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.models.Set(c, b, models.Version{Epoch: epoch})
+	said := map[string]string{}
+	for _, m := range c.Models() {
+		said[m.ID] = r.said
+	}
+	r.models.SetSaid(c, b, models.Version{Epoch: epoch}, said)
 }
 
 func httpRequest(ctx context.Context, url, body string) (*http.Request, error) {

@@ -22,6 +22,10 @@ type WorkerHeartbeat struct {
 	Saturated         bool     `json:"saturated"`
 	UnsupportedModels []string `json:"unsupported_models,omitempty"`
 
+	// BundleDocumentsHash is of all that the documents of the worker's models say, of which
+	// BundleConfigHash leaves out most. "": the worker does not know it.
+	BundleDocumentsHash string `json:"bundle_documents_hash,omitempty"`
+
 	// their last load failed; they leave this worker's rank
 	FailedModels []string `json:"failed_models,omitempty"`
 	// tokens that the server would take now

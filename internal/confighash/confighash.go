@@ -3,8 +3,9 @@
 // package that computes them.
 //
 // Entry points: BundleConfig (models and profiles of one bundle), ModelConfig (one model of a
-// bundle), Bundles (the set of bundles), BundleConfigs (the whole configuration) and Canonical (the
-// JSON that is hashed). Part with OfParts, and PoolPart, let a caller keep what is hashed of a
+// bundle), Bundles (the set of bundles), BundleConfigs (the whole configuration), Document and
+// Documents (all that a model's document says, which the others leave out most of) and Canonical
+// (the JSON that is hashed). Part with OfParts, and PoolPart, let a caller keep what is hashed of a
 // model, so that after a change only the SHA-256 is computed again. All are pure functions without
 // goroutines or I/O, safe for concurrent use.
 package confighash
@@ -220,6 +221,27 @@ func BundleConfigs(bundles []BundleState) string {
 	}
 	_, _ = h.Write([]byte{'}'})
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Document returns the lowercase hex SHA-256 of a model's whole document, whose content is given as
+// Canonical writes it in UTF8. Comments and the order of keys do not matter.
+func Document(content []byte) string { return sum(content) }
+
+// Documents returns the lowercase hex SHA-256 of the ids of models and the hashes of their
+// documents, which it is given by id. It is "" if one has no hash, so that it is not known what
+// some of them say, and without models.
+func Documents(byID map[string]string) string {
+	all := make(map[string]any, len(byID))
+	for id, hash := range byID {
+		if hash == "" {
+			return ""
+		}
+		all[id] = hash
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return sum(Canonical(all, UTF8))
 }
 
 func sum(b []byte) string {

@@ -263,3 +263,33 @@ func TestBundleConfigsEqualsPython(t *testing.T) {
 		t.Errorf("no bundles hash to %q", got)
 	}
 }
+
+// What a document says is its hash, not how; one model whose document is not known makes that of
+// all unknown.
+func TestDocuments(t *testing.T) {
+	text := Canonical(map[string]any{"sie_id": "org/é", "hf_id": "org/w"}, UTF8)
+	const want = "d318794664fd7f4ae21d46e701bc4d5d2988b2a4cb7d8e20dad806c39f72c1cc" // sha256sum of the text
+	if got := Document(text); got != want {
+		t.Errorf("%s hashes to %s", text, got)
+	}
+	of := func(kv ...string) string {
+		all := map[string]string{}
+		for i := 0; i < len(kv); i += 2 {
+			all[kv[i]] = kv[i+1]
+		}
+		return Documents(all)
+	}
+	seen := map[string]bool{"": true}
+	for _, h := range []string{
+		of("a", "1"), of("a", "2"), of("b", "1"), of("a", "1", "b", "2"), of("a", "2", "b", "1"),
+		of("a1", "1"),
+	} {
+		if seen[h] {
+			t.Errorf("%q is twice", h)
+		}
+		seen[h] = true
+	}
+	if of("a", "1", "b", "2") != of("b", "2", "a", "1") || of() != "" || of("a", "1", "b", "") != "" {
+		t.Error("the order matters, or what is not known has a hash")
+	}
+}

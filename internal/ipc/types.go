@@ -100,6 +100,8 @@ type PingResponse struct {
 	MemoryTotal  int64      `msg:"memory_total_bytes"`
 	// the largest request in chunks in bytes that the server takes; 0: none, a request is one frame
 	RequestBytes uint64 `msg:"accepts_ipc_request_bytes_v1,omitempty"`
+	// of the documents that the sidecar gave; "": it gave none, or did not say their hashes
+	BundleDocumentsHash string `msg:"bundle_documents_hash,omitempty"`
 	// device batches that ended, of any request: a sign of life
 	FinishedBatch uint64 `msg:"finished_batches"`
 }
@@ -249,6 +251,8 @@ type ApplyRequest struct {
 type ModelConfig struct {
 	ModelID     string `msg:"model_id"`
 	ModelConfig string `msg:"model_config"` // YAML
+	// of what it says, as work items have it; "": not known. The server believes it
+	ModelDocumentHash string `msg:"model_document_hash,omitempty"`
 }
 
 // ReplaceRequest replaces the configurations of all models.
@@ -268,6 +272,8 @@ type ConfigResponse struct {
 	AppliedModels     []string `msg:"applied_models,omitempty"`
 	AppliedProfiles   []string `msg:"applied_profiles,omitempty"`
 	UnsupportedModels []string `msg:"unsupported_models,omitempty"`
+
+	BundleDocumentsHash string `msg:"bundle_documents_hash,omitempty"` // as PingResponse has it
 }
 
 // PinRequest replaces the set of models that are never evicted.

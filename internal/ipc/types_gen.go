@@ -737,8 +737,8 @@ func (z *Chunk) Msgsize() (s int) {
 func (z *ConfigResponse) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(6)
-	var zb0001Mask uint8 /* 6 bits */
+	zb0001Len := uint32(7)
+	var zb0001Mask uint8 /* 7 bits */
 	_ = zb0001Mask
 	if z.AppliedModels == nil {
 		zb0001Len--
@@ -751,6 +751,10 @@ func (z *ConfigResponse) MarshalMsg(b []byte) (o []byte, err error) {
 	if z.UnsupportedModels == nil {
 		zb0001Len--
 		zb0001Mask |= 0x20
+	}
+	if z.BundleDocumentsHash == "" {
+		zb0001Len--
+		zb0001Mask |= 0x40
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -789,6 +793,11 @@ func (z *ConfigResponse) MarshalMsg(b []byte) (o []byte, err error) {
 			for za0003 := range z.UnsupportedModels {
 				o = msgp.AppendString(o, z.UnsupportedModels[za0003])
 			}
+		}
+		if (zb0001Mask & 0x40) == 0 { // if not omitted
+			// string "bundle_documents_hash"
+			o = append(o, 0xb5, 0x62, 0x75, 0x6e, 0x64, 0x6c, 0x65, 0x5f, 0x64, 0x6f, 0x63, 0x75, 0x6d, 0x65, 0x6e, 0x74, 0x73, 0x5f, 0x68, 0x61, 0x73, 0x68)
+			o = msgp.AppendString(o, z.BundleDocumentsHash)
 		}
 	}
 	return
@@ -903,6 +912,12 @@ func (z *ConfigResponse) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					return
 				}
 			}
+		case "bundle_documents_hash":
+			z.BundleDocumentsHash, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "BundleDocumentsHash")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -929,6 +944,7 @@ func (z *ConfigResponse) Msgsize() (s int) {
 	for za0003 := range z.UnsupportedModels {
 		s += msgp.StringPrefixSize + len(z.UnsupportedModels[za0003])
 	}
+	s += 22 + msgp.StringPrefixSize + len(z.BundleDocumentsHash)
 	return
 }
 
@@ -1340,13 +1356,31 @@ func (z DrainResponse) Msgsize() (s int) {
 // MarshalMsg implements msgp.Marshaler
 func (z ModelConfig) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 2
-	// string "model_id"
-	o = append(o, 0x82, 0xa8, 0x6d, 0x6f, 0x64, 0x65, 0x6c, 0x5f, 0x69, 0x64)
-	o = msgp.AppendString(o, z.ModelID)
-	// string "model_config"
-	o = append(o, 0xac, 0x6d, 0x6f, 0x64, 0x65, 0x6c, 0x5f, 0x63, 0x6f, 0x6e, 0x66, 0x69, 0x67)
-	o = msgp.AppendString(o, z.ModelConfig)
+	// check for omitted fields
+	zb0001Len := uint32(3)
+	var zb0001Mask uint8 /* 3 bits */
+	_ = zb0001Mask
+	if z.ModelDocumentHash == "" {
+		zb0001Len--
+		zb0001Mask |= 0x4
+	}
+	// variable map header, size zb0001Len
+	o = append(o, 0x80|uint8(zb0001Len))
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		// string "model_id"
+		o = append(o, 0xa8, 0x6d, 0x6f, 0x64, 0x65, 0x6c, 0x5f, 0x69, 0x64)
+		o = msgp.AppendString(o, z.ModelID)
+		// string "model_config"
+		o = append(o, 0xac, 0x6d, 0x6f, 0x64, 0x65, 0x6c, 0x5f, 0x63, 0x6f, 0x6e, 0x66, 0x69, 0x67)
+		o = msgp.AppendString(o, z.ModelConfig)
+		if (zb0001Mask & 0x4) == 0 { // if not omitted
+			// string "model_document_hash"
+			o = append(o, 0xb3, 0x6d, 0x6f, 0x64, 0x65, 0x6c, 0x5f, 0x64, 0x6f, 0x63, 0x75, 0x6d, 0x65, 0x6e, 0x74, 0x5f, 0x68, 0x61, 0x73, 0x68)
+			o = msgp.AppendString(o, z.ModelDocumentHash)
+		}
+	}
 	return
 }
 
@@ -1384,6 +1418,12 @@ func (z *ModelConfig) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "ModelConfig")
 				return
 			}
+		case "model_document_hash":
+			z.ModelDocumentHash, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "ModelDocumentHash")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -1398,7 +1438,7 @@ func (z *ModelConfig) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z ModelConfig) Msgsize() (s int) {
-	s = 1 + 9 + msgp.StringPrefixSize + len(z.ModelID) + 13 + msgp.StringPrefixSize + len(z.ModelConfig)
+	s = 1 + 9 + msgp.StringPrefixSize + len(z.ModelID) + 13 + msgp.StringPrefixSize + len(z.ModelConfig) + 20 + msgp.StringPrefixSize + len(z.ModelDocumentHash)
 	return
 }
 
@@ -1842,8 +1882,8 @@ func (z PingRequest) Msgsize() (s int) {
 func (z *PingResponse) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(15)
-	var zb0001Mask uint16 /* 15 bits */
+	zb0001Len := uint32(16)
+	var zb0001Mask uint16 /* 16 bits */
 	_ = zb0001Mask
 	if z.Running == nil {
 		zb0001Len--
@@ -1853,8 +1893,12 @@ func (z *PingResponse) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x2000
 	}
+	if z.BundleDocumentsHash == "" {
+		zb0001Len--
+		zb0001Mask |= 0x4000
+	}
 	// variable map header, size zb0001Len
-	o = append(o, 0x80|uint8(zb0001Len))
+	o = msgp.AppendMapHeader(o, zb0001Len)
 
 	// skip if no fields are to be emitted
 	if zb0001Len != 0 {
@@ -1916,6 +1960,11 @@ func (z *PingResponse) MarshalMsg(b []byte) (o []byte, err error) {
 			// string "accepts_ipc_request_bytes_v1"
 			o = append(o, 0xbc, 0x61, 0x63, 0x63, 0x65, 0x70, 0x74, 0x73, 0x5f, 0x69, 0x70, 0x63, 0x5f, 0x72, 0x65, 0x71, 0x75, 0x65, 0x73, 0x74, 0x5f, 0x62, 0x79, 0x74, 0x65, 0x73, 0x5f, 0x76, 0x31)
 			o = msgp.AppendUint64(o, z.RequestBytes)
+		}
+		if (zb0001Mask & 0x4000) == 0 { // if not omitted
+			// string "bundle_documents_hash"
+			o = append(o, 0xb5, 0x62, 0x75, 0x6e, 0x64, 0x6c, 0x65, 0x5f, 0x64, 0x6f, 0x63, 0x75, 0x6d, 0x65, 0x6e, 0x74, 0x73, 0x5f, 0x68, 0x61, 0x73, 0x68)
+			o = msgp.AppendString(o, z.BundleDocumentsHash)
 		}
 		// string "finished_batches"
 		o = append(o, 0xb0, 0x66, 0x69, 0x6e, 0x69, 0x73, 0x68, 0x65, 0x64, 0x5f, 0x62, 0x61, 0x74, 0x63, 0x68, 0x65, 0x73)
@@ -2081,6 +2130,12 @@ func (z *PingResponse) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "RequestBytes")
 				return
 			}
+		case "bundle_documents_hash":
+			z.BundleDocumentsHash, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "BundleDocumentsHash")
+				return
+			}
 		case "finished_batches":
 			z.FinishedBatch, bts, err = msgp.ReadUint64Bytes(bts)
 			if err != nil {
@@ -2101,7 +2156,7 @@ func (z *PingResponse) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *PingResponse) Msgsize() (s int) {
-	s = 1 + 13 + msgp.Float64Size + 10 + msgp.StringPrefixSize + len(z.WorkerID) + 6 + msgp.BoolSize + 19 + msgp.StringPrefixSize + len(z.BundleConfigHash) + 14 + msgp.ArrayHeaderSize
+	s = 3 + 13 + msgp.Float64Size + 10 + msgp.StringPrefixSize + len(z.WorkerID) + 6 + msgp.BoolSize + 19 + msgp.StringPrefixSize + len(z.BundleConfigHash) + 14 + msgp.ArrayHeaderSize
 	for za0001 := range z.LoadedModels {
 		s += msgp.StringPrefixSize + len(z.LoadedModels[za0001])
 	}
@@ -2113,7 +2168,7 @@ func (z *PingResponse) Msgsize() (s int) {
 	for za0003 := range z.Running {
 		s += z.Running[za0003].Msgsize()
 	}
-	s += 14 + msgp.Int64Size + 10 + msgp.IntSize + 18 + msgp.Int64Size + 19 + msgp.Int64Size + 29 + msgp.Uint64Size + 17 + msgp.Uint64Size
+	s += 14 + msgp.Int64Size + 10 + msgp.IntSize + 18 + msgp.Int64Size + 19 + msgp.Int64Size + 29 + msgp.Uint64Size + 22 + msgp.StringPrefixSize + len(z.BundleDocumentsHash) + 17 + msgp.Uint64Size
 	return
 }
 
@@ -2512,13 +2567,31 @@ func (z *ReplaceRequest) MarshalMsg(b []byte) (o []byte, err error) {
 		o = append(o, 0xa6, 0x6d, 0x6f, 0x64, 0x65, 0x6c, 0x73)
 		o = msgp.AppendArrayHeader(o, uint32(len(z.Models)))
 		for za0001 := range z.Models {
-			// map header, size 2
-			// string "model_id"
-			o = append(o, 0x82, 0xa8, 0x6d, 0x6f, 0x64, 0x65, 0x6c, 0x5f, 0x69, 0x64)
-			o = msgp.AppendString(o, z.Models[za0001].ModelID)
-			// string "model_config"
-			o = append(o, 0xac, 0x6d, 0x6f, 0x64, 0x65, 0x6c, 0x5f, 0x63, 0x6f, 0x6e, 0x66, 0x69, 0x67)
-			o = msgp.AppendString(o, z.Models[za0001].ModelConfig)
+			// check for omitted fields
+			zb0002Len := uint32(3)
+			var zb0002Mask uint8 /* 3 bits */
+			_ = zb0002Mask
+			if z.Models[za0001].ModelDocumentHash == "" {
+				zb0002Len--
+				zb0002Mask |= 0x4
+			}
+			// variable map header, size zb0002Len
+			o = append(o, 0x80|uint8(zb0002Len))
+
+			// skip if no fields are to be emitted
+			if zb0002Len != 0 {
+				// string "model_id"
+				o = append(o, 0xa8, 0x6d, 0x6f, 0x64, 0x65, 0x6c, 0x5f, 0x69, 0x64)
+				o = msgp.AppendString(o, z.Models[za0001].ModelID)
+				// string "model_config"
+				o = append(o, 0xac, 0x6d, 0x6f, 0x64, 0x65, 0x6c, 0x5f, 0x63, 0x6f, 0x6e, 0x66, 0x69, 0x67)
+				o = msgp.AppendString(o, z.Models[za0001].ModelConfig)
+				if (zb0002Mask & 0x4) == 0 { // if not omitted
+					// string "model_document_hash"
+					o = append(o, 0xb3, 0x6d, 0x6f, 0x64, 0x65, 0x6c, 0x5f, 0x64, 0x6f, 0x63, 0x75, 0x6d, 0x65, 0x6e, 0x74, 0x5f, 0x68, 0x61, 0x73, 0x68)
+					o = msgp.AppendString(o, z.Models[za0001].ModelDocumentHash)
+				}
+			}
 		}
 		if (zb0001Mask & 0x10) == 0 { // if not omitted
 			// string "bundle_adapters"
@@ -2623,6 +2696,12 @@ func (z *ReplaceRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 							err = msgp.WrapError(err, "Models", za0001, "ModelConfig")
 							return
 						}
+					case "model_document_hash":
+						z.Models[za0001].ModelDocumentHash, bts, err = msgp.ReadStringBytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Models", za0001, "ModelDocumentHash")
+							return
+						}
 					default:
 						bts, err = msgp.Skip(bts)
 						if err != nil {
@@ -2697,7 +2776,7 @@ func (z *ReplaceRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 func (z *ReplaceRequest) Msgsize() (s int) {
 	s = 1 + 10 + msgp.StringPrefixSize + len(z.BundleID) + 6 + msgp.Int64Size + 19 + msgp.StringPrefixSize + len(z.BundleConfigHash) + 7 + msgp.ArrayHeaderSize
 	for za0001 := range z.Models {
-		s += 1 + 9 + msgp.StringPrefixSize + len(z.Models[za0001].ModelID) + 13 + msgp.StringPrefixSize + len(z.Models[za0001].ModelConfig)
+		s += 1 + 9 + msgp.StringPrefixSize + len(z.Models[za0001].ModelID) + 13 + msgp.StringPrefixSize + len(z.Models[za0001].ModelConfig) + 20 + msgp.StringPrefixSize + len(z.Models[za0001].ModelDocumentHash)
 	}
 	s += 16 + msgp.MapHeaderSize
 	if z.BundleAdapters != nil {

@@ -58,6 +58,8 @@ type Item struct {
 
 	BundleConfigHash string `msg:"bundle_config_hash,omitempty"`
 	ModelConfigHash  string `msg:"model_config_hash,omitempty"`
+	// of all that the model's document says; "": the gateway does not know it
+	ModelDocumentHash string `msg:"model_document_hash,omitempty"`
 
 	RouterID     string  `msg:"router_id"`
 	ReplySubject string  `msg:"reply_subject"` // see bus.Inbox

@@ -368,8 +368,8 @@ func (z *Foreign) Msgsize() (s int) {
 func (z *Item) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(40)
-	var zb0001Mask uint64 /* 40 bits */
+	zb0001Len := uint32(41)
+	var zb0001Mask uint64 /* 41 bits */
 	_ = zb0001Mask
 	if z.Engine == "" {
 		zb0001Len--
@@ -431,37 +431,41 @@ func (z *Item) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x8000000
 	}
-	if z.Attempt == 0 {
+	if z.ModelDocumentHash == "" {
 		zb0001Len--
-		zb0001Mask |= 0x100000000
+		zb0001Mask |= 0x10000000
 	}
-	if z.Alone == false {
+	if z.Attempt == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x200000000
 	}
-	if z.DiedOn == nil {
+	if z.Alone == false {
 		zb0001Len--
 		zb0001Mask |= 0x400000000
 	}
-	if z.AcceptsChunks == false {
+	if z.DiedOn == nil {
 		zb0001Len--
 		zb0001Mask |= 0x800000000
 	}
-	if z.AcceptsRef == false {
+	if z.AcceptsChunks == false {
 		zb0001Len--
 		zb0001Mask |= 0x1000000000
 	}
-	if z.CallerID == "" {
+	if z.AcceptsRef == false {
 		zb0001Len--
 		zb0001Mask |= 0x2000000000
 	}
-	if z.TraceParent == "" {
+	if z.CallerID == "" {
 		zb0001Len--
 		zb0001Mask |= 0x4000000000
 	}
-	if z.TraceState == "" {
+	if z.TraceParent == "" {
 		zb0001Len--
 		zb0001Mask |= 0x8000000000
+	}
+	if z.TraceState == "" {
+		zb0001Len--
+		zb0001Mask |= 0x10000000000
 	}
 	// variable map header, size zb0001Len
 	o = msgp.AppendMapHeader(o, zb0001Len)
@@ -634,6 +638,11 @@ func (z *Item) MarshalMsg(b []byte) (o []byte, err error) {
 			o = append(o, 0xb1, 0x6d, 0x6f, 0x64, 0x65, 0x6c, 0x5f, 0x63, 0x6f, 0x6e, 0x66, 0x69, 0x67, 0x5f, 0x68, 0x61, 0x73, 0x68)
 			o = msgp.AppendString(o, z.ModelConfigHash)
 		}
+		if (zb0001Mask & 0x10000000) == 0 { // if not omitted
+			// string "model_document_hash"
+			o = append(o, 0xb3, 0x6d, 0x6f, 0x64, 0x65, 0x6c, 0x5f, 0x64, 0x6f, 0x63, 0x75, 0x6d, 0x65, 0x6e, 0x74, 0x5f, 0x68, 0x61, 0x73, 0x68)
+			o = msgp.AppendString(o, z.ModelDocumentHash)
+		}
 		// string "router_id"
 		o = append(o, 0xa9, 0x72, 0x6f, 0x75, 0x74, 0x65, 0x72, 0x5f, 0x69, 0x64)
 		o = msgp.AppendString(o, z.RouterID)
@@ -646,17 +655,17 @@ func (z *Item) MarshalMsg(b []byte) (o []byte, err error) {
 		// string "deadline"
 		o = append(o, 0xa8, 0x64, 0x65, 0x61, 0x64, 0x6c, 0x69, 0x6e, 0x65)
 		o = msgp.AppendFloat64(o, z.Deadline)
-		if (zb0001Mask & 0x100000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x200000000) == 0 { // if not omitted
 			// string "attempt"
 			o = append(o, 0xa7, 0x61, 0x74, 0x74, 0x65, 0x6d, 0x70, 0x74)
 			o = msgp.AppendUint32(o, z.Attempt)
 		}
-		if (zb0001Mask & 0x200000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x400000000) == 0 { // if not omitted
 			// string "alone"
 			o = append(o, 0xa5, 0x61, 0x6c, 0x6f, 0x6e, 0x65)
 			o = msgp.AppendBool(o, z.Alone)
 		}
-		if (zb0001Mask & 0x400000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x800000000) == 0 { // if not omitted
 			// string "died_on"
 			o = append(o, 0xa7, 0x64, 0x69, 0x65, 0x64, 0x5f, 0x6f, 0x6e)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.DiedOn)))
@@ -664,27 +673,27 @@ func (z *Item) MarshalMsg(b []byte) (o []byte, err error) {
 				o = msgp.AppendString(o, z.DiedOn[za0005])
 			}
 		}
-		if (zb0001Mask & 0x800000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x1000000000) == 0 { // if not omitted
 			// string "accepts_result_chunks"
 			o = append(o, 0xb5, 0x61, 0x63, 0x63, 0x65, 0x70, 0x74, 0x73, 0x5f, 0x72, 0x65, 0x73, 0x75, 0x6c, 0x74, 0x5f, 0x63, 0x68, 0x75, 0x6e, 0x6b, 0x73)
 			o = msgp.AppendBool(o, z.AcceptsChunks)
 		}
-		if (zb0001Mask & 0x1000000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x2000000000) == 0 { // if not omitted
 			// string "accepts_result_ref"
 			o = append(o, 0xb2, 0x61, 0x63, 0x63, 0x65, 0x70, 0x74, 0x73, 0x5f, 0x72, 0x65, 0x73, 0x75, 0x6c, 0x74, 0x5f, 0x72, 0x65, 0x66)
 			o = msgp.AppendBool(o, z.AcceptsRef)
 		}
-		if (zb0001Mask & 0x2000000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x4000000000) == 0 { // if not omitted
 			// string "caller_request_id"
 			o = append(o, 0xb1, 0x63, 0x61, 0x6c, 0x6c, 0x65, 0x72, 0x5f, 0x72, 0x65, 0x71, 0x75, 0x65, 0x73, 0x74, 0x5f, 0x69, 0x64)
 			o = msgp.AppendString(o, z.CallerID)
 		}
-		if (zb0001Mask & 0x4000000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x8000000000) == 0 { // if not omitted
 			// string "traceparent"
 			o = append(o, 0xab, 0x74, 0x72, 0x61, 0x63, 0x65, 0x70, 0x61, 0x72, 0x65, 0x6e, 0x74)
 			o = msgp.AppendString(o, z.TraceParent)
 		}
-		if (zb0001Mask & 0x8000000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x10000000000) == 0 { // if not omitted
 			// string "tracestate"
 			o = append(o, 0xaa, 0x74, 0x72, 0x61, 0x63, 0x65, 0x73, 0x74, 0x61, 0x74, 0x65)
 			o = msgp.AppendString(o, z.TraceState)
@@ -995,6 +1004,12 @@ func (z *Item) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "ModelConfigHash")
 				return
 			}
+		case "model_document_hash":
+			z.ModelDocumentHash, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "ModelDocumentHash")
+				return
+			}
 		case "router_id":
 			z.RouterID, bts, err = msgp.ReadStringBytes(bts)
 			if err != nil {
@@ -1132,7 +1147,7 @@ func (z *Item) Msgsize() (s int) {
 	} else {
 		s += z.Foreign.Msgsize()
 	}
-	s += 19 + msgp.StringPrefixSize + len(z.BundleConfigHash) + 18 + msgp.StringPrefixSize + len(z.ModelConfigHash) + 10 + msgp.StringPrefixSize + len(z.RouterID) + 14 + msgp.StringPrefixSize + len(z.ReplySubject) + 10 + msgp.Float64Size + 9 + msgp.Float64Size + 8 + msgp.Uint32Size + 6 + msgp.BoolSize + 8 + msgp.ArrayHeaderSize
+	s += 19 + msgp.StringPrefixSize + len(z.BundleConfigHash) + 18 + msgp.StringPrefixSize + len(z.ModelConfigHash) + 20 + msgp.StringPrefixSize + len(z.ModelDocumentHash) + 10 + msgp.StringPrefixSize + len(z.RouterID) + 14 + msgp.StringPrefixSize + len(z.ReplySubject) + 10 + msgp.Float64Size + 9 + msgp.Float64Size + 8 + msgp.Uint32Size + 6 + msgp.BoolSize + 8 + msgp.ArrayHeaderSize
 	for za0005 := range z.DiedOn {
 		s += msgp.StringPrefixSize + len(z.DiedOn[za0005])
 	}

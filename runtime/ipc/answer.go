@@ -91,13 +91,14 @@ func (s *Server) answer(it *wire.RunItem, wi *work.Item, w *admit.Work) (a *answ
 	if do == nil {
 		return nil, errs.Invalidf("op", "Field 'op': there is no operation %s", quoted(it.Op))
 	}
+	// before the model is looked up: hashes of a change come after its models
+	hashes := s.opt.Configs.hashes.Load()
 	m, err := s.service.Find(wi.ModelID)
 	if err != nil {
 		return nil, err
 	}
 	call.Model = m.Entry().ID
-	hash := s.opt.Configs.ModelHash(m.Entry().BaseID)
-	if wi.ModelConfigHash != "" && hash != "" && wi.ModelConfigHash != hash {
+	if !hashes.current(wi, m.Entry().BaseID) {
 		// another worker has the configuration, or this one gets it
 		return nil, errs.Unloading(wi.ModelID)
 	}

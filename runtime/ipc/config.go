@@ -8,8 +8,10 @@ import (
 	"sync/atomic"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/confighash"
 	"github.com/sie-engine/sie/internal/errs"
 	wire "github.com/sie-engine/sie/internal/ipc"
+	"github.com/sie-engine/sie/internal/work"
 	"github.com/sie-engine/sie/runtime/service"
 )
 
@@ -34,6 +36,7 @@ type Configs struct {
 type contents struct {
 	files  *catalog.Catalog
 	all    *catalog.Catalog   // that a sidecar sent, in place of files; nil: none
+	said   map[string]string  // the document hashes of all, by id, as the sidecar said them
 	docs   []catalog.Document // that a sidecar added
 	bundle *catalog.Bundle    // nil: none is known
 }
@@ -50,6 +53,9 @@ func (c *contents) base() *catalog.Catalog {
 type hashes struct {
 	bundle string
 	models map[string]string // by the id of the model's file
+
+	documents string            // of the bundle; "": not known
+	said      map[string]string // of each model, as models; a model that is not there is not known
 }
 
 // NewConfigs returns the Configs of a service that serves base, in a bundle or in none. changed may
@@ -76,6 +82,22 @@ func hash(c *catalog.Catalog, b *catalog.Bundle) *hashes {
 	}
 	return h
 }
+
+// DocumentsHash returns the hash of all that the documents of the bundle say; "" if it is not
+// known.
+func (c *Configs) DocumentsHash() string { return c.hashes.Load().documents }
+
+// current reports whether a slice of a model is of the configuration that these hashes are of. What
+// either side does not know is not compared.
+func (h *hashes) current(wi *work.Item, model string) bool {
+	same := func(a, b string) bool { return a == "" || b == "" || a == b }
+	said := h.said[model]
+	return same(wi.ModelConfigHash, h.models[model]) && (said == unread || same(wi.ModelDocumentHash, said))
+}
+
+// unread stands for the hash of a document that cannot be read: the model stays as it was and is
+// served so, and the bundle's hash is not the one that it should be.
+const unread = "unread"
 
 // Hash returns the config hash of the bundle, "" without one.
 func (c *Configs) Hash() string { return c.hashes.Load().bundle }
@@ -107,6 +129,7 @@ func (c *Configs) setLocked(next contents) (service.Changes, error) {
 	}
 	c.now = next
 	h := hash(whole, next.bundle)
+	h.documents, h.said = confighash.Documents(next.said), next.said
 	c.hashes.Store(h)
 	c.changed(h.bundle)
 	return did, nil
@@ -142,6 +165,7 @@ func (c *Configs) apply(u update) (*response, *errs.Error) {
 	defer c.turn.Unlock()
 	next := c.now
 	next.bundle, next.docs = c.bundleLocked(u), slices.Clone(c.now.docs)
+	next.said = nil // nobody says the hashes of these
 	out := &response{}
 	for _, m := range u.models {
 		const field = "model_config"
@@ -177,7 +201,7 @@ func (c *Configs) replace(u update) (*response, *errs.Error) {
 	for _, m := range c.now.base().Models() {
 		before[m.ID] = m
 	}
-	next := contents{files: c.now.files, bundle: c.bundleLocked(u)}
+	next := contents{files: c.now.files, bundle: c.bundleLocked(u), said: make(map[string]string)}
 	out := &response{}
 	models := make([]*catalog.Model, 0, len(u.models))
 	for _, x := range u.models {
@@ -188,9 +212,11 @@ func (c *Configs) replace(u update) (*response, *errs.Error) {
 			if before[x.ModelID] != nil {
 				models = append(models, before[x.ModelID])
 			}
+			next.said[x.ModelID] = unread
 			continue
 		}
 		models = append(models, m)
+		next.said[m.ID] = x.ModelDocumentHash
 		out.note(one, m.ID, next.bundle)
 	}
 	var err error
@@ -249,6 +275,7 @@ func (c *Configs) take(next contents, epoch int64, out *response) (*response, *e
 	}
 	c.epoch = epoch
 	out.Applied, out.BundleConfigHash, out.ConfigVersion = true, c.Hash(), c.epoch
+	out.BundleDocumentsHash = c.DocumentsHash()
 	return out, nil
 }
 

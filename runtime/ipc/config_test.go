@@ -1,11 +1,14 @@
 package ipc
 
 import (
+	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/confighash"
 	"github.com/sie-engine/sie/internal/errs"
 	wire "github.com/sie-engine/sie/internal/ipc"
 	"github.com/sie-engine/sie/internal/work"
@@ -141,5 +144,74 @@ func TestReplaceModelConfigs(t *testing.T) {
 	hash := a.BundleConfigHash
 	if err := c.call(wire.MethodReplaceModelConfigs, good, &a); err != nil || a.BundleConfigHash == hash {
 		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// The config hash leaves out most of a document. The hash that the sidecar says of the whole tells
+// one from another: what is of another document is given back, and all say which there are.
+func TestDocumentHashes(t *testing.T) {
+	r := start(t, nil)
+	c := r.dial()
+	run := func(id, document string) string {
+		t.Helper()
+		return c.one(sliceOf(id, work.Encode, func(w *work.Item) {
+			w.ModelID, w.ModelDocumentHash = "org/a", document
+		}, "a")).Disposition
+	}
+	give := func(models ...wire.ModelConfig) (said string) {
+		t.Helper()
+		var a wire.ConfigResponse
+		var p wire.PingResponse
+		err := errors.Join(
+			c.call(wire.MethodReplaceModelConfigs,
+				&wire.ReplaceRequest{BundleID: "default", Models: models}, &a),
+			c.call(wire.MethodPing, &wire.PingRequest{}, &p))
+		if err != nil || !a.Applied || a.BundleDocumentsHash != p.BundleDocumentsHash ||
+			a.BundleDocumentsHash != r.configs.DocumentsHash() {
+			t.Fatalf("%+v %+v %v", a, p, err)
+		}
+		return a.BundleDocumentsHash
+	}
+	if r.configs.DocumentsHash() != "" {
+		t.Error("the documents of files have a hash")
+	}
+	of := func(length, said string) wire.ModelConfig {
+		return wire.ModelConfig{ModelID: "org/a", ModelDocumentHash: said,
+			ModelConfig: "max_sequence_length: " + length + "\n" + document("org/a", plain)}
+	}
+	one := give(of("64", "d1"))
+	config := r.configs.Hash()
+	for i, c := range []struct{ document, want string }{
+		{"d1", wire.PublishAndAck}, {"d2", wire.NakRetry}, {"", wire.PublishAndAck},
+	} {
+		if got := run("1"+strconv.Itoa(i), c.document); got != c.want {
+			t.Errorf("work of the document %q: %s", c.document, got)
+		}
+	}
+	two := give(of("32", "d2"))
+	if one == "" || two == one || two == "" || r.configs.Hash() != config ||
+		two != confighash.Documents(map[string]string{"org/a": "d2"}) {
+		t.Errorf("documents %q and %q, configuration %q and %q", one, two, config, r.configs.Hash())
+	}
+	if old, now := run("20", "d1"), run("21", "d2"); old != wire.NakRetry || now != wire.PublishAndAck {
+		t.Errorf("after a change: old %s, new %s", old, now)
+	}
+	// A document that cannot be read leaves its model as it was, and is not taken for the new one.
+	broken := of("32", "d3")
+	broken.ModelConfig = "{"
+	if got := give(broken); got == two || got == "" || got == confighash.Documents(
+		map[string]string{"org/a": "d3"}) || run("30", "d3") != wire.PublishAndAck {
+		t.Errorf("a document that cannot be read: %q", got)
+	}
+	// A sidecar of the release before says no hashes.
+	if got := give(of("32", "")); got != "" || run("40", "d4") != wire.PublishAndAck {
+		t.Errorf("documents without hashes: %q", got)
+	}
+	give(of("32", "d2"))
+	var a wire.ConfigResponse
+	apply := &wire.ApplyRequest{BundleID: "default", ModelID: "org/a",
+		ModelConfig: document("org/a", plain+fast)}
+	if err := c.call(wire.MethodApplyModelConfig, apply, &a); err != nil || r.configs.DocumentsHash() != "" {
+		t.Errorf("%v: after another way to change a model: %q", err, r.configs.DocumentsHash())
 	}
 }

@@ -21,8 +21,8 @@ func (s *Server) ping(c *conn, r *wire.Request) {
 	a := &wire.PingResponse{
 		TimestampMS: b.TimestampMS, WorkerID: s.opt.WorkerID, PID: os.Getpid(), Epoch: s.epoch,
 		Ready:            s.opt.Ready() && !s.gate.Draining() && !s.service.Lost(),
-		BundleConfigHash: s.opt.Configs.Hash(),
-		LoadedModels:     []string{}, LoadingModels: []string{}, RequestBytes: maxRequest,
+		BundleConfigHash: s.opt.Configs.Hash(), BundleDocumentsHash: s.opt.Configs.DocumentsHash(),
+		LoadedModels: []string{}, LoadingModels: []string{}, RequestBytes: maxRequest,
 	}
 	for _, m := range s.service.Presence() {
 		if m.Loaded {

@@ -22,6 +22,9 @@ type Export struct {
 	Models   []Model // of the bundle, in the order of the export
 	// Hashes are the models' config hashes by id; nil where sie-config did not say.
 	Hashes map[string]string
+	// Documents are the hashes of all that the models' documents say, by id; nil where sie-config
+	// did not say.
+	Documents map[string]string
 }
 
 // Model is one model's document.
@@ -33,12 +36,17 @@ func (e *Export) Gated() bool { return e.Hashes != nil }
 
 // ModelHash returns the config hash of an id, which may name a profile of a model ("id:profile");
 // "" for one that the bundle does not have.
-func (e *Export) ModelHash(id string) string {
-	if hash, ok := e.Hashes[id]; ok {
+func (e *Export) ModelHash(id string) string { return ofModel(e.Hashes, id) }
+
+// DocumentHash returns the hash of all that the document of an id says, as ModelHash does.
+func (e *Export) DocumentHash(id string) string { return ofModel(e.Documents, id) }
+
+func ofModel(hashes map[string]string, id string) string {
+	if hash, ok := hashes[id]; ok {
 		return hash
 	}
 	if i := strings.LastIndexByte(id, ':'); i >= 0 {
-		return e.Hashes[id[:i]]
+		return hashes[id[:i]]
 	}
 	return ""
 }
@@ -48,6 +56,7 @@ type exported struct {
 	Model
 	bundles *[]string         // nil: sie-config did not say
 	hashes  map[string]string // by bundle, nil: sie-config did not say
+	said    string            // the hash of the document; "": sie-config did not say
 	problem error
 }
 
@@ -59,11 +68,12 @@ func readExported(text json.RawMessage) (x exported) {
 		YAML    string            `json:"raw_yaml"`
 		Bundles *[]string         `json:"affected_bundles"`
 		Hashes  map[string]string `json:"model_config_hashes"`
+		Said    string            `json:"model_document_hash"`
 	}
 	if x.problem = json.Unmarshal(text, &m); x.problem != nil {
 		return x
 	}
-	x = exported{Model: Model{ID: m.ID, YAML: m.YAML}, bundles: m.Bundles, hashes: m.Hashes}
+	x = exported{Model: Model{ID: m.ID, YAML: m.YAML}, bundles: m.Bundles, hashes: m.Hashes, said: m.Said}
 	if strings.TrimSpace(m.YAML) == "" {
 		// A document's lines are bounded. They are not indented: what is nested deeply would grow
 		// with the square of its depth before the server refuses it.
@@ -103,6 +113,12 @@ func exportOf(bundle string, all *configpoll.Export, models []exported) (*Export
 				e.Hashes = make(map[string]string, len(models))
 			}
 			e.Hashes[m.ID] = m.hashes[bundle]
+		}
+		if m.said != "" {
+			if e.Documents == nil {
+				e.Documents = make(map[string]string, len(models))
+			}
+			e.Documents[m.ID] = m.said
 		}
 	}
 	return e, nil

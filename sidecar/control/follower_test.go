@@ -57,9 +57,11 @@ func (c *fakeConfig) RoundTrip(q *http.Request) (*http.Response, error) {
 		for _, id := range slices.Sorted(maps.Keys(c.docs)) {
 			x := map[string]any{"model_id": id, "raw_yaml": c.docs[id],
 				"affected_bundles":    []string{"default"},
+				"model_document_hash": "all of " + c.docs[id],
 				"model_config_hashes": map[string]string{"default": "hash of " + c.docs[id]}}
 			if c.strip {
 				delete(x, "model_config_hashes")
+				delete(x, "model_document_hash")
 				x["raw_yaml"], x["model_config"] = nil, map[string]string{"sie_id": id}
 			}
 			list = append(list, x)
@@ -148,6 +150,8 @@ func TestDeltasSayWhenToAsk(t *testing.T) {
 		if e == nil || e.Epoch != 3 || e.Hash != "all" || len(e.Models) != 2 ||
 			e.Models[0] != (Model{"org/a", "A"}) ||
 			!e.Gated() || e.ModelHash("org/a") != "hash of A" || e.ModelHash("org/a:fast") != "hash of A" ||
+			e.DocumentHash("org/a") != "all of A" || e.DocumentHash("org/b:fast") != "all of B" ||
+			e.DocumentHash("org/else") != "" || len(e.Documents) != 2 ||
 			e.ModelHash("org/else") != "" || e.ModelHash("org/none") != "" || c.token != "Bearer secret" {
 			t.Fatalf("%+v", e)
 		}

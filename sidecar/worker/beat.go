@@ -60,7 +60,8 @@ func (c *core) heartbeat(terminated bool) *bus.WorkerHeartbeat {
 		Name: c.self, Ready: c.ready() && !terminated, Terminated: terminated, GPUCount: p.GPUCount,
 		TotalGPUSlots: p.GPUCount, MachineProfile: c.lane.Profile, PoolName: c.lane.Pool,
 		Bundle: c.lane.Bundle, BundleConfigHash: p.BundleConfigHash,
-		LoadedModels: c.inState(loaded), LoadingModels: c.inState(loading), FailedModels: c.inState(failed),
+		BundleDocumentsHash: c.documentsHash(), LoadedModels: c.inState(loaded),
+		LoadingModels: c.inState(loading), FailedModels: c.inState(failed),
 		QueueDepth: len(c.slices), MemoryUsed: p.MemoryUsed, MemoryTotal: p.MemoryTotal,
 		Sequence: c.beat.sequence, Pending: map[string]bus.Pending{}, Epoch: c.epoch,
 		UnsupportedModels: c.config.unsupported,
@@ -104,6 +105,18 @@ func (c *core) heartbeat(terminated bool) *bus.WorkerHeartbeat {
 	}
 	h.Saturated = c.beat.saturated
 	return h
+}
+
+// ofFiles is the hash of the documents of a server that was not given those of sie-config yet.
+const ofFiles = "files"
+
+// documentsHash returns the hash of all that the documents of the server's models say, "" if the
+// server or sie-config does not tell.
+func (c *core) documentsHash() string {
+	if c.config.follows && c.config.given == nil {
+		return ofFiles
+	}
+	return c.server.last.BundleDocumentsHash
 }
 
 // windowSlices returns how many slices of the size seen the credit holds.

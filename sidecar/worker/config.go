@@ -76,12 +76,14 @@ func (c *core) gave(e *control.Export, r *ipc.ConfigResponse, err error) {
 			"is it of another version?", nil, nil)
 	}
 	c.server.last.BundleConfigHash = r.BundleConfigHash
+	c.server.last.BundleDocumentsHash = r.BundleDocumentsHash
 	f.unsupported = slices.Sorted(slices.Values(r.UnsupportedModels))
 	f.unsupported = slices.Compact(f.unsupported[:min(len(f.unsupported), bus.MaxHeartbeatModels)])
 	c.beat.soon = true
 	for id, m := range c.models {
 		m.missed = time.Time{}
-		changed := old == nil || !e.Gated() || old.ModelHash(id) != e.ModelHash(id)
+		changed := old == nil || !e.Gated() || old.ModelHash(id) != e.ModelHash(id) ||
+			old.DocumentHash(id) != e.DocumentHash(id)
 		if m.state == failed || m.state != cold && changed && !same {
 			m.asking = false
 			c.become(m, cold) // the server may load it again
@@ -118,9 +120,18 @@ func (c *core) current(since time.Time) bool {
 
 // other reports whether a slice is of another configuration of its model than the server has. The
 // server compares them too; this comparison is what holds a slice until the server has caught up.
+//
+// The config hash leaves out most of a model's document, so all that it says is compared too, where
+// the gateway and sie-config tell it. A server that was not given yet what was read from sie-config
+// says nothing of its own files' documents.
 func (c *core) other(s *slice) bool {
-	e, hash := c.config.given, s.item.ModelConfigHash
-	return e != nil && e.Gated() && hash != "" && e.ModelHash(s.item.ModelID) != hash
+	it, e := &s.item, c.config.given
+	document := it.ModelDocumentHash
+	if e == nil {
+		return document != "" && c.config.wanted != nil && c.config.wanted.Documents != nil
+	}
+	return e.Gated() && it.ModelConfigHash != "" && e.ModelHash(it.ModelID) != it.ModelConfigHash ||
+		e.Documents != nil && document != "" && e.DocumentHash(it.ModelID) != document
 }
 
 // hold keeps a slice until this worker has its configuration, or holdFor has passed.

@@ -20,7 +20,7 @@ import (
 type simConfig struct {
 	truth   *control.Export
 	changed map[string]time.Time // when a model was changed last
-	gateway map[string]string    // hashes
+	gateway *control.Export      // what it has
 	server  *control.Export      // nil: what its files say, the first of simModels
 	refuses map[string]bool      // ids that run under another configuration than their own
 }
@@ -38,25 +38,32 @@ const fileHash = "of files"
 
 func newConfigSim(t *testing.T, seed uint64) *sim {
 	s := newSim(t, seed)
-	s.config = &simConfig{changed: map[string]time.Time{}, gateway: map[string]string{},
-		refuses: map[string]bool{}, truth: &control.Export{Epoch: 1, Hashes: map[string]string{}}}
+	s.config = &simConfig{changed: map[string]time.Time{}, refuses: map[string]bool{},
+		truth: &control.Export{Epoch: 1, Hashes: map[string]string{}, Documents: map[string]string{}}}
 	for _, m := range simModels {
-		s.config.truth.Hashes[m], s.config.gateway[m] = fileHash, fileHash
+		s.config.truth.Hashes[m], s.config.truth.Documents[m] = fileHash, fileHash
 	}
+	s.config.gateway = s.config.truth
 	s.c.config.follows = true
 	return s
 }
 
-// change changes a model in sie-config; "" removes it. Everybody learns of it later.
+// change changes a model in sie-config; "" removes it. Half of the changes are in what the config
+// hash leaves out. Everybody learns of it later.
 func (s *sim) change(model, hash string) {
 	c := s.config
-	next := &control.Export{Epoch: c.truth.Epoch + 1, Hashes: maps.Clone(c.truth.Hashes)}
-	delete(next.Hashes, model)
-	if hash != "" {
-		next.Hashes[model] = hash
+	next := &control.Export{Epoch: c.truth.Epoch + 1, Hashes: maps.Clone(c.truth.Hashes),
+		Documents: maps.Clone(c.truth.Documents)}
+	if hash == "" {
+		delete(next.Hashes, model)
+		delete(next.Documents, model)
+	} else {
+		if next.Documents[model] = hash; next.Hashes[model] == "" || s.r.IntN(2) == 0 {
+			next.Hashes[model] = hash
+		}
 	}
 	c.truth, c.changed[model] = next, s.now
-	s.later(func() { c.gateway = c.truth.Hashes })
+	s.later(func() { c.gateway = c.truth })
 	if s.r.IntN(2) == 0 { // else the delta is lost
 		s.askConfig()
 	}
@@ -83,7 +90,7 @@ func (s *sim) give(e *control.Export) {
 			before := s.config.server
 			s.config.server = e
 			for _, m := range simModels {
-				if before == nil || before.ModelHash(m) != e.ModelHash(m) {
+				if before == nil || before.DocumentHash(m) != e.DocumentHash(m) {
 					s.unload(m)
 				}
 			}
@@ -111,15 +118,15 @@ func (s *sim) configured(r *ipc.RunBatchRequest) {
 	}
 	for _, i := range r.Items {
 		it := &s.c.slices[i.WorkItemID].item
-		if known := s.c.config.given; known != nil && known.ModelHash(r.ModelID) != it.ModelConfigHash {
-			s.failf("%s is of the configuration %q, and the server has %q", i.WorkItemID, it.ModelConfigHash,
-				known.ModelHash(r.ModelID))
+		if known := s.c.config.given; known != nil && known.DocumentHash(r.ModelID) != it.ModelDocumentHash {
+			s.failf("%s is of the document %q, and the server has %q", i.WorkItemID, it.ModelDocumentHash,
+				known.DocumentHash(r.ModelID))
 		}
 		hash := fileHash
 		if s.config.server != nil {
-			hash = s.config.server.ModelHash(r.ModelID)
+			hash = s.config.server.DocumentHash(r.ModelID)
 		}
-		s.config.refuses[i.WorkItemID] = hash != it.ModelConfigHash || !s.config.serves(r.ModelID)
+		s.config.refuses[i.WorkItemID] = hash != it.ModelDocumentHash || !s.config.serves(r.ModelID)
 	}
 }
 
@@ -131,7 +138,7 @@ func (s *sim) judge(it *work.Item, r *work.Result) {
 	}
 	published := time.UnixMicro(int64(it.Timestamp * 1e6))
 	changed := c.changed[it.ModelID].After(published.Add(-time.Millisecond)) ||
-		c.truth.ModelHash(it.ModelID) != it.ModelConfigHash
+		c.truth.DocumentHash(it.ModelID) != it.ModelDocumentHash
 	switch {
 	case r.ErrorCode == string(errs.ModelNotFound):
 		s.stats["not found"]++

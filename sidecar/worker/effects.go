@@ -263,7 +263,8 @@ func (w *Worker) give(e *control.Export) {
 		BundleConfigHash: e.Hash, BundleAdapters: e.Adapters,
 		Models: make([]ipc.ModelConfig, len(e.Models))}
 	for i, m := range e.Models {
-		r.Models[i] = ipc.ModelConfig{ModelID: m.ID, ModelConfig: m.YAML}
+		r.Models[i] = ipc.ModelConfig{ModelID: m.ID, ModelConfig: m.YAML,
+			ModelDocumentHash: e.DocumentHash(m.ID)}
 	}
 	_, err := w.client.Go(ipc.MethodReplaceModelConfigs, r, nil, func(r *ipc.Response, err error) {
 		var did ipc.ConfigResponse

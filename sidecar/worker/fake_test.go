@@ -33,6 +33,7 @@ type fakeServer struct {
 	epoch    int
 	loaded   []string
 	hash     string // of the models that it was given
+	docs     string // of their documents, as they were told
 	pins     []string
 	release  chan struct{}
 	inside   int               // slices in the server
@@ -66,7 +67,8 @@ func (f *fakeServer) start() {
 		f.t.Fatal(err)
 	}
 	f.mu.Lock()
-	f.listener, f.down, f.loaded, f.inside, f.hash, f.pins = l, false, nil, 0, "", nil
+	f.listener, f.down, f.loaded, f.inside, f.pins = l, false, nil, 0, nil
+	f.hash, f.docs = "", ""
 	f.epoch++
 	f.mu.Unlock()
 	go func() {
@@ -132,13 +134,13 @@ func (f *fakeServer) serve(c net.Conn) {
 			return
 		}
 		f.mu.Lock()
-		epoch, loaded, hash := f.epoch, slices.Clone(f.loaded), f.hash
+		epoch, loaded, hash, docs := f.epoch, slices.Clone(f.loaded), f.hash, f.docs
 		f.mu.Unlock()
 		switch q.Method {
 		case ipc.MethodPing:
 			send(ipc.KindResponse, q.RequestID, &ipc.PingResponse{
 				Ready: true, Epoch: fmt.Sprint(epoch), LoadedModels: loaded, PID: epoch, GPUCount: 1,
-				BundleConfigHash: hash,
+				BundleConfigHash: hash, BundleDocumentsHash: docs,
 			})
 		case ipc.MethodEnsureModelReady:
 			var m ipc.ModelRequest
@@ -159,10 +161,13 @@ func (f *fakeServer) serve(c net.Conn) {
 				f.t.Error(err)
 			}
 			f.mu.Lock()
-			f.hash = fmt.Sprint(all.Models)
-			hash := f.hash
+			f.hash, f.docs = fmt.Sprint(all.Models), ""
+			for _, m := range all.Models {
+				f.docs += m.ModelDocumentHash
+			}
+			did := &ipc.ConfigResponse{Applied: true, BundleConfigHash: f.hash, BundleDocumentsHash: f.docs}
 			f.mu.Unlock()
-			send(ipc.KindResponse, q.RequestID, &ipc.ConfigResponse{Applied: true, BundleConfigHash: hash})
+			send(ipc.KindResponse, q.RequestID, did)
 		case ipc.MethodRunBatch:
 			var run ipc.RunBatchRequest
 			if _, err := run.UnmarshalMsg(q.Body); err != nil {

@@ -57,7 +57,8 @@ func (c *core) sentSlices() (all []*slice) {
 func (c *core) pong(p *ipc.PingResponse) {
 	old := c.server.last
 	c.server.last, c.server.heard, c.dirty = *p, c.now, true
-	if p.BundleConfigHash != old.BundleConfigHash || p.Ready != old.Ready {
+	if p.BundleConfigHash != old.BundleConfigHash || p.BundleDocumentsHash != old.BundleDocumentsHash ||
+		p.Ready != old.Ready {
 		c.beat.soon = true
 	}
 	if p.BundleConfigHash != old.BundleConfigHash && old.Epoch == p.Epoch { // other models may load now

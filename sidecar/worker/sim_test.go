@@ -145,7 +145,8 @@ func (s *sim) newWork() {
 		AcceptsChunks: true, Alone: s.r.IntN(15) == 0,
 	}
 	if s.config != nil {
-		it.ModelConfigHash = s.config.gateway[it.ModelID]
+		it.ModelConfigHash = s.config.gateway.ModelHash(it.ModelID)
+		it.ModelDocumentHash = s.config.gateway.DocumentHash(it.ModelID)
 		if it.ModelConfigHash == "" {
 			return // the gateway answers itself
 		}
