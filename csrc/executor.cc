@@ -144,9 +144,10 @@ bool Executors::take_from(Entry *entry, uint64_t tickets, int32_t executor) {
     run = entry->run.load(std::memory_order_relaxed);
   } while (!entry->tickets.compare_exchange_weak(tickets, tickets - 1, std::memory_order_acq_rel,
                                                  std::memory_order_acquire));
-  int32_t ticket = run->tickets - static_cast<int32_t>(left_of(tickets)), member = ticket % run->team;
-  hooks::takes_ticket(member);
-  run->work(run, ticket / run->team, member, executor);
+  int32_t ticket = run->tickets - static_cast<int32_t>(left_of(tickets));
+  int32_t slab = ticket / run->team, member = ticket % run->team;
+  hooks::takes_ticket(slab, member);
+  run->work(run, slab, member, executor);
   if (run->left.fetch_sub(1, std::memory_order_acq_rel) == 1) finish(run);
   return true;
 }

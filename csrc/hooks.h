@@ -20,7 +20,7 @@ using Watched = std::atomic<T>;
 constexpr bool scheduled() { return false; }
 inline bool sleeps(const std::atomic<uint32_t> *, uint32_t) { return false; }
 inline bool wakes(const std::atomic<uint32_t> *, int) { return false; }
-inline void takes_ticket(int32_t) {}
+inline void takes_ticket(int32_t, int32_t) {}
 inline void arrives(const void *) {}
 inline void leaves(const void *) {}
 inline void runs_block(int32_t, int64_t) {}
@@ -34,8 +34,8 @@ struct Hooks {
   // In place of the futex calls; the waiter may return early, as from the kernel.
   void (*sleep)(const std::atomic<uint32_t> *word, uint32_t value);
   void (*wake)(const std::atomic<uint32_t> *word, int waiters);
-  // A thread begins a ticket as this member of a team; arrives at a barrier; leaves the barrier.
-  void (*ticket)(int32_t member);
+  // A thread begins a ticket as this member of a slab's team; arrives at a barrier; leaves the barrier.
+  void (*ticket)(int32_t slab, int32_t member);
   void (*arrive)(const void *barrier);
   void (*leave)(const void *barrier);
   // A member of a long slab's team begins its block `number` of the planned operation.
@@ -98,9 +98,9 @@ inline bool wakes(const std::atomic<uint32_t> *word, int waiters) {
   h->wake(word, waiters);
   return true;
 }
-inline void takes_ticket(int32_t member) {
+inline void takes_ticket(int32_t slab, int32_t member) {
   const Hooks *h = now();
-  if (h != nullptr && h->ticket != nullptr) h->ticket(member);
+  if (h != nullptr && h->ticket != nullptr) h->ticket(slab, member);
 }
 inline void arrives(const void *barrier) {
   const Hooks *h = now();

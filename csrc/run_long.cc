@@ -125,7 +125,7 @@ void help_long(sie_slot *slot, int32_t executor) {
     slot->device->executors.wait_for(executor,
                                      [team, member] { return team->has(member) || team->closed(); });
     if (!team->has(member)) continue;
-    hooks::takes_ticket(member);
+    hooks::takes_ticket(slab, member);
     Replay replay = replay_of(slot, slab, member, executor);
     run_steps(slot, team, &replay, executor, team->next());
   }

@@ -12,7 +12,7 @@
 namespace {
 
 thread_local int32_t told = -1;
-void note_member(int32_t member) { told = member; }
+void note_member(int32_t, int32_t member) { told = member; }
 const sie::hooks::Hooks naming = {nullptr, nullptr, nullptr, note_member, nullptr, nullptr, nullptr};
 
 // A run of two teams of three.

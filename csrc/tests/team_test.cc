@@ -38,7 +38,7 @@ struct Watch {
 Watch watch;
 thread_local int own_member, own_meeting;
 
-void begin_ticket(int32_t member) {
+void begin_ticket(int32_t, int32_t member) {
   own_member = member;
   own_meeting = 0;
 }

@@ -125,7 +125,7 @@ void sleep_until_released(const std::atomic<uint32_t> *word, uint32_t value) {
   while (!sleeper.released.load()) sched_yield();
 }
 
-void wait_for_the_sleeper(int32_t) {
+void wait_for_the_sleeper(int32_t, int32_t) {
   while (!sleeper.asleep.load()) sched_yield();
 }
 
