@@ -10,10 +10,10 @@ namespace sie {
 
 // A step of a long slab: an operation on the rows that are in its stage.
 struct LongStep {
-  int32_t number;   // from 0 on, in the order in which every member takes them
-  int32_t stage;    // the stage's first operation
+  int32_t number;  // from 0 on, in the order in which every member takes them
+  int32_t stage;   // the stage's first operation
   int32_t op;
-  int64_t row;      // the first row in the stage
+  int64_t row;  // the first row in the stage
 };
 
 // The members of a long slab's team: the leader, member 0, begins alone. An executor that has no
