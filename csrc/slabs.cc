@@ -1,4 +1,4 @@
-// slabs.cc — longest-processing-time packing of sequences into slabs.
+// slabs.cc — longest-processing-time packing of sequences: into loads, and each load into slabs.
 #include "slabs.h"
 
 #include <algorithm>
@@ -18,10 +18,10 @@ int64_t cost_of(int64_t length, int64_t balance) {
   return (balance > 0 ? length * (balance + length) : length) + 1;
 }
 
-int32_t slabs_wanted(int64_t tokens, int32_t n_seqs, const SlabLimits &limits) {
-  int64_t rounds = std::max<int64_t>(1, ceil_div(tokens, limits.executors * limits.tokens_max));
-  int64_t wanted = std::min(limits.executors * rounds, std::max<int64_t>(1, ceil_div(tokens, tokens_min)));
-  return static_cast<int32_t>(std::min<int64_t>(wanted, n_seqs));
+// One load for each executor, as long as it gets a full row block.
+int32_t loads_wanted(int64_t tokens, int32_t n_seqs, int32_t executors) {
+  int64_t full = std::max<int64_t>(1, ceil_div(tokens, tokens_min));
+  return static_cast<int32_t>(std::min<int64_t>({executors, full, n_seqs}));
 }
 
 // A binary min-heap of slab numbers by cost; ties go to the lower number.
@@ -29,6 +29,7 @@ class Heap {
  public:
   Heap(int32_t *items, const SlabShare *shares) : items_(items), shares_(shares) {}
 
+  void clear() { size_ = 0; }
   int32_t top() const { return items_[0]; }
 
   void push(int32_t slab) {
@@ -72,6 +73,26 @@ void add(SlabShare *slab, int64_t length, int64_t balance) {
   slab->max_len = std::max(slab->max_len, length);
 }
 
+// The slabs that hold a load's sequences if they are packed well: one for each long sequence, and full
+// ones for the others.
+struct Load {
+  int64_t tokens = 0;  // of sequences that share slabs
+  int32_t seqs = 0, alone = 0;
+
+  void add(int64_t length, const SlabLimits &limits) {
+    seqs++;
+    if (length > limits.tokens_max) {
+      alone++;
+    } else {
+      tokens += length;
+    }
+  }
+  int32_t slabs(const SlabLimits &limits) const {
+    int64_t full = ceil_div(tokens, limits.tokens_max);
+    return static_cast<int32_t>(std::min<int64_t>(seqs, std::max<int64_t>(1, alone + full)));
+  }
+};
+
 }  // namespace
 
 int32_t plan_slabs(const int32_t *cu, int32_t n_seqs, const SlabLimits &limits, const SlabWork &work) {
@@ -82,25 +103,51 @@ int32_t plan_slabs(const int32_t *cu, int32_t n_seqs, const SlabLimits &limits, 
     return length_of(a) != length_of(b) ? length_of(a) > length_of(b) : a < b;
   });
 
-  int32_t slabs = slabs_wanted(cu[n_seqs], n_seqs, limits);
+  // Loads first: each sequence to the cheapest. The shares hold their costs.
+  const int32_t loads = loads_wanted(cu[n_seqs], n_seqs, limits.executors);
   Heap heap(work.heap, work.shares);
-  for (int32_t s = 0; s < slabs; s++) {
-    work.shares[s] = {};
-    heap.push(s);
-  }
+  auto begin = [&work, &heap](int32_t share) {
+    work.shares[share] = {};
+    heap.push(share);
+  };
+  for (int32_t l = 0; l < loads; l++) begin(l);
   for (int32_t i = 0; i < n_seqs; i++) {
-    int64_t length = length_of(work.by_length[i]);
-    int32_t slab = heap.top();
-    if (fits(work.shares[slab], length, limits)) {
-      add(&work.shares[slab], length, limits.balance);
-      heap.settle_top();
-    } else {
-      slab = slabs++;
-      work.shares[slab] = {};
-      add(&work.shares[slab], length, limits.balance);
-      heap.push(slab);
+    work.slab_of[i] = heap.top();
+    add(&work.shares[heap.top()], length_of(work.by_length[i]), limits.balance);
+    heap.settle_top();
+  }
+
+  // The places in length order, load by load. The heap's memory holds where each load goes on.
+  int32_t *by_load = work.order, *next = work.heap;
+  for (int32_t l = 0, first = 0; l < loads; l++) {
+    next[l] = first;
+    first += work.shares[l].seqs;
+  }
+  for (int32_t i = 0; i < n_seqs; i++) by_load[next[work.slab_of[i]]++] = i;
+
+  // Each load's slabs, over the shares of the loads, which nothing reads any more.
+  int32_t slabs = 0;
+  for (int32_t i = 0, end = 0; i < n_seqs;) {
+    Load load;
+    for (int32_t l = work.slab_of[by_load[i]]; end < n_seqs && work.slab_of[by_load[end]] == l; end++) {
+      load.add(length_of(work.by_length[by_load[end]]), limits);
     }
-    work.slab_of[i] = slab;
+    heap.clear();
+    for (int32_t s = load.slabs(limits); s > 0; s--) begin(slabs++);
+    for (; i < end; i++) {
+      const int64_t length = length_of(work.by_length[by_load[i]]);
+      int32_t slab = heap.top();
+      if (fits(work.shares[slab], length, limits)) {
+        add(&work.shares[slab], length, limits.balance);
+        heap.settle_top();
+      } else {
+        slab = slabs++;
+        work.shares[slab] = {};
+        add(&work.shares[slab], length, limits.balance);
+        heap.push(slab);
+      }
+      work.slab_of[by_load[i]] = slab;
+    }
   }
 
   // Long slabs come first. Among the others the most expensive run first, and the cheap ones fill

@@ -31,11 +31,12 @@ struct SlabWork {
   int32_t *by_length;
 };
 
-// Fills shares and order; returns the number of slabs. Slabs of one sequence of more than tokens_max
-// come first, then the others, each by descending cost. There are as many slabs as executors, or a
-// multiple, while a slab keeps at least 64 and at most tokens_max tokens. The longest sequences are
-// assigned first, each to the cheapest slab. The result depends on the batch and the limits only.
-// O(n log n), no allocation.
+// Fills shares and order; returns the number of slabs. The sequences are dealt to one load for each
+// executor, to fewer if a load would have less than 64 tokens: the longest first, each to the cheapest
+// load. Each load's are dealt the same way to as few slabs as can hold them, and where one does not fit
+// the cheapest slab it begins another. So executors end together, also where lengths differ much. Slabs of
+// one sequence of more than tokens_max come first, then the others, each by descending cost. The result
+// depends on the batch and the limits only. O(n log n), no allocation.
 int32_t plan_slabs(const int32_t *cu_seqlens, int32_t n_seqs, const SlabLimits &limits, const SlabWork &work);
 
 }  // namespace sie
