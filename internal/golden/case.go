@@ -42,6 +42,28 @@ func Root(t testing.TB) string {
 // Open opens a case after it has checked that every file matches the manifest.
 func Open(t testing.TB, name string) *Case {
 	t.Helper()
+	c := check(t, name)
+	raw := c.read("golden.safetensors")
+	size := binary.LittleEndian.Uint64(raw)
+	header := map[string]json.RawMessage{}
+	if err := json.Unmarshal(raw[8:8+size], &header); err != nil {
+		t.Fatalf("golden: %s: %v", name, err)
+	}
+	delete(header, "__metadata__")
+	c.header, c.data = map[string]entry{}, raw[8+size:]
+	for tensor, h := range header {
+		var e entry
+		if err := json.Unmarshal(h, &e); err != nil {
+			t.Fatalf("golden: %s: %s: %v", name, tensor, err)
+		}
+		c.header[tensor] = e
+	}
+	return c
+}
+
+// check returns a case without tensors after it has checked that every file matches the manifest.
+func check(t testing.TB, name string) *Case {
+	t.Helper()
 	c := &Case{Dir: filepath.Join(Root(t), name), t: t}
 	var manifest struct {
 		Command string            `json:"command"`
@@ -62,22 +84,18 @@ func Open(t testing.TB, name string) *Case {
 		}
 	}
 	c.Notes = manifest.Notes
-	raw := c.read("golden.safetensors")
-	size := binary.LittleEndian.Uint64(raw)
-	header := map[string]json.RawMessage{}
-	if err := json.Unmarshal(raw[8:8+size], &header); err != nil {
-		t.Fatalf("golden: %s: %v", name, err)
-	}
-	delete(header, "__metadata__")
-	c.header, c.data = map[string]entry{}, raw[8+size:]
-	for tensor, h := range header {
-		var e entry
-		if err := json.Unmarshal(h, &e); err != nil {
-			t.Fatalf("golden: %s: %s: %v", name, tensor, err)
-		}
-		c.header[tensor] = e
-	}
 	return c
+}
+
+// JSON returns the document of a file of a case, which needs no tensors, after it has checked that
+// every file of the case matches the manifest.
+func JSON[T any](t testing.TB, name, file string) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal(check(t, name).read(file), &v); err != nil {
+		t.Fatalf("golden: %s/%s: %v", name, file, err)
+	}
+	return v
 }
 
 func (c *Case) read(name string) []byte {
