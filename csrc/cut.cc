@@ -33,7 +33,7 @@ Cut cut_of(const sie_program *p, const Op &op) {
 }
 
 double flops_of(const sie_program *p, const Op &op) {
-  if (op.kind == SIE_OP_ATTENTION) return 4.0 * op.attention.head_dim;
+  if (op.kind == SIE_OP_ATTENTION) return pair_flops(op.attention);
   if (has_matrix(op.kind) || op.kind == SIE_OP_LORA) {
     double n = static_cast<double>(op.weights[0]->n), k = static_cast<double>(op.weights[0]->k);
     return has_matrix(op.kind) ? 2 * n * k : 2.0 * op.max_rank * (n + k);

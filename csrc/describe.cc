@@ -99,6 +99,10 @@ void add_details(Text *text, const sie_program *p, const Op &op) {
                 op.attention.head_dim, masks[op.attention.mask], op.vector != nullptr ? ", alibi" : "");
       if (op.attention.bias != nullptr)
         text->add(", bias by distance to %lld", static_cast<long long>(op.attention.bias->k / 2));
+      if (op.attention.buckets != nullptr)
+        text->add(", disentangled%s%s by distance to %lld", op.attention.pos_key != nullptr ? " pos_key" : "",
+                  op.attention.pos_query != nullptr ? " pos_query" : "",
+                  static_cast<long long>(op.attention.buckets->k / 2));
       if (op.attention.first_keys != 0) text->add(", first keys");
       if (op.attention.segment != 0) text->add(", behind segment %d of the state", op.attention.segment);
       if (op.attention.which != 0) text->add(", one query:%s", poolings[op.attention.which]);

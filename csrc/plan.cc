@@ -86,7 +86,7 @@ class Planner {
       if (of_seqs(p_, op.in[0] != SIE_NO_VALUE ? op.in[0] : op.out)) continue;
       if (has_matrix(op.kind))
         linear += static_cast<double>(op.weights[0]->n) * static_cast<double>(op.weights[0]->k);
-      if (op.kind == SIE_OP_ATTENTION) attention += 2.0 * op.attention.heads * op.attention.head_dim;
+      if (op.kind == SIE_OP_ATTENTION) attention += 0.5 * op.attention.heads * pair_flops(op.attention);
     }
     double balance = attention > 0 ? linear / attention : 0;
     bool any = attention > 0;

@@ -388,6 +388,18 @@ inline int64_t rows_cap(const sie_program *p, sie_space space) {
   return p->spaces[whole_of(p, space)].max_rows;
 }
 
+// The rows of the tables of disentangled attention, which has buckets; else 0.
+inline int64_t position_rows(const sie_attention_params &a) {
+  if (a.buckets == nullptr) return 0;
+  return a.pos_key != nullptr ? a.pos_key->n : a.pos_query->n;
+}
+
+// What attention of one query and one key costs in one head. Each table of disentangled attention
+// costs as much as the product of the two.
+inline double pair_flops(const sie_attention_params &a) {
+  return 2.0 * a.head_dim * (2 + (a.pos_key != nullptr) + (a.pos_query != nullptr));
+}
+
 // Whether attention's first keys are rows of the state.
 inline bool has_prefix(const Op &op) { return op.kind == SIE_OP_ATTENTION && op.attention.segment != 0; }
 

@@ -62,6 +62,10 @@ inline const float *vector_of(const sie_weight *w) { return w != nullptr ? w->ve
 sie_status check_data(const sie_program *p, const sie_weight *w, int32_t dtype, int64_t n, int64_t k,
                       const char *name, sie_error *err);
 
+// The dtype of DATA that is multiplied with values of a class (adapters, position tables): f32 on a
+// CPU; on a GPU, the type in which values of the class are stored.
+int32_t stored_dtype(const sie_program *p, uint32_t compute);
+
 // Checks x, w and bias of x·Wᵀ + bias.
 sie_status check_linear(const sie_program *p, sie_value x, const sie_weight *w, const sie_weight *bias,
                         sie_error *err);

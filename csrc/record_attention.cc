@@ -20,7 +20,7 @@ sie_status check_heads(int32_t heads, int32_t kv_heads, int32_t head_dim, sie_er
 
 // Whether keys need places among the queries' rows.
 bool has_places(const sie_attention_params &a) {
-  return a.mask != SIE_MASK_FULL || a.alibi != nullptr || a.bias != nullptr;
+  return a.mask != SIE_MASK_FULL || a.alibi != nullptr || a.bias != nullptr || a.buckets != nullptr;
 }
 
 sie_status check_bias(const sie_program *p, const sie_attention_params &a, sie_error *err) {
@@ -29,6 +29,58 @@ sie_status check_bias(const sie_program *p, const sie_attention_params &a, sie_e
   SIE_FAIL_IF(a.bias->k % 2 == 0 || a.bias->k > 2 * int64_t{SIE_MAX_BIAS_REACH} + 1, SIE_INVALID_ARGUMENT,
               err, "bias has %lld columns; an odd number up to %lld is needed, one for each distance",
               static_cast<ll>(a.bias->k), 2 * static_cast<ll>(SIE_MAX_BIAS_REACH) + 1);
+  return SIE_OK;
+}
+
+// A table of disentangled attention of values of this class; NULL passes.
+sie_status check_positions(const sie_program *p, const sie_weight *w, const sie_attention_params &a,
+                           uint32_t compute, const char *name, sie_error *err) {
+  if (w == nullptr) return SIE_OK;
+  SIE_TRY(check_data(p, w, stored_dtype(p, compute), 0, int64_t{a.heads} * a.head_dim, name, err));
+  SIE_FAIL_IF(w->n > SIE_MAX_POSITION_ROWS, SIE_INVALID_ARGUMENT, err,
+              "%s has %lld rows; at most %d are possible", name, static_cast<ll>(w->n),
+              SIE_MAX_POSITION_ROWS);
+  SIE_FAIL_IF(a.buckets->index_least < 0 || a.buckets->index_end > w->n, SIE_INVALID_ARGUMENT, err,
+              "buckets has values from %lld to %lld; %s has %lld rows",
+              static_cast<ll>(a.buckets->index_least), static_cast<ll>(a.buckets->index_end) - 1, name,
+              static_cast<ll>(w->n));
+  return SIE_OK;
+}
+
+// Terms by content and distance. Buckets on a GPU are not read here.
+sie_status check_disentangled(const sie_program *p, const sie_attention_params &a, uint32_t compute,
+                              sie_error *err) {
+  if (a.buckets == nullptr) {
+    SIE_FAIL_IF(a.pos_key != nullptr || a.pos_query != nullptr, SIE_INVALID_ARGUMENT, err,
+                "pos_key or pos_query is given, but buckets is NULL");
+    return SIE_OK;
+  }
+  const sie_weight *rows = a.pos_key != nullptr ? a.pos_key : a.pos_query;
+  SIE_FAIL_IF(rows == nullptr, SIE_INVALID_ARGUMENT, err,
+              "buckets is given, but neither pos_key nor pos_query");
+  SIE_TRY(check_data(p, a.buckets, SIE_I32, 1, a.buckets->k, "buckets", err));
+  SIE_FAIL_IF(a.buckets->k % 2 == 0 || a.buckets->k > 2 * int64_t{SIE_MAX_BIAS_REACH} + 1,
+              SIE_INVALID_ARGUMENT, err,
+              "buckets has %lld columns; an odd number up to %lld is needed, one for each distance",
+              static_cast<ll>(a.buckets->k), 2 * static_cast<ll>(SIE_MAX_BIAS_REACH) + 1);
+  SIE_TRY(check_positions(p, a.pos_key, a, compute, "pos_key", err));
+  SIE_TRY(check_positions(p, a.pos_query, a, compute, "pos_query", err));
+  SIE_FAIL_IF(a.pos_key != nullptr && a.pos_query != nullptr && a.pos_key->n != a.pos_query->n,
+              SIE_INVALID_ARGUMENT, err, "pos_key has %lld rows and pos_query %lld; as many are needed",
+              static_cast<ll>(a.pos_key->n), static_cast<ll>(a.pos_query->n));
+  SIE_FAIL_IF(a.mask != SIE_MASK_FULL || a.kv_heads != a.heads || a.alibi != nullptr || a.bias != nullptr ||
+                  a.first_keys != 0 || a.segment != 0,
+              SIE_UNSUPPORTED, err,
+              "attention with buckets has no mask, alibi, bias, first_keys or segment, and a key head for "
+              "each of its %d heads",
+              a.heads);
+  if (p->device->is_gpu()) return SIE_OK;
+  const int32_t *buckets = static_cast<const int32_t *>(a.buckets->table.p);
+  for (int64_t i = 1; i < a.buckets->k; i++) {
+    SIE_FAIL_IF(buckets[i] < buckets[i - 1], SIE_INVALID_ARGUMENT, err,
+                "buckets falls from %d to %d at column %lld; it may not fall from one distance to the next",
+                buckets[i - 1], buckets[i], static_cast<ll>(i));
+  }
   return SIE_OK;
 }
 
@@ -69,7 +121,7 @@ sie_status check_spaces(const sie_program *p, const sie_attention_params &a, sie
               "which is %u; SIE_POOL_CLS, SIE_POOL_LAST and 0 are possible", a.which);
   if (a.first_keys != 0) return check_first_keys(p, q, k, err);
   SIE_FAIL_IF(placed && (one ? kind_of(p, k) != SIE_SPACE_ROWS : k != q), SIE_UNSUPPORTED, err,
-              "keys of %s have no places among the rows of %s, which a mask, alibi and a bias need",
+              "keys of %s have no places among the rows of %s, which a mask, alibi, a bias and buckets need",
               space_name(p, k), space_name(p, q));
   return SIE_OK;
 }
@@ -145,6 +197,7 @@ sie_status record_attention(sie_program *p, const void *params, sie_error *err) 
   SIE_FAIL_IF(vq.compute != vk.compute || vq.compute != vv.compute, SIE_INVALID_ARGUMENT, err,
               "q, k, v are of classes %s, %s, %s; one is needed", compute_name(vq.compute),
               compute_name(vk.compute), compute_name(vv.compute));
+  SIE_TRY(check_disentangled(p, a, vq.compute, err));
   Op op = new_op(SIE_OP_ATTENTION);
   op.in[0] = a.q;
   op.in[1] = a.k;

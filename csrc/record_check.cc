@@ -73,6 +73,11 @@ sie_status check_data(const sie_program *p, const sie_weight *w, int32_t dtype, 
   return SIE_OK;
 }
 
+int32_t stored_dtype(const sie_program *p, uint32_t compute) {
+  if (!p->device->is_gpu()) return SIE_F32;
+  return compute == SIE_COMPUTE_F16 ? SIE_F16 : SIE_BF16;
+}
+
 sie_status check_linear(const sie_program *p, sie_value x, const sie_weight *w, const sie_weight *bias,
                         sie_error *err) {
   SIE_TRY(check_value(p, x, "x", err));

@@ -9,12 +9,6 @@ namespace {
 
 using ll = long long;
 
-// The dtype of adapters: f32 on a CPU; on a GPU, the type in which values of the class are stored.
-int32_t adapter_dtype(const sie_program *p, uint32_t compute) {
-  if (!p->device->is_gpu()) return SIE_F32;
-  return compute == SIE_COMPUTE_F16 ? SIE_F16 : SIE_BF16;
-}
-
 // Adapter i of a linear [n, k], as the kernel takes it; rank 0 if the adapter does not change this
 // linear.
 sie_status check_adapter(const sie_program *p, const sie_linear_params &l, int32_t i, int32_t dtype,
@@ -41,7 +35,7 @@ sie_status add_adapters(sie_program *p, const sie_linear_params &l, uint32_t com
   sie_status status = SIE_OK;
   for (int32_t i = 0; i < l.n_adapters && status == SIE_OK; i++) {
     sie_lora_pair pair;
-    status = check_adapter(p, l, i, adapter_dtype(p, compute), &pair, err);
+    status = check_adapter(p, l, i, stored_dtype(p, compute), &pair, err);
     if (status == SIE_OK && !p->lora_pairs.push(pair)) {
       status = fail(err, SIE_OUT_OF_MEMORY, "no memory to record an operation");
     }

@@ -38,6 +38,9 @@ sie_op_bounds bounds_of(const sie_program *p, const Op &op, const SlabCaps &caps
     bounds.head_dim = op.attention.head_dim;
     bounds.heads = op.attention.heads;
     bounds.kv_heads = op.attention.kv_heads;
+    bounds.position_rows = static_cast<int32_t>(position_rows(op.attention));
+    if (op.attention.buckets != nullptr)
+      bounds.bucket_reach = static_cast<int32_t>(op.attention.buckets->k / 2);
     if (has_prefix(op)) bounds.max_len = longest_keys(p, caps.longest);
   }
   if (op.kind == SIE_OP_QK_NORM_ROPE) {
@@ -65,8 +68,9 @@ sie_status fail_rehearsal(const sie_program *p, int32_t i, sie_status status, si
   const Op &op = planned.op;
   char detail[96] = "";
   if (op.kind == SIE_OP_ATTENTION) {
-    snprintf(detail, sizeof detail, ", head_dim %d, mask %u%s", op.attention.head_dim, op.attention.mask,
-             op.attention.bias != nullptr ? ", bias" : "");
+    snprintf(detail, sizeof detail, ", head_dim %d, mask %u%s%s", op.attention.head_dim, op.attention.mask,
+             op.attention.bias != nullptr ? ", bias" : "",
+             op.attention.buckets != nullptr ? ", disentangled (pos_key, pos_query)" : "");
   }
   return fail(err, status, "operation %d, %s of %s rows%s: this device (%s) has no such form", i,
               op_name(op.kind), dtype_name(planned.in[0].present ? planned.in[0].dtype : planned.out.dtype),

@@ -108,6 +108,14 @@ sie_status attention(const Replay &r, const PlannedOp &planned) {
     a.bias = op.attention.bias->vector();
     a.bias_reach = static_cast<int32_t>(op.attention.bias->k / 2);
   }
+  if (op.attention.buckets != nullptr) {
+    const sie_weight *buckets = op.attention.buckets;
+    if (op.attention.pos_key != nullptr) a.pos_key = op.attention.pos_key->table;
+    if (op.attention.pos_query != nullptr) a.pos_query = op.attention.pos_query->table;
+    a.buckets = static_cast<const int32_t *>(buckets->table.p);
+    a.bucket_reach = static_cast<int32_t>(buckets->k / 2);
+    a.position_rows = static_cast<int32_t>(position_rows(op.attention));
+  }
   if (has_prefix(op) && r.state != nullptr) {
     a.prefix_k = segment_rows(r, op.attention.segment, 0);
     a.prefix_v = segment_rows(r, op.attention.segment, columns(r, op.in[1]));

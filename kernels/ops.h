@@ -176,6 +176,9 @@ typedef struct sie_quantise_rows_args {
 /* The largest bias_reach: distances up to it are exact in f32, and tables stay small. */
 #define SIE_MAX_BIAS_REACH (1 << 20)
 
+/* The most rows of the tables of disentangled attention, which lie in the scratch. */
+#define SIE_MAX_POSITION_ROWS 8192
+
 /* y = softmax(scale·q·kᵀ − slope·distance + bias)·v, per sequence and head, over the keys the mask
  * lets through. The keys of a sequence are those of its prefix, if it has one, then its own: Lkv
  * together. Key j stands at position j. Query i of Lq stands at i + Lkv − Lq, or at i where
@@ -207,6 +210,16 @@ typedef struct sie_attention_args {
   sie_tensor prefix_k, prefix_v; /* dtype of q, [Rp, Hkv·D] */
   const int32_t *prefix_first;   /* [B] */
   const int32_t *prefix_keys;    /* [B] or NULL */
+  /* Optional: disentangled attention (DeBERTa), whose scores depend on distances by content:
+   *   s_j = scale·(q·k_j + q·K_b + k_j·Q_b),  b = buckets[clamp(position − j, −reach, reach) + reach]
+   * with head h's D columns of row b of pos_key (K) and pos_query (Q), of which one may be absent.
+   * buckets never falls from one distance to the next; every entry is a row of the tables. Then the
+   * mask is SIE_MASK_FULL, kv_heads = heads, and there is no slope, bias or prefix. Where buckets is
+   * NULL there are no such terms and the others are not read. */
+  sie_tensor pos_key, pos_query; /* f32 on a CPU, dtype of q on a GPU; [position_rows, H·D] */
+  const int32_t *buckets;        /* [2·bucket_reach + 1] or NULL */
+  int32_t bucket_reach;          /* 0 … SIE_MAX_BIAS_REACH */
+  int32_t position_rows;         /* 1 … SIE_MAX_POSITION_ROWS */
 } sie_attention_args;
 
 /* q and k in place: each head's D columns are normalised (where a weight is given), then rotated,
@@ -491,6 +504,8 @@ typedef struct sie_op_bounds {
   int64_t query_rows;   /* maxsim: Q */
   int32_t max_rank;     /* lora */
   int32_t top;          /* smve */
+  /* attention: of its arguments; 0 without buckets */
+  int32_t position_rows, bucket_reach;
 } sie_op_bounds;
 
 typedef struct sie_ops {

@@ -436,11 +436,12 @@ typedef struct sie_stream_params {
 
 /* SIE_ATTENTION: y = softmax(scale·q·kᵀ − slope·distance + bias)·v per sequence and head, over the
  * keys that the mask lets through. q has rows of a ROWS space or of the SEQS space. k and v have
- * rows of the same ROWS space; with SIE_MASK_FULL and without alibi and bias of any ROWS space or
- * subset, so that unused keys are left out; with first_keys of a subset of q's. Places among rows of
- * a ROWS space count from 0 in each sequence. A q of the SEQS space is one of its sequence's rows
- * (SIE_GATHER_ROWS); with a mask, alibi or bias, `which` says which one. Its result has the bits that
- * it has among all rows. A row that sees no key gets zeros. q, y [R, H·D], k, v [R, kv_heads·D]. */
+ * rows of the same ROWS space; with SIE_MASK_FULL and without alibi, bias and buckets of any ROWS
+ * space or subset, so that unused keys are left out; with first_keys of a subset of q's. Places among
+ * rows of a ROWS space count from 0 in each sequence. A q of the SEQS space is one of its sequence's
+ * rows (SIE_GATHER_ROWS); with a mask, alibi, bias or buckets, `which` says which one. Its result has
+ * the bits that it has among all rows. A row that sees no key gets zeros. q, y [R, H·D], k, v
+ * [R, kv_heads·D]. */
 typedef struct sie_attention_params {
   uint32_t struct_size;
   uint32_t mask; /* sie_mask */
@@ -465,6 +466,14 @@ typedef struct sie_attention_params {
    * rows of the ROWS space or the last ones (SIE_GATHER_ROWS), k and v those of the ROWS space, and
    * there is neither alibi nor bias. */
   int32_t segment;
+  /* Disentangled attention (DeBERTa): the scores are
+   *   scale·(q_i·k_j + q_i·K_b + k_j·Q_b),  b = buckets[i − j] of the places i of the query, j of the key
+   * with K pos_key and Q pos_query, DATA [P, H·D], P at most 8192, of which one may be NULL: f32 on a
+   * CPU; on a GPU f16 for the class F16, else bf16. buckets: DATA i32 [1, 2·R + 1], R at most 2^20,
+   * rows of the tables by distance from −R to R, never falling; farther distances have those of ±R.
+   * All three NULL: none. Then the mask is SIE_MASK_FULL, kv_heads = heads, there is no alibi, bias,
+   * first_keys or segment, and keys need places as behind a mask. */
+  const sie_weight *pos_key, *pos_query, *buckets;
 } sie_attention_params;
 
 /* SIE_ROPE: updates q [T, H·D] and k [T, kv_heads·D] in place. In each head, the D columns are

@@ -154,6 +154,59 @@ TEST(bad_relative_bias) {
   r.ok(record::attention(r.p, r.x, r.x, r.x, &a, &y, &r.none));
 }
 
+// Tables have a row for each bucket and the columns of all heads; buckets never fall, and stand alone.
+TEST(bad_disentangled_attention) {
+  Recording r;
+  sie_value q = 0, y = 0;
+  const std::vector<float> values(6 * 64, 0.5f);
+  auto table = [&](int64_t n, int64_t k) {
+    sie_weight *w = nullptr;
+    r.ok(r.m.data(SIE_F32, n, k, values.data(), &w));
+    return w;
+  };
+  auto rows = [&](const std::vector<int32_t> &numbers, int64_t n = 1) {
+    sie_weight *w = nullptr;
+    r.ok(r.m.data(SIE_I32, n, static_cast<int64_t>(numbers.size()) / n, numbers.data(), &w));
+    return w;
+  };
+  sie_weight *slopes = nullptr;
+  r.ok(r.m.vector({0.5f, 0.25f}, &slopes));
+  r.ok(record::gather_rows(r.p, r.x, SIE_POOL_CLS, &q, &r.none));
+  sie_attention_params good = sized<sie_attention_params>();
+  good.heads = good.kv_heads = 2;
+  good.head_dim = 32;
+  good.pos_key = table(5, 64);
+  good.pos_query = table(5, 64);
+  good.buckets = rows({0, 1, 1, 2, 4});
+  auto refuses = [&](auto change, sie_status wanted = SIE_INVALID_ARGUMENT) {
+    sie_attention_params a = good;
+    change(&a);
+    REFUSED(record::attention(r.p, r.x, r.x, r.x, &a, &y, &err), wanted);
+  };
+  const sie_weight *const buckets[] = {rows({0, 1, 1, 2}), rows({0, 1, 2, 1, 4}), rows({0, 1, 1, 2, 5}),
+                                       rows({-1, 1, 1, 2, 4}), rows({0, 1, 1, 2, 3, 4}, 2), slopes,
+                                       table(1, 5)};
+  for (const sie_weight *bad : buckets) refuses([&](sie_attention_params *a) { a->buckets = bad; });
+  for (const sie_weight *bad : {table(5, 32), table(6, 64), table(4, 64), slopes}) {
+    refuses([&](sie_attention_params *a) { a->pos_key = bad; });
+    refuses([&](sie_attention_params *a) { a->pos_query = bad; });
+  }
+  refuses([&](sie_attention_params *a) { a->buckets = nullptr; });
+  refuses([&](sie_attention_params *a) { a->pos_key = a->pos_query = nullptr; });
+  refuses([&](sie_attention_params *a) { a->mask = SIE_MASK_CAUSAL; }, SIE_UNSUPPORTED);
+  refuses([&](sie_attention_params *a) { a->alibi = slopes; }, SIE_UNSUPPORTED);
+  refuses([&](sie_attention_params *a) { a->bias = table(2, 7); }, SIE_UNSUPPORTED);
+  REFUSED(record::attention(r.p, q, r.x, r.x, &good, &y, &err));  // which row is not said
+  REFUSED(record::attention(r.p, r.x, r.kept, r.kept, &good, &y, &err), SIE_UNSUPPORTED);
+  r.ok(record::attention(r.p, r.x, r.x, r.x, &good, &y, &r.none));
+  good.pos_query = nullptr;
+  good.which = SIE_POOL_LAST;
+  r.ok(record::attention(r.p, q, r.x, r.x, &good, &y, &r.none));
+  good.struct_size = offsetof(sie_attention_params, pos_key);  // the header before tables
+  good.buckets = slopes;
+  r.ok(record::attention(r.p, q, r.x, r.x, &good, &y, &r.none));
+}
+
 // Keys that are the first rows are kept rows of q's own space.
 TEST(bad_first_keys) {
   Recording r;

@@ -258,6 +258,43 @@ TEST(blocks_attend_with_a_relative_bias) {
   }
 }
 
+// The score of a query and a key in disentangled attention, times √d, from rows of q, k and v.
+static double disentangled(const std::vector<float> &qkv, int query, int key, int head, bool by_query) {
+  const int d = heads::block_dim, reach = heads::bucket_reach,
+            bucket = heads::buckets()[static_cast<size_t>(std::clamp(query - key, -reach, reach) + reach)];
+  const std::vector<float> keys = heads::positions_of(false), queries = heads::positions_of(true);
+  double score = 0;
+  for (int c = head * d; c < (head + 1) * d; c++) {
+    const double q = at(qkv, 3 * hidden, query, c), k = at(qkv, 3 * hidden, key, hidden + c);
+    score += q * k + q * at(keys, hidden, bucket, c) + (by_query ? k * at(queries, hidden, bucket, c) : 0);
+  }
+  return score;
+}
+
+TEST(blocks_attend_by_distance_and_content) {
+  Run r("disentangled");
+  if (r.m.slots[0] == nullptr) return;
+  for (int b = 0; b < 12; b++) {
+    std::vector<float> qkv = r.rows(0, b), all = r.rows(1, b), first = r.rows(2, b), keys = r.rows(3, b);
+    const int length = heads::length_of(b);
+    for (int i = 0; i < length * 4; i++) {
+      const int row = i / 4, c = i % 4 * 16 + row % 16;
+      for (bool by_query : {true, false}) {
+        double sum = 0, weighted = 0;
+        for (int key = 0; key < length; key++) {
+          const double p = exp(disentangled(qkv, row, key, c / heads::block_dim, by_query) /
+                               sqrt(static_cast<double>(heads::block_dim)));
+          sum += p;
+          weighted += p * at(qkv, 3 * hidden, key, 2 * hidden + c);
+        }
+        near("disentangled attention", b, at(by_query ? all : keys, hidden, row, c), weighted / sum, 1e-4);
+      }
+      CHECK(row > 0 || first[static_cast<size_t>(c)] == all[static_cast<size_t>(c)],
+            "the first row of sequence %d has other bits alone", b);
+    }
+  }
+}
+
 // Attention in a window to the kept rows, which are the first of each sequence.
 static sie_status first_keys_tail(Model *m, sie_value x) {
   heads::Qkv qkv;

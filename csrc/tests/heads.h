@@ -52,6 +52,11 @@ constexpr int block_heads = 2, block_kv_heads = 1, block_dim = 32, block_rot = 1
 std::vector<float> norm_gamma(), norm_bias(), head_gamma(int which), slopes(), scorer();
 constexpr int bias_reach = 12;
 std::vector<float> biases();             // [block_heads, 2·bias_reach + 1]
+// Disentangled attention: rows of its tables [position_rows, block_heads·block_dim], and the row by
+// distance, as DeBERTa has them: one by one, then in ever longer steps.
+constexpr int position_rows = 14, bucket_reach = 17;
+std::vector<float> positions_of(bool queries);
+std::vector<int32_t> buckets();  // [2·bucket_reach + 1]
 std::vector<float> rotation(bool sine);  // [positions, block_rot/2]
 constexpr int turned_from = 6;           // longer sequences turn by their length
 double turn_of(int length, int pair);    // of a whole turn, from one row to the next
@@ -61,6 +66,7 @@ sie_status gate_tail(model::Model *m, sie_value x);
 sie_status rotary_tail(model::Model *m, sie_value x);
 sie_status turned_tail(model::Model *m, sie_value x);
 sie_status bias_tail(model::Model *m, sie_value x);
+sie_status disentangled_tail(model::Model *m, sie_value x);
 sie_status one_query_tail(model::Model *m, sie_value x);
 sie_status update_tail(model::Model *m, sie_value x);
 sie_status pools_tail(model::Model *m, sie_value x);

@@ -95,6 +95,17 @@ std::vector<float> head_gamma(int which) {
 }
 std::vector<float> slopes() { return {0.25f, 0.0625f}; }
 std::vector<float> biases() { return reals(87, block_heads * (2 * bias_reach + 1), 3); }
+std::vector<float> positions_of(bool queries) {
+  return reals(queries ? 89 : 88, position_rows * block_heads * block_dim, 0.6f);
+}
+std::vector<int32_t> buckets() {
+  std::vector<int32_t> rows;
+  for (int distance = -bucket_reach; distance <= bucket_reach; distance++) {
+    const int far = abs(distance), step = far <= 4 ? far : (far <= 8 ? 5 : 6);
+    rows.push_back(position_rows / 2 + (distance < 0 ? -step : step));
+  }
+  return rows;
+}
 std::vector<float> scorer() { return reals(86, hidden, 0.4f); }
 std::vector<float> rotation(bool sine) {
   std::vector<float> values;
@@ -264,6 +275,37 @@ sie_status bias_tail(Model *m, sie_value x) {
   TRY(record::output_values(m->program, all, 1, &m->err));
   TRY(record::output_values(m->program, window, 2, &m->err));
   return record::output_values(m->program, last, 3, &m->err);
+}
+
+// Outputs q, k and v of two heads, and disentangled attention: of all rows, of each sequence's first
+// row alone, and of all rows with the keys' table alone.
+sie_status disentangled_tail(Model *m, sie_value x) {
+  constexpr int64_t columns = block_heads * block_dim;
+  sie_value all, y, first, parts[3];
+  sie_weight *key, *query, *rows;
+  TRY(project(m, x, 3 * columns, hidden, &all));
+  for (int i = 0; i < 3; i++)
+    TRY(record::columns(m->program, all, i * columns, columns, &parts[i], &m->err));
+  TRY(m->data(SIE_F32, position_rows, columns, positions_of(false).data(), &key));
+  TRY(m->data(SIE_F32, position_rows, columns, positions_of(true).data(), &query));
+  TRY(m->data(SIE_I32, 1, 2 * bucket_reach + 1, buckets().data(), &rows));
+  sie_attention_params a = record::params<sie_attention_params>();
+  a.heads = block_heads;
+  a.head_dim = block_dim;
+  a.pos_key = key;
+  a.pos_query = query;
+  a.buckets = rows;
+  TRY(record::output_values(m->program, all, 0, &m->err));
+  TRY(record::attention(m->program, parts[0], parts[1], parts[2], &a, &y, &m->err));
+  TRY(record::output_values(m->program, y, 1, &m->err));
+  TRY(record::gather_rows(m->program, parts[0], SIE_POOL_CLS, &first, &m->err));
+  a.which = SIE_POOL_CLS;
+  TRY(record::attention(m->program, first, parts[1], parts[2], &a, &y, &m->err));
+  TRY(record::output_values(m->program, y, 2, &m->err));
+  a.which = 0;
+  a.pos_query = nullptr;
+  TRY(record::attention(m->program, parts[0], parts[1], parts[2], &a, &y, &m->err));
+  return record::output_values(m->program, y, 3, &m->err);
 }
 
 // Each sequence's first row of attention in a window, and its last row of causal attention: taken

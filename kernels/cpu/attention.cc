@@ -532,6 +532,7 @@ void attend_items(const sie_attention_args *a, const sie_share *share) {
 }  // namespace
 
 sie_status attention(const sie_attention_args *a, const sie_share *share) {
+  if (a->buckets != nullptr) return attention_disentangled(a, share);
   if (!is_float(a->q.dtype) || a->k.dtype != a->q.dtype || a->v.dtype != a->q.dtype ||
       a->y.dtype != a->q.dtype) {
     return SIE_UNSUPPORTED;
@@ -551,6 +552,7 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
 }
 
 int64_t attention_scratch(const sie_op_bounds *bounds) {
+  if (bounds->position_rows > 0) return attention_disentangled_scratch(bounds);
   if (bounds->head_dim < 1 || bounds->head_dim > kMaxHeadDim) return 0;
   return layout_of(bounds->max_len, bounds->head_dim).end * static_cast<int64_t>(sizeof(float));
 }

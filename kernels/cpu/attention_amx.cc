@@ -447,7 +447,7 @@ int64_t attention_bf16_amx_scratch(const sie_op_bounds *bounds) {
 sie_status attention_bf16_amx(const sie_attention_args *a, const sie_share *share) {
   if (a->q.dtype != SIE_BF16 || a->k.dtype != SIE_BF16 || a->v.dtype != SIE_BF16 || a->y.dtype != SIE_BF16)
     return SIE_UNSUPPORTED;
-  if (!has_tiles(a->head_dim) || !(a->scale > 0)) return SIE_UNSUPPORTED;
+  if (!has_tiles(a->head_dim) || !(a->scale > 0) || a->buckets) return SIE_UNSUPPORTED;
   if (a->mask < SIE_MASK_FULL || a->mask > SIE_MASK_WINDOW) return SIE_UNSUPPORTED;
   if (a->kv_heads < 1 || a->heads % a->kv_heads != 0) return SIE_UNSUPPORTED;
   if (a->prefix_keys && (a->prefix_k.dtype != SIE_BF16 || a->prefix_v.dtype != SIE_BF16))

@@ -23,6 +23,7 @@ typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
   sie_status layernorm(const sie_layernorm_args *, const sie_share *);                               \
   sie_status quantise_rows(const sie_quantise_rows_args *, const sie_share *);                       \
   sie_status attention(const sie_attention_args *, const sie_share *);                               \
+  sie_status attention_disentangled(const sie_attention_args *, const sie_share *);                  \
   sie_status gather_rows(const sie_gather_rows_args *, const sie_share *);                           \
   sie_status pool(const sie_pool_args *, const sie_share *);                                         \
   sie_status output_rows(const sie_output_rows_args *, const sie_share *);                           \
@@ -39,6 +40,7 @@ typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
                        void *dst);                                                                   \
   int64_t linear_f32_scratch(const sie_op_bounds *bounds);                                           \
   int64_t attention_scratch(const sie_op_bounds *bounds);                                            \
+  int64_t attention_disentangled_scratch(const sie_op_bounds *bounds);                               \
   int64_t muvera_scratch(const sie_op_bounds *bounds);                                               \
   sie_status splade(const sie_splade_args *, const sie_share *, LinearFn linear, int64_t panel);     \
   int64_t splade_logits_bytes(int64_t n, int64_t panel);                                             \

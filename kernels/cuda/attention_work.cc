@@ -123,6 +123,7 @@ sie_status attention_check(const sie_attention_args *a) {
   if (a->mask == SIE_MASK_WINDOW && a->window < 0) return SIE_INVALID_ARGUMENT;
   if (a->queries_first != 0 && a->queries_first != 1) return SIE_INVALID_ARGUMENT;
   if (a->bias_reach < 0 || a->bias_reach > SIE_MAX_BIAS_REACH) return SIE_INVALID_ARGUMENT;
+  if (a->buckets != nullptr) return SIE_UNSUPPORTED;
   if (a->bias != nullptr && (a->head_dim > 128 || a->prefix_keys != nullptr)) return SIE_UNSUPPORTED;
   if (a->prefix_keys != nullptr) {
     const sie_tensor &k = a->prefix_k, &v = a->prefix_v;

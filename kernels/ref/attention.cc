@@ -2,17 +2,19 @@
 //   s_j = scale·Σ q·k_j − slope_h·|position − j| + bias_h[j − position],  p_j = e^(s_j − max s)/Σ,
 //   y = Σ p_j·v_j
 //   over the keys j that the mask lets through; bias_h has the distances −reach … reach, and those
-//   beyond count as its ends
+//   beyond count as its ends. Disentangled: q·k_j + q·K_b + k_j·Q_b for q·k_j, with rows b of the
+//   tables by distance.
 // Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], prefix_k, prefix_v [Rp, Hkv·D], row strides ≥ columns;
 //          cu_q, cu_kv [B+1]; prefix_first, prefix_keys [B] or absent; head h reads key head
 //          h·Hkv/H. The Lkv keys of a sequence are its prefix's, then its own. Query i of Lq stands
 //          at position i + Lkv − Lq, or at i with queries_first. Without keys, y is zero.
-// Types    q, k, v, prefix_k, prefix_v f32 | bf16 | f16, all one type; y f32 | bf16 | f16.
+// Types    q, k, v, prefix_k, prefix_v f32 | bf16 | f16, all one type; y, pos_key, pos_query f32 |
+//          bf16 | f16.
 // Alias    none.
 // Share    sequences.
 // Scratch  max_kv·(2·D + 1) doubles.
 // Source   Vaswani 2017 §3.2.1, arXiv:1706.03762; the slopes: Press 2021 §3, arXiv:2108.12409; the
-//          bias: Raffel 2020 §2.1, arXiv:1910.10683
+//          bias: Raffel 2020 §2.1, arXiv:1910.10683; the tables: He 2021 §3, arXiv:2006.03654
 #include "rows.h"
 
 namespace sie_ref {
@@ -37,6 +39,22 @@ double relative_bias(const sie_attention_args *a, int64_t head, int64_t distance
   return a->bias != nullptr ? static_cast<double>(a->bias[head * (2 * reach + 1) + held + reach]) : 0;
 }
 
+// The row of the tables that belongs to a query and the key `distance` before it.
+int64_t bucket_of(const sie_attention_args *a, int64_t distance) {
+  const int64_t reach = a->bucket_reach;
+  return a->buckets[(distance < -reach ? -reach : (distance > reach ? reach : distance)) + reach];
+}
+
+// What the tables add to q·k of head column `column`; k has D elements.
+double positional(const sie_attention_args *a, int64_t query, int64_t column, const double *k, int64_t row) {
+  double s = 0;
+  for (int64_t i = 0; i < a->head_dim; i++) {
+    if (a->pos_key.p != nullptr) s += load(a->q, query, column + i) * load(a->pos_key, row, column + i);
+    if (a->pos_query.p != nullptr) s += k[i] * load(a->pos_query, row, column + i);
+  }
+  return s;
+}
+
 // One head of one sequence: its keys and values [keys, D], and a query's weights [keys].
 struct Head {
   const double *k, *v;
@@ -51,6 +69,7 @@ void attend(const sie_attention_args *a, int64_t query, int64_t position, Range 
   for (int64_t j = keys.first; j < keys.last; j++) {
     double s = 0;
     for (int64_t i = 0; i < d; i++) s += load(a->q, query, column + i) * h.k[j * d + i];
+    if (a->buckets != nullptr) s += positional(a, query, column, h.k + j * d, bucket_of(a, position - j));
     h.p[j] = s * static_cast<double>(a->scale) -
              slope * static_cast<double>(position > j ? position - j : j - position) +
              relative_bias(a, head, j - position);
@@ -67,6 +86,22 @@ void attend(const sie_attention_args *a, int64_t query, int64_t position, Range 
   }
 }
 
+sie_status check_buckets(const sie_attention_args *a) {
+  if (!is_float_or_absent(a->pos_key) || !is_float_or_absent(a->pos_query)) return SIE_UNSUPPORTED;
+  if (a->mask != SIE_MASK_FULL || a->kv_heads != a->heads || a->alibi_slopes != nullptr ||
+      a->bias != nullptr || a->prefix_keys != nullptr) {
+    return SIE_UNSUPPORTED;
+  }
+  if (a->pos_key.p == nullptr && a->pos_query.p == nullptr) return SIE_INVALID_ARGUMENT;
+  if (a->bucket_reach < 0 || a->bucket_reach > SIE_MAX_BIAS_REACH) return SIE_INVALID_ARGUMENT;
+  if (a->position_rows < 1 || a->position_rows > SIE_MAX_POSITION_ROWS) return SIE_INVALID_ARGUMENT;
+  for (int64_t i = 0, least = 0; i <= 2 * int64_t{a->bucket_reach}; i++) {
+    if (a->buckets[i] < least || a->buckets[i] >= a->position_rows) return SIE_INVALID_ARGUMENT;
+    least = a->buckets[i];
+  }
+  return SIE_OK;
+}
+
 }  // namespace
 
 sie_status attention(const sie_attention_args *a, const sie_share *share) {
@@ -77,6 +112,10 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
   if (a->prefix_keys != nullptr && (a->prefix_k.dtype != a->q.dtype || a->prefix_v.dtype != a->q.dtype))
     return SIE_UNSUPPORTED;
   if (a->bias_reach < 0 || a->bias_reach > SIE_MAX_BIAS_REACH) return SIE_INVALID_ARGUMENT;
+  if (a->buckets != nullptr) {
+    const sie_status status = check_buckets(a);
+    if (status != SIE_OK) return status;
+  }
   Range seqs = share_of(*a->seqs.n, share);
   for (int64_t b = seqs.first; b < seqs.last; b++) {
     int64_t queries = a->cu_q[b + 1] - a->cu_q[b], d = a->head_dim;

@@ -1,5 +1,5 @@
 // attention_case.h — packed attention of one shape: full, causal and window masks, grouped heads,
-// gathered queries, ALiBi, relative biases, prefixes.
+// gathered queries, ALiBi, relative biases, prefixes, tables by distance.
 #ifndef SIE_KERNELS_TESTS_ATTENTION_CASE_H
 #define SIE_KERNELS_TESTS_ATTENTION_CASE_H
 
@@ -16,6 +16,13 @@ namespace attention {
 enum Input { plain, outliers, equal_rows, sharp };
 static const char *const input_names[] = {"plain", "outliers", "equal", "sharp"};
 
+// The tables of disentangled attention and the buckets of distances −reach … reach: those of DeBERTa,
+// or, where there are more rows than distances, in steps of several rows.
+struct Positions {
+  int32_t rows, reach;  // rows 0: none
+  bool key, query;      // which tables there are
+};
+
 struct Config {
   std::vector<int32_t> lengths;
   int32_t heads, kv_heads, head_dim, mask, window;
@@ -30,11 +37,18 @@ struct Config {
   int32_t ahead = 0;   // queries behind the last key: the keys are the first rows of each sequence
   std::vector<int32_t> prefix = {};  // keys before each sequence's own, in rows of their own; empty: none
   bool joined = false;               // those keys are rows of k and v after all, and the prefixes have none
+  Positions positions = {};
 };
 
 // The same with queries behind the last key.
 inline Config longer_than_keys(Config c, int32_t ahead) {
   c.ahead = ahead;
+  return c;
+}
+
+// The same with tables by distance.
+inline Config disentangled(Config c, const Positions &positions) {
+  c.positions = positions;
   return c;
 }
 
@@ -58,11 +72,11 @@ class AttentionCase : public Case {
         queries_(queries_of(config)),
         all_keys_(all_keys_of(config)) {
     static const char *const masks[] = {"full", "causal", "window"};
-    form = text("attention %s D=%d mask=%s%s%s%s%s%s%s", dtype_text(c_.dtype), c_.head_dim, masks[c_.mask],
+    form = text("attention %s D=%d mask=%s%s%s%s%s%s%s%s", dtype_text(c_.dtype), c_.head_dim, masks[c_.mask],
                 c_.gathered ? (c_.first ? " gathered first" : " gathered") : "",
                 c_.kv_heads != c_.heads ? " grouped" : "", c_.alibi ? " alibi" : "",
                 c_.reach >= 0 ? " bias" : "", c_.ahead > 0 ? " first keys" : "",
-                c_.prefix.empty() ? "" : " prefix");
+                c_.prefix.empty() ? "" : " prefix", positions_text(c_.positions));
     shape =
         text("T=%lld B=%zu H=%d longest=%lld input=%s", static_cast<long long>(sequences_.tokens()),
              c_.lengths.size(), c_.heads, static_cast<long long>(all_keys_.longest()), input_names[c_.input]);
@@ -98,8 +112,13 @@ class AttentionCase : public Case {
     for (int32_t h = 0; h < c_.heads; h++)
       slopes_.push_back(h == 1 ? 0.0f
                                : exp2f(-8.0f * static_cast<float>(h + 1) / static_cast<float>(c_.heads)));
+    for (std::unique_ptr<Rows> *table : {&pos_key_, &pos_query_}) {
+      table->reset(new Rows(&random, layout, c_.positions.rows, q_columns,
+                            SIE_F32, {false, -1}, 16));
+    }
     fill(&random);
     fill_bias(&random);
+    fill_buckets();
     outputs = {y_.get()};
   }
 
@@ -115,6 +134,8 @@ class AttentionCase : public Case {
     b.head_dim = c_.head_dim;
     b.heads = c_.heads;
     b.kv_heads = c_.kv_heads;
+    b.position_rows = c_.positions.rows;
+    b.bucket_reach = c_.positions.reach;
     return b;
   }
 
@@ -143,6 +164,9 @@ class AttentionCase : public Case {
     }
     double bias = c_.alibi ? static_cast<double>(slopes_[0]) * static_cast<double>(all_keys_.longest()) : 0;
     if (c_.reach >= 0) bias += largest_bias;
+    const double scale = static_cast<double>(scale_);
+    if (c_.positions.key) bias += scale * q_norm * largest_norm(*pos_key_);
+    if (c_.positions.query) bias += scale * k_norm * largest_norm(*pos_query_);
     double own =
         sie_tol_attention(c_.dtype, c_.head_dim, static_cast<double>(scale_) * q_norm * k_norm + bias, v_max);
     for (int64_t r = 0; r < y_->rows(); r++) {
@@ -195,6 +219,8 @@ class AttentionCase : public Case {
   // which has them all.
   void gather(const AttentionCase &all) {
     bias_ = all.bias_;
+    for (int64_t r = 0; r < pos_key_->rows(); r++)
+      copy_row(pos_key_.get(), r, *all.pos_key_, r), copy_row(pos_query_.get(), r, *all.pos_query_, r);
     for (int64_t r = 0; r < k_->rows(); r++)
       copy_row(k_.get(), r, *all.k_, r), copy_row(v_.get(), r, *all.v_, r);
     for (int64_t u = 0; u < units; u++) {
@@ -288,6 +314,13 @@ class AttentionCase : public Case {
     a.queries_first = c_.first || c_.ahead > 0 ? 1 : 0;
     a.bias = c_.reach >= 0 ? bias_.data() + bias_guard : nullptr;
     a.bias_reach = c_.reach >= 0 ? c_.reach : 0;
+    if (c_.positions.rows > 0) {
+      if (c_.positions.key) a.pos_key = pos_key_->tensor();
+      if (c_.positions.query) a.pos_query = pos_query_->tensor();
+      a.buckets = buckets_.data() + bias_guard;
+      a.bucket_reach = c_.positions.reach;
+      a.position_rows = c_.positions.rows;
+    }
     if (!c_.prefix.empty() && !without_prefixes_) {
       a.prefix_k = prefix_k_->tensor();
       a.prefix_v = prefix_v_->tensor();
@@ -329,7 +362,8 @@ class AttentionCase : public Case {
   }
 
   void fill(Random *random) {
-    scale_ = 1 / sqrtf(static_cast<float>(c_.head_dim));
+    const int terms = 1 + (c_.positions.key ? 1 : 0) + (c_.positions.query ? 1 : 0);
+    scale_ = 1 / sqrtf(static_cast<float>(terms * c_.head_dim));
     float spread = c_.input == sharp ? 6.0f : 2.0f;
     auto fill_rows = [&](Rows *x, bool is_value) {
       for (int64_t r = 0; r < x->rows(); r++) {
@@ -344,6 +378,8 @@ class AttentionCase : public Case {
     fill_rows(q_.get(), false);
     fill_rows(k_.get(), false);
     fill_rows(v_.get(), true);
+    fill_rows(pos_key_.get(), false);
+    fill_rows(pos_query_.get(), false);
     fill_rows(prefix_k_.get(), false);
     fill_rows(prefix_v_.get(), true);
   }
@@ -355,6 +391,34 @@ class AttentionCase : public Case {
     for (int32_t i = 0; i < c_.heads * (2 * c_.reach + 1); i++)
       bias_.push_back(random->real() * static_cast<float>(largest_bias));
     for (int i = 0; i < bias_guard; i++) bias_.push_back(NAN);
+  }
+
+  // DeBERTa's: one row a distance up to a quarter of the rows, then by the logarithm. What is read
+  // beside them is no row.
+  void fill_buckets() {
+    const auto [rows, reach, key, query] = c_.positions;
+    if (rows == 0) return;
+    const int32_t span = rows / 2, linear = span / 2;
+    buckets_.insert(buckets_.end(), bias_guard, -1000000000);
+    for (int32_t d = -reach; d <= reach; d++) {
+      int32_t bucket = d;
+      if (rows > 2 * reach + 1) {
+        bucket = (d + reach) * (rows - 1) / std::max(2 * reach, 1) - span;
+      } else if (abs(d) > linear) {
+        const double far = log(static_cast<double>(abs(d)) / linear) /
+                           log(static_cast<double>(reach - 1) / linear) * (linear - 1);
+        bucket = static_cast<int32_t>(ceil(far)) + linear;
+        if (d < 0) bucket = -bucket;
+      }
+      buckets_.push_back(std::clamp(bucket + span, 0, rows - 1));
+    }
+    buckets_.insert(buckets_.end(), bias_guard, -1000000000);
+  }
+
+  static const char *positions_text(const Positions &p) {
+    if (p.rows == 0) return "";
+    if (p.key && p.query) return " disentangled";
+    return p.key ? " disentangled by key" : " disentangled by query";
   }
 
   struct Block {
@@ -372,7 +436,8 @@ class AttentionCase : public Case {
   float scale_ = 1;
   Array<float> slopes_, bias_;
   Array<uint8_t> work_;
-  Array<int32_t> prefix_first_, prefix_keys_;
+  Array<int32_t> prefix_first_, prefix_keys_, buckets_;
+  std::unique_ptr<Rows> pos_key_, pos_query_;
   std::unique_ptr<Rows> q_, k_, v_, prefix_k_, prefix_v_, y_, expected_;
 };
 

@@ -1,5 +1,5 @@
 // attention_cases.cc — packed attention: ragged and empty sequences, masks, grouped heads, gathered
-// queries, ALiBi, relative biases, prefixes.
+// queries, ALiBi, relative biases, prefixes, tables by distance.
 #include "tests/attention_case.h"
 
 #include "tests/attention_blocks.h"
@@ -133,6 +133,31 @@ void add_prefixes(std::vector<Config> *all, int32_t dtype, int32_t d) {
   add(own, 2, 1, SIE_MASK_FULL, 0, false, false, 20);
 }
 
+// Disentangled attention: DeBERTa's buckets with texts shorter and longer than their linear part and
+// their reach; a bucket for all distances; steps of several buckets; one table, one query a sequence.
+void add_positions(std::vector<Config> *all, int32_t dtype, int32_t d, bool few) {
+  auto add = [&](const std::vector<int32_t> &lengths, int32_t heads, bool gathered, const Positions &p,
+                 Input input = plain) {
+    const Config c = {lengths, heads, heads, d, SIE_MASK_FULL, 0, dtype, gathered, true, input, false};
+    all->push_back(disentangled(c, p));
+  };
+  add(ragged, 3, false, {64, 64, true, true});
+  add(ragged, 2, true, {64, 64, true, true});
+  if (few) return;
+  for (const std::vector<int32_t> &lengths : {none, one, empty})
+    add(lengths, 2, false, {64, 64, true, true});
+  add(ragged, 2, false, {64, 64, true, false});
+  add(ragged, 2, false, {64, 64, false, true});
+  add(ragged, 2, true, {64, 64, true, true});
+  all->back().first = true;
+  add(ragged, 1, false, {1, 0, true, true});
+  add(ragged, 1, false, {200, 30, true, true});
+  add(ragged, 2, false, {24, 200, true, true}, sharp);
+  add(blocks, 1, false, {512, 512, true, true});
+  add(longer, 1, false, {512, 512, true, true});
+  add(long_enough, 1, false, {127, 63, true, true});
+}
+
 // What is timed beside MiniLM's heads: short texts, and long ones by mask; D = 128 in groups of
 // two; documents behind an instruction and a query.
 void add_timed(std::vector<Config> *all) {
@@ -168,6 +193,7 @@ std::unique_ptr<Case> make_attention(int index) {
         add_biases(&all, dtype, d, d == 256 || dtype == SIE_F16);
         add_first_keys(&all, dtype, d);
         add_prefixes(&all, dtype, d);
+        add_positions(&all, dtype, d, d == 256 || dtype == SIE_F16);
       }
       if (dtype == SIE_F16) continue;
       for (int32_t length : {16, 128, 512}) {
@@ -178,6 +204,7 @@ std::unique_ptr<Case> make_attention(int index) {
     for (int32_t dtype : {SIE_F32, SIE_BF16}) {
       for (int32_t d : {16, 40, 80, 96, 1}) add_odd_dims(&all, dtype, d);
       for (int32_t d : {40, 80}) add_biases(&all, dtype, d, true);
+      for (int32_t d : {1, 40, 80}) add_positions(&all, dtype, d, d != 40);
       add_prefixes(&all, dtype, 96);
     }
     add_timed(&all);
@@ -286,6 +313,11 @@ void check_attention_one_query() {
           for (const sie_ops *ops : backends()) {
             check_one_query(config, ops, 4200 + index);
             if (window != 100) check_one_query(biased(config, 40), ops, 4200 + index);
+            if (mask != SIE_MASK_FULL) continue;
+            Config by_distance = config;
+            by_distance.kv_heads = by_distance.heads;
+            by_distance.alibi = false;
+            check_one_query(disentangled(by_distance, {128, 150, true, true}), ops, 4200 + index);
           }
         }
       }
@@ -307,6 +339,10 @@ void check_attention_blocks() {
         AttentionCase relative(
             biased({{33, 1, 0, 131}, 2, 1, d, mask, 20, dtype, false, true, plain, false}, 30), odd,
             4050 + index);
+        AttentionCase by_distance(
+            disentangled({{33, 1, 0, 131}, 2, 2, d, SIE_MASK_FULL, 0, dtype, false, true, plain, false},
+                         {64, 64, true, true}),
+            odd, 4060 + index);
         for (const sie_ops *ops : backends()) {
           if (stream_of(ops) != nullptr) continue;
           check::judged((many.form + " in blocks " + ops->name).c_str(), [&] {
@@ -314,6 +350,7 @@ void check_attention_blocks() {
               check_blocks(&many, ops, step, false);
               check_blocks(&one, ops, step, true);
               check_blocks(&relative, ops, step, false);
+              if (mask == SIE_MASK_FULL) check_blocks(&by_distance, ops, step, false);
             }
           });
         }

@@ -76,6 +76,7 @@ struct KeyCase {
   int32_t heads, kv_heads, d, mask, window;
   bool alibi;
   int32_t reach = -1;
+  Positions positions = {};
 };
 
 std::vector<KeyCase> key_cases() {
@@ -107,6 +108,13 @@ std::vector<KeyCase> key_cases() {
   for (int32_t reach : {1, 128, 700})
     all.push_back({blocks_of_keys, 1, 1, 64, SIE_MASK_FULL, 0, false, reach});
   all.push_back({blocks_of_keys, 1, 1, 64, SIE_MASK_CAUSAL, 0, false, 128});
+  // Tables by distance: DeBERTa's, of a short reach, and in steps of several rows.
+  all.push_back({edges, 2, 2, 64, SIE_MASK_FULL, 0, false, -1, {512, 512, true, true}});
+  all.push_back({blocks_of_keys, 1, 1, 64, SIE_MASK_FULL, 0, false, -1, {512, 512, true, true}});
+  all.push_back({{1300, 600}, 1, 1, 32, SIE_MASK_FULL, 0, false, -1, {64, 100, true, true}});
+  all.push_back({beyond, 2, 2, 80, SIE_MASK_FULL, 0, false, -1, {400, 100, true, true}});
+  all.push_back({beyond, 2, 2, 128, SIE_MASK_FULL, 0, false, -1, {64, 64, false, true}});
+  all.push_back({beyond, 1, 1, 256, SIE_MASK_FULL, 0, false, -1, {512, 512, true, false}});
   return all;
 }
 
@@ -119,14 +127,15 @@ void check_attention_keys() {
       if (!check::in_shard(index++)) continue;
       for (const Input input : {plain, sharp}) {
         if ((input == sharp) != (k.d > 64)) continue;
-        const Config config = {k.lengths, k.heads, k.kv_heads, k.d,   k.mask,  k.window, dtype,
-                               false,     true,    input,      false, k.alibi, false,    k.reach};
+        Config config = {k.lengths, k.heads, k.kv_heads, k.d,   k.mask,  k.window, dtype,
+                         false,     true,    input,      false, k.alibi, false,    k.reach};
+        config.positions = k.positions;
         std::vector<const sie_ops *> tables;
         for (const sie_ops *ops : backends()) {
           // VNNI has the attention of AVX-512, and AMX in f32. In bf16 the others differ in their
           // loads and stores: every third case.
           const bool other = stream_of(ops) == nullptr && ops != sie_ref_ops();
-          const bool tiles = ops->isa == SIE_ISA_AMX && dtype == SIE_BF16;
+          const bool tiles = ops->isa == SIE_ISA_AMX && dtype == SIE_BF16 && k.positions.rows == 0;
           const bool own = ops->isa <= SIE_ISA_AVX512 && (dtype == SIE_F32 || index % 3 == 0);
           if (other && (tiles || own)) tables.push_back(ops);
         }

@@ -164,6 +164,8 @@ type attentionParams struct {
 
 	firstKeys int32
 	segment   int32
+
+	posKey, posQuery, buckets unsafe.Pointer
 }
 
 type ropeParams struct {

@@ -352,6 +352,93 @@ func TestRelativeBiasByHand(t *testing.T) {
 	}
 }
 
+// Disentangled attention of one head of one column. Texts are [1 2 3] and [2]; distances beyond 1
+// share a row of the tables. All rows of the tables differ, so that a turned sign, a bucket beside
+// the right one or the wrong table gives another number.
+func TestDisentangledAttentionByHand(t *testing.T) {
+	for _, kind := range []Kind{CPU, Ref} {
+		t.Run(kind.String(), func(t *testing.T) {
+			d := openTest(t, Options{Kind: kind})
+			weight := func(s WeightSpec) *Weight {
+				s.Compute = ComputeF32
+				w, err := d.NewWeight(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(w.Close)
+				return w
+			}
+			data := func(values ...float32) *Weight {
+				return weight(WeightSpec{Kind: DataWeight, DType: F32, K: 1,
+					Parts: []Part{{Data: bytesOf(values...), Rows: int64(len(values))}}})
+			}
+			word := weight(WeightSpec{Kind: TableWeight, DType: F32, K: 3,
+				Parts: []Part{{Data: bytesOf(1, 0.5, 10, 2, -1, 100, 3, 2, 1000), Rows: 3}}})
+			posKey, posQuery := data(0.25, -0.5, 1, 0.75), data(-0.125, 0.5, 0.375, -1)
+			buckets := weight(WeightSpec{Kind: DataWeight, DType: I32, K: 3,
+				Parts: []Part{{Data: int32Bytes(0, 1, 3), Rows: 1}}})
+			r := d.Record(Caps{MaxTokens: 8, MaxSeqs: 2, MaxLen: 8})
+			x := r.EmbedLayerNorm(Embedding{Word: word, Norm: NoNorm})
+			q, k, v := r.Columns(x, 0, 1), r.Columns(x, 1, 1), r.Columns(x, 2, 1)
+			of := Attention{Heads: 1, HeadDim: 1, Scale: 0.5, PosKey: posKey, PosQuery: posQuery,
+				Buckets: buckets}
+			r.OutputValues(r.Attention(q, k, v, of))
+			of.PosQuery = nil
+			r.OutputValues(r.Attention(q, k, v, of))
+			of.PosKey, of.PosQuery = nil, posQuery
+			r.OutputValues(r.Attention(q, k, v, of))
+			of.PosKey, of.Which = posKey, PoolLast
+			r.OutputValues(r.Attention(r.GatherRows(q, PoolLast), k, v, of))
+			p, err := r.End()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			text := p.Describe()
+			if !strings.Contains(text, "disentangled pos_key pos_query by distance to 1") {
+				t.Errorf("described as %s", text)
+			}
+			run := NewRunner(d)
+			defer run.Close()
+			b := &Batch{Program: p, IDs: []int32{0, 1, 2, 1}, CuSeqlens: []int32{0, 3, 4}}
+			for i, rows := range []int64{4, 4, 4, 2} {
+				b.OutBytes[i] = 4 * rows
+			}
+			if err := run.Run(context.Background(), b); err != nil {
+				t.Fatal(err)
+			}
+			// Twice the scores, as q·k + q·K + k·Q by rows 1 where i = j, 0 where i < j, else 3.
+			// Query 1: 0.5 − 0.5 + 0.25; −1 + 0.25 + 0.125; 2 + 0.25 − 0.25.
+			// Query 2: 1 + 1.5 − 0.5; −2 − 1 − 0.5; 4 + 0.5 − 0.25.
+			// Query 3: 1.5 + 2.25 − 0.5; −3 + 2.25 + 1; 6 − 1.5 + 1.
+			both := []float32{weighed(0.25, -0.625, 2), weighed(2, -3.5, 4.25), weighed(3.25, 0.25, 5.5),
+				100}
+			keys := []float32{weighed(0, -0.75, 2.25), weighed(2.5, -3, 4.5), weighed(3.75, -0.75, 4.5),
+				100}
+			queries := []float32{weighed(0.75, -0.875, 1.75), weighed(0.5, -2.5, 3.75), weighed(1, -2, 7),
+				100}
+			for i, want := range [][]float32{both, keys, queries, {both[2], 100}} {
+				for j, got := range floatsOf(b.Out[i]) {
+					if math.Abs(float64(got-want[j])) > 1e-6*float64(want[j]) {
+						t.Errorf("row %d of output %d is %g; %g expected", j, i, got, want[j])
+					}
+				}
+			}
+		})
+	}
+}
+
+// weighed returns the mean of 10, 100 and 1000 by the softmax of half of the scores.
+func weighed(scores ...float64) float32 {
+	sum, values, value := 0.0, 0.0, 10.0
+	for _, s := range scores {
+		sum += math.Exp(s / 2)
+		values += value * math.Exp(s/2)
+		value *= 10
+	}
+	return float32(values / sum)
+}
+
 // Streams have the numbers of other values; what cannot be one is refused by name.
 func TestStreamByHand(t *testing.T) {
 	d := openTest(t, Options{})

@@ -289,11 +289,18 @@ type Attention struct {
 	// and Bias need. A row that sees no key gets zeros.
 	FirstKeys bool
 	// Which is the row that GatherRows made q of, PoolCLS or PoolLast; 0 for a q of token rows. A
-	// mask, ALiBi and Bias need it. y has the bits of that row of attention for all rows.
+	// mask, ALiBi, Bias and Buckets need it. y has the bits of that row of attention for all rows.
 	Which Pooling
 	// Segment is the segment of the state that holds k and v of the sequences' prefixes
 	// (Batch.PrefixRows), which are then the first keys; 0: none.
 	Segment int32
+	// PosKey and PosQuery are the tables of disentangled attention (DeBERTa), DataWeight
+	// [P, Heads·HeadDim] with at most 8192 rows: F32 on a CPU; on a GPU F16 for the class F16, else
+	// BF16. One may be nil. The score of query i and key j is Scale·(q·k + q·PosKey[b] +
+	// k·PosQuery[b]), with b = Buckets[i − j]. Buckets, DataWeight I32 [1, 2·R + 1], has the
+	// tables' rows by distance from −R to R and never falls; farther keys have those of ±R. Then
+	// there is no mask, ALiBi, Bias, FirstKeys or Segment, and KVHeads is Heads.
+	PosKey, PosQuery, Buckets *Weight
 }
 
 // Attention records y = softmax(scale·q·kᵀ − slope·distance + bias)·v per sequence and head. q has
@@ -307,7 +314,8 @@ func (r *Recorder) Attention(q, k, v Value, a Attention) Value {
 			mask: uint32(a.Mask), q: q, k: k, v: v, y: y, heads: a.Heads, kvHeads: a.KVHeads,
 			headDim: a.HeadDim, window: a.Window, scale: a.Scale, which: uint32(a.Which),
 			alibi: r.useLocked(a.ALiBi), bias: r.useLocked(a.Bias), firstKeys: flag(a.FirstKeys),
-			segment: a.Segment,
+			segment: a.Segment, posKey: r.useLocked(a.PosKey), posQuery: r.useLocked(a.PosQuery),
+			buckets: r.useLocked(a.Buckets),
 		}
 	})
 }
