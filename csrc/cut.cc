@@ -22,6 +22,8 @@ Cut cut_of(const sie_program *p, const Op &op) {
     case SIE_OP_LORA:
     case SIE_OP_QK_NORM_ROPE:
     case SIE_OP_JOIN_COLUMNS:
+    case SIE_OP_PRODUCT:
+    case SIE_OP_DOTS:
       return Cut::rows;
     case SIE_OP_ATTENTION:
       return Cut::queries;
@@ -42,7 +44,7 @@ double flops_of(const sie_program *p, const Op &op) {
   // all over a table and writes memory for the first time.
   double each = op.kind == SIE_OP_EMBED_LAYERNORM ? 512 : 32;
   if (op.kind == SIE_OP_QK_NORM_ROPE) return each * op.rope.head_dim * (op.rope.heads + op.rope.kv_heads);
-  return each * static_cast<double>(p->values[op.out].columns);
+  return each * static_cast<double>(p->values[op.kind == SIE_OP_DOTS ? op.in[0] : op.out].columns);
 }
 
 }  // namespace

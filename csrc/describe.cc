@@ -76,6 +76,16 @@ void add_details(Text *text, const sie_program *p, const Op &op) {
     case op_state_rows:
       text->add(" to segment %d", op.segment);
       break;
+    case SIE_OP_TAKE_ROWS:
+      text->add("%s", op.pooling != 0 ? poolings[op.pooling] : " of its sequence");
+      for (int i = 0; i < 2; i++) {
+        if (op.inputs[i] != 0) text->add(" by %s", p->inputs[op.inputs[i]].name.text);
+      }
+      break;
+    case SIE_OP_LSTM:
+      text->add("%s%s", op.weights[0] != nullptr ? " forward" : "",
+                op.weights[1] != nullptr ? " reverse" : "");
+      break;
     case SIE_OP_JOIN_COLUMNS:
       if (op.in[0] == op.out) text->add(" rounded");
       break;

@@ -22,7 +22,11 @@ const char *op_name(uint32_t kind) {
                                       "lora",
                                       "smve",
                                       "mark_nonfinite",
-                                      "join_columns"};
+                                      "join_columns",
+                                      "take_rows",
+                                      "product",
+                                      "dots",
+                                      "lstm"};
   if (kind == op_output_values) return "output_values";
   if (kind == op_state_rows) return "state_rows";
   return kind < sizeof names / sizeof *names ? names[kind] : "unknown";

@@ -115,7 +115,7 @@ class Planner {
 
   // Whether the operation's result has the type of its operand.
   static bool moves_rows(const Op &op) {
-    return op.kind == SIE_OP_GATHER_ROWS || op.kind == SIE_OP_KEEP_ROWS;
+    return op.kind == SIE_OP_GATHER_ROWS || op.kind == SIE_OP_KEEP_ROWS || op.kind == SIE_OP_TAKE_ROWS;
   }
 
   // Whether the operation takes this operand only in the activation type of its class, unless it is

@@ -67,6 +67,8 @@ struct Input {
   bool read;             // by an operation, or as marks
   int64_t least, bound;  // i32: least ≤ value < bound
   sie_space groups_of;   // i32 that are group numbers of this SHARED space: each batch bounds them too
+  sie_space places_of;   // i32 that are places in a sequence of this ROWS space: each sequence bounds them
+  sie_input from;        // of places: none is before that of this input in its row; 0: no such bound
 };
 
 // How an output is written (sie_output_form).
@@ -130,11 +132,12 @@ struct Op {
   sie_value residual;
   sie_value out, sum;            // results; sum: of a norm
   bool updates;                  // writes in[0] and in[1] in place
-  const sie_weight *weights[3];  // linear: w; embed: word, position, type
-  sie_input inputs[3];           // embed: ids, type_ids; lora: adapter; maxsim: queries, partner
-  const float *bias;             // linear, norms
-  const float *gamma, *beta;     // norms
-  const float *vector;           // attention: ALiBi's slopes; pool: the vector that scores the rows
+  const sie_weight *weights[3];  // linear: w; embed: word, position, type; lstm: w, w_reverse
+  sie_input
+      inputs[3];      // embed: ids, type_ids; lora: adapter; maxsim: queries, partner; take_rows: first, last
+  const float *bias;  // linear, norms
+  const float *gamma, *beta;  // norms
+  const float *vector;        // attention: ALiBi's slopes; pool: the vector that scores the rows
   float eps, weight_offset, word_scale;
   int32_t norm;  // sie_norm
   int32_t gate;  // sie_gate

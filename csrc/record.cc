@@ -42,6 +42,10 @@ constexpr Entry entries[] = {
     {SIE_STREAM, "stream", record_stream},
     {SIE_STATE, "state", record_state},
     {SIE_STATE_ROWS, "state_rows", record_state_rows},
+    {SIE_TAKE_ROWS, "take_rows", record_take_rows},
+    {SIE_PRODUCT, "product", record_product},
+    {SIE_DOTS, "dots", record_dots},
+    {SIE_LSTM, "lstm", record_lstm},
 };
 
 const Entry *entry_of(uint32_t kind) {

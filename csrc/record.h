@@ -28,6 +28,10 @@ sie_status record_state_rows(sie_program *p, const void *params, sie_error *err)
 sie_status record_gather_rows(sie_program *p, const void *params, sie_error *err);
 sie_status record_pool(sie_program *p, const void *params, sie_error *err);
 sie_status record_keep_rows(sie_program *p, const void *params, sie_error *err);
+sie_status record_take_rows(sie_program *p, const void *params, sie_error *err);
+sie_status record_product(sie_program *p, const void *params, sie_error *err);
+sie_status record_dots(sie_program *p, const void *params, sie_error *err);
+sie_status record_lstm(sie_program *p, const void *params, sie_error *err);
 sie_status record_splade(sie_program *p, const void *params, sie_error *err);
 sie_status record_maxsim(sie_program *p, const void *params, sie_error *err);
 sie_status record_output_rows(sie_program *p, const void *params, sie_error *err);

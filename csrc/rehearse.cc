@@ -34,6 +34,7 @@ sie_op_bounds bounds_of(const sie_program *p, const Op &op, const SlabCaps &caps
     bounds.k = op.weights[0]->k;
     bounds.max_rank = op.max_rank;
   }
+  if (op.kind == SIE_OP_LSTM) bounds.k = (op.weights[0] != nullptr ? op.weights[0] : op.weights[1])->k;
   if (op.kind == SIE_OP_ATTENTION) {
     bounds.head_dim = op.attention.head_dim;
     bounds.heads = op.attention.heads;

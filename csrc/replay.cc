@@ -204,6 +204,57 @@ sie_status keep_rows(const Replay &r, const PlannedOp &planned) {
   return r.program->device->ops->keep_rows(&a, &r.share);
 }
 
+sie_status take_rows(const Replay &r, const PlannedOp &planned) {
+  const Op &op = planned.op;
+  sie_take_rows_args a = {};
+  a.rows = rows(r, op.out);
+  a.seqs = seqs(r);
+  a.cu_seqlens = offsets(r, op.out);
+  a.cu_x = offsets(r, op.in[0]);
+  a.which = op.pooling;
+  a.first = indices(r, op.inputs[0]);
+  a.last = indices(r, op.inputs[1]);
+  a.c = columns(r, op.out);
+  a.x = tensor(r, planned.in[0]);
+  a.y = tensor(r, planned.out);
+  return r.program->device->ops->take_rows(&a, &r.share);
+}
+
+sie_status product(const Replay &r, const PlannedOp &planned) {
+  sie_product_args a = {};
+  a.rows = rows(r, planned.op.out);
+  a.c = columns(r, planned.op.out);
+  a.a = tensor(r, planned.in[0]);
+  a.b = tensor(r, planned.in[1]);
+  a.y = tensor(r, planned.out);
+  return r.program->device->ops->product(&a, &r.share);
+}
+
+sie_status dots(const Replay &r, const PlannedOp &planned) {
+  sie_dots_args a = {};
+  a.rows = rows(r, planned.op.out);
+  a.c = columns(r, planned.op.in[0]);
+  a.a = tensor(r, planned.in[0]);
+  a.b = tensor(r, planned.in[1]);
+  a.y = tensor(r, planned.out);
+  return r.program->device->ops->dots(&a, &r.share);
+}
+
+sie_status lstm(const Replay &r, const PlannedOp &planned) {
+  const Op &op = planned.op;
+  auto packed = [](const sie_weight *w) { return w != nullptr ? &w->packed : nullptr; };
+  sie_lstm_args a = {};
+  a.rows = rows(r, op.out);
+  a.seqs = seqs(r);
+  a.cu_seqlens = offsets(r, op.out);
+  a.h = (op.weights[0] != nullptr ? op.weights[0] : op.weights[1])->k;
+  a.w = packed(op.weights[0]);
+  a.w_reverse = packed(op.weights[1]);
+  a.gates = tensor(r, planned.in[0]);
+  a.y = tensor(r, planned.out);
+  return r.program->device->ops->lstm(&a, &r.share);
+}
+
 sie_status splade(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   sie_splade_args a = {};
@@ -276,6 +327,14 @@ sie_status dispatch(const Replay &r, const PlannedOp &planned) {
       return pool(r, planned);
     case SIE_OP_KEEP_ROWS:
       return keep_rows(r, planned);
+    case SIE_OP_TAKE_ROWS:
+      return take_rows(r, planned);
+    case SIE_OP_PRODUCT:
+      return product(r, planned);
+    case SIE_OP_DOTS:
+      return dots(r, planned);
+    case SIE_OP_LSTM:
+      return lstm(r, planned);
     case SIE_OP_SPLADE:
       return splade(r, planned);
     case SIE_OP_MAXSIM:

@@ -21,6 +21,7 @@ bool hides_or_ends(const Op &op) {
     case SIE_OP_SMVE:
     case SIE_OP_SPLADE:
     case SIE_OP_MAXSIM:
+    case SIE_OP_LSTM:
     case op_output_values:
       return true;
     default:

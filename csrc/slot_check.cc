@@ -147,6 +147,27 @@ sie_status check_indices(const Input &input, const int32_t *values, int64_t coun
               values[at], static_cast<ll>(at), static_cast<ll>(input.least), static_cast<ll>(bound - 1));
 }
 
+// Checks places in the rows that each sequence has of a space.
+sie_status check_places(const sie_program *p, const BatchIn &in, sie_input number, sie_error *err) {
+  const Input &input = p->inputs[number];
+  const int32_t *places = static_cast<const int32_t *>(in.inputs[number]);
+  const int32_t *from = static_cast<const int32_t *>(in.inputs[input.from]);  // null without `from`
+  const int32_t *cu = in.offsets[input.space], *of = in.offsets[input.places_of];
+  for (int64_t b = 0; b < in.seqs; b++) {
+    const int32_t length = of[b + 1] - of[b];
+    for (int64_t r = cu[b]; r < cu[b + 1]; r++) {
+      SIE_FAIL_IF(places[r] < 0 || places[r] >= length, SIE_INVALID_ARGUMENT, err,
+                  "%s is %d in row %lld of sequence %lld, which has %d rows of %s", input.name.text,
+                  places[r], static_cast<ll>(r - cu[b]), static_cast<ll>(b), length,
+                  p->spaces[input.places_of].name.text);
+      SIE_FAIL_IF(from != nullptr && places[r] < from[r], SIE_INVALID_ARGUMENT, err,
+                  "%s is %d in row %lld of sequence %lld, before %s, which is %d", input.name.text, places[r],
+                  static_cast<ll>(r - cu[b]), static_cast<ll>(b), p->inputs[input.from].name.text, from[r]);
+    }
+  }
+  return SIE_OK;
+}
+
 sie_status check_marks(const Input &input, const uint8_t *marks, int64_t count, sie_error *err) {
   uint8_t bits = 0;
   for (int64_t i = 0; i < count; i++) bits |= marks[i];
@@ -189,6 +210,7 @@ sie_status check_values_of(const BatchIn &in, const Input &input, const void *va
 sie_status check_inputs(const sie_program *p, BatchIn *in, sie_error *err) {
   for (int32_t i = 1; i <= max_inputs; i++) {
     if (p->inputs[i].read) SIE_TRY(check_values_of(*in, p->inputs[i], in->inputs[i], err));
+    if (p->inputs[i].places_of != 0) SIE_TRY(check_places(p, *in, i, err));
   }
   for (int32_t s = 1; s <= max_spaces; s++) {
     if (kind_of(p, s) != SIE_SPACE_SUBSET) continue;

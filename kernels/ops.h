@@ -365,6 +365,58 @@ typedef struct sie_join_columns_args {
   sie_tensor y;                 /* fX [R, Σ c] */
 } sie_join_columns_args;
 
+/* y[r], r a row of sequence b of y's space, from the rows of x that belong to the same sequence:
+ *   SIE_POOL_CLS   row first[r] of them
+ *   SIE_POOL_LAST  row last[r]
+ *   SIE_POOL_MEAN  Σ x/n over the n rows first[r] … last[r], f32 sums in ascending order, then one
+ *                  rounding to y's type
+ * Places count from 0 in each sequence. Where cu_x is NULL, x has one row a sequence, which every
+ * row of y gets, and which, first and last are not read. */
+typedef struct sie_take_rows_args {
+  sie_rows rows, seqs;       /* rows of y */
+  const int32_t *cu_seqlens; /* [B+1] relative to the first row of y */
+  const int32_t *cu_x;       /* [B+1] relative to the first row of x, or NULL */
+  int32_t which;             /* SIE_POOL_CLS, SIE_POOL_LAST or SIE_POOL_MEAN */
+  int32_t reserved;
+  const int32_t *first, *last; /* [R]; first ≤ last; LAST reads no first, CLS no last */
+  int64_t c;
+  sie_tensor x, y; /* one dtype, fX */
+} sie_take_rows_args;
+
+/* y[r, c] = a[r, c]·b[r, c], one rounding to f32, then one to y's type. */
+typedef struct sie_product_args {
+  sie_rows rows;
+  int64_t c;
+  sie_tensor a, b; /* fX [R, C], each its own */
+  sie_tensor y;    /* fX; may be a or b when the dtypes agree */
+} sie_product_args;
+
+/* y[r] = Σ_c a[r, c]·b[r, c] in f32: one FMA chain a row, c ascending. */
+typedef struct sie_dots_args {
+  sie_rows rows;
+  int64_t c;
+  sie_tensor a, b; /* fX [R, C], each its own */
+  sie_tensor y;    /* f32 [R, 1] */
+} sie_dots_args;
+
+/* The recurrence of an LSTM (PyTorch's nn.LSTM) over the rows x_0 … x_(L−1) of each sequence. gates
+ * are the products of all rows with W_ih, both biases added: 4H columns of the forward direction, if
+ * it is there, then 4H of the reverse one, in the order i, f, g, o. With h and c zero before the
+ * first step, in each direction:
+ *   z = gates[t] + W_hh·h    one FMA chain an element, ascending k, then one addition
+ *   c = σ(z_f)·c + σ(z_i)·tanh(z_g),  h = σ(z_o)·tanh(c)
+ *   y[t] = h                 H columns of the forward direction, then H of the reverse one
+ * t ascends, or in the reverse direction descends from the sequence's own last row. h and c stay f32
+ * whatever the type of y is. */
+typedef struct sie_lstm_args {
+  sie_rows rows, seqs;
+  const int32_t *cu_seqlens;       /* [B+1] relative to the first row of gates, y */
+  int64_t h;                       /* H */
+  const sie_packed *w, *w_reverse; /* W_hh [4H, H] of class F32; one may be NULL: no such direction */
+  sie_tensor gates;                /* fX [R, 4H·directions] */
+  sie_tensor y;                    /* fX [R, H·directions] */
+} sie_lstm_args;
+
 /* The SPLADE maximum: y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]);
  * no tokens give 0. The logits [T, N] never exist: each tile's rows are reduced in its epilogue.
  * Classes and x are those of sie_linear_args. */
@@ -485,7 +537,11 @@ typedef enum sie_op_kind {
   SIE_OP_LORA = 15,
   SIE_OP_SMVE = 16,
   SIE_OP_MARK_NONFINITE = 17,
-  SIE_OP_JOIN_COLUMNS = 18
+  SIE_OP_JOIN_COLUMNS = 18,
+  SIE_OP_TAKE_ROWS = 19,
+  SIE_OP_PRODUCT = 20,
+  SIE_OP_DOTS = 21,
+  SIE_OP_LSTM = 22
 } sie_op_kind;
 
 /* The bounds from which scratch is planned: no call may exceed them. */
@@ -541,6 +597,10 @@ typedef struct sie_ops {
   sie_status (*smve)(const sie_smve_args *, const sie_share *);
   sie_status (*mark_nonfinite)(const sie_mark_nonfinite_args *, const sie_share *);
   sie_status (*join_columns)(const sie_join_columns_args *, const sie_share *);
+  sie_status (*take_rows)(const sie_take_rows_args *, const sie_share *);
+  sie_status (*product)(const sie_product_args *, const sie_share *);
+  sie_status (*dots)(const sie_dots_args *, const sie_share *);
+  sie_status (*lstm)(const sie_lstm_args *, const sie_share *);
 
   /* GPUs only, NULL elsewhere. The host lists the tiles of an attention run for
    * sie_attention_args.work. attention_work_bytes is what any run within the bounds needs.

@@ -222,7 +222,7 @@ SIE_API int64_t sie_weight_denormals(const sie_weight *weight);
 
 /* The largest number of each kind in a program, and the longest name. */
 #define SIE_MAX_SPACES 8
-#define SIE_MAX_INPUTS 12
+#define SIE_MAX_INPUTS 20
 #define SIE_MAX_OUTPUTS 8
 #define SIE_MAX_VALUES 8192
 #define SIE_MAX_JOINED 3 /* values whose columns are joined */
@@ -298,7 +298,11 @@ typedef enum sie_kind {
   SIE_JOIN = 20,
   SIE_STREAM = 21,
   SIE_STATE = 22,
-  SIE_STATE_ROWS = 23
+  SIE_STATE_ROWS = 23,
+  SIE_TAKE_ROWS = 24,
+  SIE_PRODUCT = 25,
+  SIE_DOTS = 26,
+  SIE_LSTM = 27
 } sie_kind;
 
 typedef struct sie_op {
@@ -548,6 +552,50 @@ typedef struct sie_keep_rows_params {
   sie_space to; /* of kind SUBSET */
   sie_value x, y;
 } sie_keep_rows_params;
+
+/* SIE_TAKE_ROWS: y[R, C], the rows of the ROWS space `to` (words, markers, spans), each made of rows of
+ * x of the same sequence, which first and last name:
+ *   SIE_POOL_CLS   row first
+ *   SIE_POOL_LAST  row last
+ *   SIE_POOL_MEAN  the mean of the rows from first to last
+ * first and last are i32 inputs of `to` that no batch leaves out; CLS takes no last, LAST no first.
+ * x has rows of another ROWS space (tokens, words), in which places count from 0 in each sequence;
+ * sie_slot_load refuses places that a sequence does not have, and a last before its first. An input
+ * names places of one space. Or x has one row a sequence, which all its rows of `to` get: then which,
+ * first and last are 0. */
+typedef struct sie_take_rows_params {
+  uint32_t struct_size;
+  uint32_t which; /* sie_pooling */
+  sie_space to;
+  sie_value x, y;
+  sie_input first, last;
+  int32_t reserved; /* 0 */
+} sie_take_rows_params;
+
+/* SIE_PRODUCT: y[R, C] = a·b, element by element. Both have rows of one space and are of one class. */
+typedef struct sie_product_params {
+  uint32_t struct_size;
+  sie_value a, b, y;
+} sie_product_params;
+
+/* SIE_DOTS: y[R, 1] f32 = Σ a·b over the columns of a row. Both have rows of one space. */
+typedef struct sie_dots_params {
+  uint32_t struct_size;
+  sie_value a, b, y;
+} sie_dots_params;
+
+/* SIE_LSTM: y[R, H·D] = the states of an LSTM (torch.nn.LSTM) over each sequence's rows, in D
+ * directions: forward, reverse, or both, with the columns of the forward one first. A direction
+ * begins with zeros at the sequence's own first row, the reverse one at its last. gates [R, 4H·D] are
+ * the products with W_ih, both biases added, in the order i, f, g, o (SIE_LINEAR with the parts of the
+ * checkpoint one after another, forward first); they have rows of a ROWS space. w and w_reverse are
+ * W_hh [4H, H], linear weights of class F32; NULL: there is no such direction. The state stays f32. */
+typedef struct sie_lstm_params {
+  uint32_t struct_size;
+  sie_value gates, y;
+  int32_t reserved; /* 0 */
+  const sie_weight *w, *w_reverse;
+} sie_lstm_params;
 
 /* SIE_SPLADE: y[B, V] f32 = max(0, the largest logit of the sequence's rows, x·Wᵀ + bias) per
  * column of the vocabulary. x has rows of a ROWS space. The logits are never stored. Only

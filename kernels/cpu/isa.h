@@ -48,6 +48,11 @@ typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
   sie_status smve(const sie_smve_args *, const sie_share *);                                         \
   sie_status mark_nonfinite(const sie_mark_nonfinite_args *, const sie_share *);                     \
   sie_status join_columns(const sie_join_columns_args *, const sie_share *);                         \
+  sie_status take_rows(const sie_take_rows_args *, const sie_share *);                               \
+  sie_status product(const sie_product_args *, const sie_share *);                                   \
+  sie_status dots(const sie_dots_args *, const sie_share *);                                         \
+  sie_status lstm(const sie_lstm_args *, const sie_share *);                                         \
+  int64_t lstm_scratch(const sie_op_bounds *bounds);                                                 \
   int64_t smve_scratch(const sie_op_bounds *bounds);                                                 \
   int64_t maxsim_scratch(const sie_op_bounds *bounds);                                               \
   int64_t lora_scratch(const sie_op_bounds *bounds);                                                 \

@@ -133,6 +133,8 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
       return Wide ? avx512::lora_scratch(bounds) : avx2::lora_scratch(bounds);
     case SIE_OP_MAXSIM:
       return Wide ? avx512::maxsim_scratch(bounds) : avx2::maxsim_scratch(bounds);
+    case SIE_OP_LSTM:
+      return Wide ? avx512::lstm_scratch(bounds) : avx2::lstm_scratch(bounds);
     case SIE_OP_LINEAR:
       if (bounds->compute == SIE_COMPUTE_INT8) return linear_int8_scratch(bounds);
       if (bounds->compute == SIE_COMPUTE_BF16) return linear_bf16_amx_scratch(bounds);
@@ -181,6 +183,10 @@ const sie_ops avx2_ops = {
     avx2::smve,
     avx2::mark_nonfinite,
     avx2::join_columns,
+    avx2::take_rows,
+    avx2::product,
+    avx2::dots,
+    avx2::lstm,
     nullptr,
     nullptr,
 };
@@ -213,6 +219,10 @@ const sie_ops avx512_ops = {
     avx512::smve,
     avx512::mark_nonfinite,
     avx512::join_columns,
+    avx512::take_rows,
+    avx512::product,
+    avx512::dots,
+    avx512::lstm,
     nullptr,
     nullptr,
 };
@@ -245,6 +255,10 @@ const sie_ops vnni_ops = {
     avx512::smve,
     avx512::mark_nonfinite,
     avx512::join_columns,
+    avx512::take_rows,
+    avx512::product,
+    avx512::dots,
+    avx512::lstm,
     nullptr,
     nullptr,
 };
@@ -277,6 +291,10 @@ const sie_ops amx_ops = {
     avx512::smve,
     avx512::mark_nonfinite,
     avx512::join_columns,
+    avx512::take_rows,
+    avx512::product,
+    avx512::dots,
+    avx512::lstm,
     nullptr,
     nullptr,
 };

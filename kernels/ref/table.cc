@@ -9,6 +9,7 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
   if (bounds->kind == SIE_OP_MUVERA) return muvera_scratch(bounds);
   if (bounds->kind == SIE_OP_SMVE) return smve_scratch(bounds);
   if (bounds->kind == SIE_OP_SPLADE) return splade_scratch(bounds);
+  if (bounds->kind == SIE_OP_LSTM) return lstm_scratch(bounds);
   if (bounds->kind == SIE_OP_LORA) return bounds->max_rank * static_cast<int64_t>(sizeof(double));
   if (bounds->kind == SIE_OP_LINEAR) return (2 * bounds->k + (bounds->n + 1) / 2) * 8;
   if (bounds->kind == SIE_OP_ATTENTION) return bounds->max_len * (2 * bounds->head_dim + 1) * 8;
@@ -52,6 +53,10 @@ const sie_ops *sie_ref_ops(void) {
       sie_ref::smve,
       sie_ref::mark_nonfinite,
       sie_ref::join_columns,
+      sie_ref::take_rows,
+      sie_ref::product,
+      sie_ref::dots,
+      sie_ref::lstm,
       nullptr,
       nullptr,
   };

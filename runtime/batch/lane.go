@@ -34,14 +34,14 @@ type lane struct {
 type load struct {
 	count  int
 	tokens int   // sum of their Cost
-	bytes  int64 // size of their ids
+	bytes  int64 // size of their ids and places
 	work   float64
 }
 
 func (l *load) add(it *Item) {
 	l.count++
 	l.tokens += it.Cost
-	l.bytes += 4 * int64(len(it.IDs))
+	l.bytes += it.bytes()
 	l.work += it.work
 }
 
@@ -49,7 +49,7 @@ func (l *load) add(it *Item) {
 func (l *load) remove(it *Item) {
 	l.count--
 	l.tokens -= it.Cost
-	l.bytes -= 4 * int64(len(it.IDs))
+	l.bytes -= it.bytes()
 	l.work -= it.work
 	if l.count == 0 {
 		l.work = 0
@@ -149,7 +149,7 @@ func (l *lane) takeLocked(now time.Time) (batch []*Item, took load, full bool) {
 	var queries querySet
 	var prefixes prefixSet
 	var sizes outputSizes
-	n := 0
+	n, spans := 0, 0
 	for _, it := range l.items {
 		if it.group.gone(now) {
 			it.group.Fail(ErrExpired)
@@ -161,10 +161,12 @@ func (l *lane) takeLocked(now time.Time) (batch []*Item, took load, full bool) {
 		tokens := took.tokens + it.Cost + runs*it.prefixed()
 		if full = len(batch) > 0 && (!fits || tokens > l.q.ctl.cost ||
 			tokens > runTokens && took.work+it.work > limit || len(batch) == o.MaxSeqs ||
-			queries.with(it.Query) > o.MaxQueryRows || sizes.with(it) > o.MaxOutput); full {
+			queries.with(it.Query) > o.MaxQueryRows || spans+len(it.Spans.First) > o.MaxSpans ||
+			sizes.with(it) > o.MaxOutput); full {
 			break
 		}
 		queries.add(it.Query)
+		spans += len(it.Spans.First)
 		sizes.add(it)
 		batch = append(batch, it)
 		took.add(it)

@@ -24,12 +24,14 @@ type Options struct {
 	CoalesceRatio float64       // [0.5]
 	IdleCoalesce  time.Duration // replaces Coalesce on an idle device [0: a lone query leaves at once]
 	MaxItems      int           // queued short items, plus half as many long ones [2,048]
-	// token ids of queued short items in bytes, plus half as many bytes of long items [64 MiB]
+	// token ids and places of queued short items in bytes, plus half as many bytes of long items
+	// [64 MiB]
 	MaxBytes int64
 	MaxSeqs  int // items that the program can take in one batch [4,096]
 	// bytes of each output of a batch; an item that exceeds it runs alone [MaxOutput]
 	MaxOutput    int64
 	MaxQueryRows int // rows of all queries of a batch [0: no item has a query]
+	MaxSpans     int // spans of a batch; an item that has more runs alone [0: no item has spans]
 	// tokens of all prefixes of a batch, each counted once [0: no item has a prefix]
 	MaxPrefixTokens int
 	Adaptive        AdaptiveOptions
@@ -103,6 +105,7 @@ func (o *Options) Validate() error {
 		{"CoalesceRatio", o.CoalesceRatio}, {"IdleCoalesce", float64(o.IdleCoalesce)},
 		{"MaxItems", float64(o.MaxItems)}, {"MaxBytes", float64(o.MaxBytes)}, {"MaxSeqs", float64(o.MaxSeqs)},
 		{"MaxOutput", float64(o.MaxOutput)}, {"MaxQueryRows", float64(o.MaxQueryRows)},
+		{"MaxSpans", float64(o.MaxSpans)},
 		{"MaxPrefixTokens", float64(o.MaxPrefixTokens)},
 		{"MaxBacklog", float64(o.MaxBacklog)}, {"Adaptive.TargetP50", float64(o.Adaptive.TargetP50)},
 	} {

@@ -2,10 +2,12 @@ package batch
 
 // Packed is a batch in the form that the device takes: sequences end to end, without padding.
 type Packed struct {
-	Inputs              // [T] each
-	CuSeqlens []int32   // [B+1], from 0
-	Adapters  []Adapter // [B], or nil: none has one
-	Queries   []float32 // [Q, C] the rows of the items' queries, each query once
+	Inputs            // [T] each
+	CuSeqlens []int32 // [B+1], from 0
+	// [B+1] where each sequence's words, markers and spans begin, from 0; nil: none has any
+	CuWords, CuMarkers, CuSpans []int32
+	Adapters                    []Adapter // [B], or nil: none has one
+	Queries                     []float32 // [Q, C] the rows of the items' queries, each query once
 	// [number of queries + 1] the row of Queries at which each query begins, from 0; nil: no
 	// queries
 	CuQueries []int32
@@ -44,6 +46,9 @@ func pack(items []*Item, whole *prefixSet) *Packed {
 		adapters, queries = adapters || it.Adapter != nil, queries || it.Query != nil
 	}
 	p.Inputs = packInputs(items, p.CuSeqlens)
+	p.CuWords = cuRows(items, func(in *Inputs) *Places { return &in.Words })
+	p.CuMarkers = cuRows(items, func(in *Inputs) *Places { return &in.Markers })
+	p.CuSpans = cuRows(items, func(in *Inputs) *Places { return &in.Spans })
 	if adapters {
 		p.Adapters = make([]Adapter, len(items))
 		for i, it := range items {

@@ -46,8 +46,36 @@ func TestPack(t *testing.T) {
 	plain := packAll(items[3:])
 	plain = packAll([]*Item{{Inputs: Inputs{IDs: plain.IDs}, Specs: []Spec{{Bytes: 1}}}})
 	if plain.TypeIDs != nil || plain.Keep != nil || plain.Adapters != nil || plain.Partner != nil ||
-		plain.CuQueries != nil {
+		plain.CuQueries != nil || plain.CuWords != nil || plain.CuMarkers != nil || plain.CuSpans != nil {
 		t.Errorf("a batch of plain texts carries more than texts: %+v", plain)
+	}
+}
+
+// Places are laid end to end as they are; offsets say whose they are.
+func TestPackPlaces(t *testing.T) {
+	one := []Spec{{Bytes: 4}}
+	p := packAll([]*Item{
+		{Inputs: Inputs{IDs: []int32{1}}, Specs: one},
+		{Inputs: Inputs{IDs: []int32{1, 2, 3}, Words: Places{First: []int32{1, 2}, Last: []int32{1, 2}},
+			Markers: Places{First: []int32{0}}}, Specs: one},
+		{Inputs: Inputs{IDs: []int32{4}}, Specs: one},
+		{Inputs: Inputs{IDs: []int32{5, 6}, Words: Places{First: []int32{0}, Last: []int32{1}},
+			Markers: Places{First: []int32{0, 1}}}, Specs: one},
+	})
+	for _, c := range []struct {
+		what       string
+		have, want any
+	}{
+		{"cu of words", p.CuWords, []int32{0, 0, 2, 2, 3}},
+		{"words", p.Words, Places{First: []int32{1, 2, 0}, Last: []int32{1, 2, 1}}},
+		{"cu of markers", p.CuMarkers, []int32{0, 0, 1, 1, 3}},
+		{"markers", p.Markers, Places{First: []int32{0, 0, 1}}},
+		{"cu of spans", p.CuSpans, []int32(nil)},
+		{"spans", p.Spans, Places{}},
+	} {
+		if !reflect.DeepEqual(c.have, c.want) {
+			t.Errorf("%s: %v, want %v", c.what, c.have, c.want)
+		}
 	}
 }
 

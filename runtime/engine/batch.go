@@ -27,6 +27,10 @@ type Batch struct {
 	Prefix                  *Batch
 	PrefixFirst, PrefixRows []int32 // [B]; nil without prefixes
 
+	// The rows of a program that declares them (Caps), by their places: words and markers among the
+	// tokens of their sequence, spans among its words.
+	Words, Markers, Spans Places
+
 	// Items holds the items [B] of each output that takes them; nil for the others.
 	Items [MaxOutputs][]OutItem
 
@@ -44,6 +48,31 @@ type Batch struct {
 
 	err  error
 	done chan struct{}
+}
+
+// Places are the rows of a space that a batch lists. Row r is made of the rows First[r] to Last[r]
+// of its own sequence, counted from 0. Markers have no Last.
+type Places struct {
+	Cu          []int32 // [B+1], from 0, ascending, ends at the number of rows; nil: no rows at all
+	First, Last []int32
+}
+
+// check compares the lengths of the places of a space; C says which ones it needs.
+func (p *Places) check(name string, seqs int) error {
+	rows := 0
+	switch n := len(p.Cu); {
+	case n == seqs+1:
+		rows = int(p.Cu[seqs])
+	case n != 0:
+		return invalid("slot load", fmt.Sprintf("cu of %s has %d entries for %d sequences", name, n, seqs))
+	}
+	for _, places := range [][]int32{p.First, p.Last} {
+		if places != nil && len(places) != rows {
+			return invalid("slot load",
+				fmt.Sprintf("cu of %s ends at %d, but there are %d places", name, rows, len(places)))
+		}
+	}
+	return nil
 }
 
 // checkLengths checks that the slices' lengths agree. C cannot check that, because it gets pointers
@@ -72,6 +101,9 @@ func (b *Batch) checkLengths(p *Program, maxSeqs int) error {
 	case seqs > maxSeqs:
 		return wrong("%d sequences: the slot takes at most %d", seqs, maxSeqs)
 	}
+	if err := b.checkPlaces(p, seqs); err != nil {
+		return err
+	}
 	for i, items := range b.Items {
 		if items != nil && (len(items) != seqs || i >= p.outputs) {
 			return wrong("%d items of output %d for %d sequences and %d outputs",
@@ -85,4 +117,19 @@ func (b *Batch) checkLengths(p *Program, maxSeqs int) error {
 		}
 	}
 	return nil
+}
+
+// checkPlaces checks the places of the spaces that the program declares.
+func (b *Batch) checkPlaces(p *Program, seqs int) error {
+	var err error
+	if p.caps.MaxWords > 0 {
+		err = b.Words.check("words", seqs)
+	}
+	if err == nil && p.caps.MaxMarkers > 0 {
+		err = b.Markers.check("markers", seqs)
+	}
+	if err == nil && p.caps.MaxSpans > 0 {
+		err = b.Spans.check("spans", seqs)
+	}
+	return err
 }

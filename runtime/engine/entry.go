@@ -37,6 +37,10 @@ const (
 	kindStream
 	kindState
 	kindStateRows
+	kindTakeRows
+	kindProduct
+	kindDots
+	kindLSTM
 	endOfKinds
 )
 
@@ -46,6 +50,9 @@ const (
 	spaceSequences
 	spaceKept
 	spaceQueries
+	spaceWords
+	spaceMarkers
+	spaceSpans
 )
 
 const (
@@ -57,6 +64,11 @@ const (
 	inputQueries
 	inputPrefixFirst
 	inputPrefixRows
+	inputWordFirst
+	inputWordLast
+	inputMarkers
+	inputSpanFirst
+	inputSpanLast
 	endOfInputs
 )
 
@@ -213,6 +225,32 @@ type keepRowsParams struct {
 	size uint32
 	to   int32
 	x, y Value
+}
+
+type takeRowsParams struct {
+	size        uint32
+	which       uint32
+	to          int32
+	x, y        Value
+	first, last int32
+	_           int32
+}
+
+type productParams struct {
+	size    uint32
+	a, b, y Value
+}
+
+type dotsParams struct {
+	size    uint32
+	a, b, y Value
+}
+
+type lstmParams struct {
+	size       uint32
+	gates, y   Value
+	_          int32
+	w, reverse unsafe.Pointer
 }
 
 type spladeParams struct {

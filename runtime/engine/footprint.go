@@ -18,7 +18,7 @@ type Footprint struct {
 // Footprint returns the most that a Runner needs for batches of p. outBytes bounds the bytes of
 // each output in order; outputs beyond its end count as 0.
 func (p *Program) Footprint(outBytes ...int64) Footprint {
-	c := SlotCaps{MaxTokens: p.caps.MaxTokens, MaxSeqs: p.caps.MaxSeqs, InputBytes: p.inputBytes,
+	c := SlotCaps{MaxTokens: p.caps.slotTokens(), MaxSeqs: p.caps.MaxSeqs, InputBytes: p.inputBytes,
 		OutputBytes: p.outputCaps(outBytes)}
 	f := Footprint{workspace: p.workspace, lanes: p.dev.lanes, onGPU: p.dev.gpu != nil}
 	if p.writes() {
@@ -98,7 +98,7 @@ func slotBytes(c SlotCaps, gpu bool) int64 {
 	if gpu {          // the flags, which are kept beside the outputs
 		n += flagBytes * c.MaxSeqs
 	} else { // for each sequence: its own slab, its places in the order and its flag (csrc/slot.cc)
-		n += 576 * c.MaxSeqs
+		n += 640 * c.MaxSeqs
 	}
 	for _, out := range c.OutputBytes {
 		n += out

@@ -24,13 +24,18 @@ package engine
 //     int64_t n_queries, const int32_t *ids, const int32_t *type_ids, const int32_t *cu_seqlens,
 //     const uint8_t *keep, const int32_t *adapter, const float *queries,
 //     const int32_t *cu_queries, const int32_t *partner, const int32_t *prefix_first,
-//     const int32_t *prefix_rows, const sie_out_item *items0, const sie_out_item *items1,
+//     const int32_t *prefix_rows, const int32_t *cu_words, const int32_t *word_first,
+//     const int32_t *word_last, const int32_t *cu_markers, const int32_t *markers,
+//     const int32_t *cu_spans, const int32_t *span_first, const int32_t *span_last,
+//     const sie_out_item *items0, const sie_out_item *items1,
 //     const sie_out_item *items2, const sie_out_item *items3, sie_error *err) {
-//   const sie_rows_of spaces[] = {{0, cu_seqlens}, {0, 0}, {0, 0}, {n_queries, cu_queries}};
+//   const sie_rows_of spaces[] = {{0, cu_seqlens}, {0, 0}, {0, 0}, {n_queries, cu_queries},
+//                                 {0, cu_words}, {0, cu_markers}, {0, cu_spans}};
 //   const void *const inputs[] = {ids, type_ids, keep, adapter, partner, queries, prefix_first,
-//                                 prefix_rows};
+//                                 prefix_rows, word_first, word_last, markers, span_first,
+//                                 span_last};
 //   const sie_out_item *const items[] = {items0, items1, items2, items3};
-//   sie_batch batch = {sizeof batch, 4, 8, 4, n_seqs, spaces, inputs, items};
+//   sie_batch batch = {sizeof batch, 7, 13, 4, n_seqs, spaces, inputs, items};
 //   return sie_slot_load(slot, program, &batch, err);
 // }
 import "C"
@@ -103,6 +108,8 @@ var (
 	_ = [1]int{}[kindOutputMuvera-C.SIE_OUTPUT_MUVERA] + [1]int{}[kindOutputSMVE-C.SIE_OUTPUT_SMVE] +
 		[1]int{}[kindJoin-C.SIE_JOIN] + [1]int{}[kindStream-C.SIE_STREAM]
 	_ = [1]int{}[kindState-C.SIE_STATE] + [1]int{}[kindStateRows-C.SIE_STATE_ROWS]
+	_ = [1]int{}[kindTakeRows-C.SIE_TAKE_ROWS] + [1]int{}[kindProduct-C.SIE_PRODUCT] +
+		[1]int{}[kindDots-C.SIE_DOTS] + [1]int{}[kindLSTM-C.SIE_LSTM]
 	_ = [1]int{}[MaxSegments-C.SIE_MAX_SEGMENTS]
 	_ = [1]int{}[spaceSeqs-C.SIE_SPACE_SEQS] + [1]int{}[spaceRows-C.SIE_SPACE_ROWS] + [1]int{}[spaceSubset-
 		C.SIE_SPACE_SUBSET]
@@ -127,6 +134,10 @@ var mirrors = [][2]reflect.Type{
 	{reflect.TypeFor[gatherRowsParams](), reflect.TypeFor[C.sie_gather_rows_params]()},
 	{reflect.TypeFor[poolParams](), reflect.TypeFor[C.sie_pool_params]()},
 	{reflect.TypeFor[keepRowsParams](), reflect.TypeFor[C.sie_keep_rows_params]()},
+	{reflect.TypeFor[takeRowsParams](), reflect.TypeFor[C.sie_take_rows_params]()},
+	{reflect.TypeFor[productParams](), reflect.TypeFor[C.sie_product_params]()},
+	{reflect.TypeFor[dotsParams](), reflect.TypeFor[C.sie_dots_params]()},
+	{reflect.TypeFor[lstmParams](), reflect.TypeFor[C.sie_lstm_params]()},
 	{reflect.TypeFor[spladeParams](), reflect.TypeFor[C.sie_splade_params]()},
 	{reflect.TypeFor[maxSimParams](), reflect.TypeFor[C.sie_maxsim_params]()},
 	{reflect.TypeFor[outputParams](), reflect.TypeFor[C.sie_output_params]()},
@@ -295,6 +306,7 @@ func cProgramOutputs(p unsafe.Pointer, n int) ([]Output, error) {
 			Name:     C.GoString(&in.name[0]),
 			Form:     OutputForm(in.form),
 			PerToken: in.space != spaceSequences,
+			Of:       listed(int32(in.space)),
 			Columns:  int(in.columns),
 		}
 	}
@@ -408,12 +420,21 @@ func cSlotInput(s unsafe.Pointer) (host uintptr, bytes int64, err error) {
 
 func cSlotFree(s unsafe.Pointer) { C.sie_slot_free((*C.sie_slot)(s)) }
 
-func cSlotLoad(s, p unsafe.Pointer, b *Batch, items *[MaxOutputs][]outItem) error {
+func cSlotLoad(s, p unsafe.Pointer, b *Batch, of *Slot) error {
+	items := &of.items
+	cu := func(places *Places) *C.int32_t {
+		if places.Cu == nil {
+			return ids(of.none)
+		}
+		return ids(places.Cu)
+	}
 	var e C.sie_error
 	st := C.sie_go_slot_load((*C.sie_slot)(s), (*C.sie_program)(p), C.int64_t(len(b.CuSeqlens)-1),
 		C.int64_t(max(len(b.CuQueries)-1, 0)), ids(b.IDs), ids(b.TypeIDs), ids(b.CuSeqlens),
 		(*C.uint8_t)(unsafe.SliceData(b.Keep)), ids(b.Adapter), (*C.float)(unsafe.SliceData(b.Queries)),
-		ids(b.CuQueries), ids(b.Partner), ids(b.PrefixFirst), ids(b.PrefixRows), outItems(items[0]),
+		ids(b.CuQueries), ids(b.Partner), ids(b.PrefixFirst), ids(b.PrefixRows),
+		cu(&b.Words), ids(b.Words.First), ids(b.Words.Last), cu(&b.Markers), ids(b.Markers.First),
+		cu(&b.Spans), ids(b.Spans.First), ids(b.Spans.Last), outItems(items[0]),
 		outItems(items[1]), outItems(items[2]), outItems(items[3]), &e)
 	if st != C.SIE_OK {
 		return fail("slot load", st, &e)

@@ -149,6 +149,7 @@ const (
 type Output struct {
 	Name     string
 	Form     OutputForm
-	PerToken bool // rows are of tokens or kept tokens, not of sequences
+	PerToken bool // rows are of tokens or kept tokens, or as Of says; not of sequences
+	Of       Rows // words, markers or spans; 0: other rows
 	Columns  int  // of a row before its item cuts it
 }

@@ -13,10 +13,18 @@ type Caps struct {
 	MinLen       int64 // of one sequence; 0: it may be empty
 	MaxQueryRows int64 // of a batch's queries together (MaxSim); 0 without
 	MaxStateRows int64 // of the state that the program writes or reads; 0 without
+
+	// Rows of a batch that it lists by places (Batch.Words and so on); 0: the program has no such
+	// rows. A sequence has at most MaxLen words and as many markers.
+	MaxWords, MaxMarkers, MaxSpans int64
 }
 
+// slotTokens returns the MaxTokens of a slot for batches of the program: the most rows of one kind,
+// and the most that C may count where a sequence has more spans than tokens.
+func (c Caps) slotTokens() int64 { return c.MaxTokens + c.MaxWords + c.MaxMarkers + c.MaxSpans }
+
 // Value names an intermediate of a program. It has a row for each of the batch's tokens, of the
-// tokens that it keeps, or of its sequences; the columns are fixed.
+// tokens that it keeps, of its words, markers or spans, or of its sequences; the columns are fixed.
 type Value int32
 
 // NoValue stands for an absent optional operand.
@@ -54,6 +62,7 @@ func (d *Device) Record(caps Caps) *Recorder {
 		r.declareSpace(spaceParams{kind: spaceShared, space: spaceQueries, rows: caps.MaxQueryRows},
 			"queries")
 	}
+	r.declarePlaces()
 	return r
 }
 

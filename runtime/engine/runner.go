@@ -398,7 +398,7 @@ func (r *Runner) dropArena() {
 // replacements end.
 func (r *Runner) fitSlot(s **Slot, b *Batch, change func(*holding, SlotCaps)) error {
 	want := SlotCaps{
-		MaxTokens: b.Program.caps.MaxTokens, MaxSeqs: b.Program.caps.MaxSeqs,
+		MaxTokens: b.Program.caps.slotTokens(), MaxSeqs: b.Program.caps.MaxSeqs,
 		InputBytes: b.Program.inputBytes,
 	}
 	var have SlotCaps

@@ -47,6 +47,7 @@ type Slot struct {
 	seqs    int                        // of the loaded batch
 	wanted  *[MaxOutputs]int64         // GPU: bytes of each output to fetch; nil: its whole capacity
 	items   [MaxOutputs][]outItem      // of each output, as Load packed them; room for [MaxSeqs]
+	none    []int32                    // [MaxSeqs+1] zeros: the offsets of sequences without rows
 	running atomic.Pointer[Program]
 	mark    *mark
 }
@@ -63,7 +64,7 @@ func (d *Device) NewSlot(caps SlotCaps) (*Slot, error) {
 	if caps.InputBytes == 0 {
 		caps.InputBytes = anyInputBytes(caps)
 	}
-	s := &Slot{dev: d, caps: caps}
+	s := &Slot{dev: d, caps: caps, none: make([]int32, caps.MaxSeqs+1)}
 	for i := range caps.OutputBytes {
 		s.items[i] = make([]outItem, caps.MaxSeqs)
 	}
@@ -77,10 +78,11 @@ func (d *Device) NewSlot(caps SlotCaps) (*Slot, error) {
 }
 
 // anyInputBytes returns a bound on a CPU for the inputs of a batch of any program without queries.
-// It counts ids, types, kept rows, the values of each sequence, and the items of each output, which
-// has rows of tokens or of sequences. Each part ends with a cache line.
+// It counts ids, types, kept rows, the places of words, markers and spans, the values of each
+// sequence, and the items of each output, which has rows of tokens or of sequences. Each part ends
+// with a cache line.
 func anyInputBytes(c SlotCaps) int64 {
-	return 12*c.MaxTokens + 64*c.MaxSeqs + 24*max(c.MaxTokens, c.MaxSeqs)*int64(len(c.OutputBytes)) + 4096
+	return 32*c.MaxTokens + 100*c.MaxSeqs + 24*max(c.MaxTokens, c.MaxSeqs)*int64(len(c.OutputBytes)) + 4096
 }
 
 func (s *Slot) createLocked() error {
@@ -122,12 +124,12 @@ func (s *Slot) Load(p *Program, b *Batch) error {
 	s.seqs = len(b.CuSeqlens) - 1
 	if !s.dev.onOwnThread() {
 		var err error
-		s.dev.do(func() { err = cSlotLoad(s.ptrLocked(), p.ptrLocked(), b, &s.items) })
+		s.dev.do(func() { err = cSlotLoad(s.ptrLocked(), p.ptrLocked(), b, s) })
 		return err
 	}
 	s.dev.mu.Lock()
 	defer s.dev.mu.Unlock()
-	return cSlotLoad(s.ptrLocked(), p.ptrLocked(), b, &s.items)
+	return cSlotLoad(s.ptrLocked(), p.ptrLocked(), b, s)
 }
 
 // pack converts a batch's items to the layout of C.

@@ -40,7 +40,7 @@ func cStatePlace(unsafe.Pointer, devicePtr) error                             { 
 func cStateFree(unsafe.Pointer)                                               { panic(unreachable) }
 func cSlotWait(unsafe.Pointer) error                                          { panic(unreachable) }
 func cSlotOutput(unsafe.Pointer, int) unsafe.Pointer                          { panic(unreachable) }
-func cSlotLoad(_, _ unsafe.Pointer, _ *Batch, _ *[MaxOutputs][]outItem) error { panic(unreachable) }
+func cSlotLoad(_, _ unsafe.Pointer, _ *Batch, _ *Slot) error                  { panic(unreachable) }
 func cSlotNonFinite(unsafe.Pointer) (unsafe.Pointer, int64)                   { panic(unreachable) }
 func cMuveraGroup([]int32, int, int, int, []int32, []int32) error             { return ErrNotBuilt }
 func cProgram(unsafe.Pointer, []entry, []unsafe.Pointer) (unsafe.Pointer, Workspace, error) {

@@ -158,6 +158,9 @@ func (r batchRunner) RunPacked(ctx context.Context, device int, p *batch.Packed)
 	b := engine.Batch{
 		Program: programs[device], Adapter: which, IDs: p.IDs, TypeIDs: p.TypeIDs, CuSeqlens: p.CuSeqlens,
 		Keep: p.Keep, Queries: p.Queries, CuQueries: p.CuQueries, Partner: p.Partner,
+		Words:   engine.Places{Cu: p.CuWords, First: p.Words.First, Last: p.Words.Last},
+		Markers: engine.Places{Cu: p.CuMarkers, First: p.Markers.First},
+		Spans:   engine.Places{Cu: p.CuSpans, First: p.Spans.First, Last: p.Spans.Last},
 	}
 	if shared := p.Prefixes; shared != nil {
 		b.Prefix = &engine.Batch{

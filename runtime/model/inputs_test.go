@@ -26,26 +26,44 @@ func TestInputsReachTheDevice(t *testing.T) {
 	}
 	p := &batch.Packed{
 		CuSeqlens: []int32{0, 2}, Queries: []float32{1}, CuQueries: []int32{0, 1}, Partner: []int32{0},
+		CuWords: []int32{0, 1}, CuMarkers: []int32{0, 2}, CuSpans: []int32{0, 3},
 	}
-	inputs := reflect.ValueOf(&p.Inputs).Elem()
+	inputs, places := reflect.ValueOf(&p.Inputs).Elem(), reflect.TypeFor[batch.Places]()
 	for i := range inputs.NumField() {
 		f := inputs.Field(i)
+		if f.Type() == places {
+			f.Set(reflect.ValueOf(batch.Places{First: make([]int32, 2), Last: make([]int32, 2)}))
+			continue
+		}
 		f.Set(reflect.MakeSlice(f.Type(), 2, 2))
 	}
 	if _, err := (batchRunner{model: m, variant: v}).RunPacked(t.Context(), 0, p); !errors.Is(err, stop) {
 		t.Fatal(err)
 	}
 	arrived := reflect.ValueOf(got).Elem()
+	same := func(have, want reflect.Value) bool {
+		return have.IsValid() && have.Type() == want.Type() && have.Pointer() == want.Pointer() &&
+			have.Len() > 0
+	}
 	check := func(fields reflect.Value, names ...string) {
 		for _, name := range names {
-			if have, want := arrived.FieldByName(name), fields.FieldByName(name); !have.IsValid() ||
-				have.Type() != want.Type() || have.Pointer() != want.Pointer() || have.Len() == 0 {
+			if !same(arrived.FieldByName(name), fields.FieldByName(name)) {
 				t.Errorf("the input %s does not arrive", name)
 			}
 		}
 	}
 	for i := range inputs.NumField() {
-		check(inputs, inputs.Type().Field(i).Name)
+		name := inputs.Type().Field(i).Name
+		if inputs.Field(i).Type() != places {
+			check(inputs, name)
+			continue
+		}
+		rows, want := arrived.FieldByName(name), inputs.Field(i)
+		if cu := reflect.ValueOf(p).Elem().FieldByName("Cu" + name); !same(rows.FieldByName("Cu"), cu) ||
+			!same(rows.FieldByName("First"), want.FieldByName("First")) ||
+			name != "Markers" && !same(rows.FieldByName("Last"), want.FieldByName("Last")) {
+			t.Errorf("the places of %s do not arrive", name)
+		}
 	}
 	check(reflect.ValueOf(p).Elem(), "CuSeqlens", "Queries", "CuQueries", "Partner")
 }

@@ -152,6 +152,7 @@ func (l *Model) newVariant(want arch.Want) (*Variant, error) {
 	v.Room.Store(firstRoom)
 	o := l.options
 	o.MaxQueryRows, o.MaxPrefixTokens = v.MaxQueryRows(), v.MaxPrefixTokens()
+	o.MaxSpans = int(v.programs[0].Caps().MaxSpans)
 	if caps := v.programs[0].Caps(); want.Long {
 		o.MaxCost, o.MaxSeqs = int(caps.MaxTokens), int(caps.MaxSeqs)
 	} else {
