@@ -1,6 +1,7 @@
 """Three tenants of a cluster whose workers sleep 50 ms a batch: two at their usual rate, the third at its own
 or at ten times that. With quotas the third's excess is refused (429), also by two gateways together; without
-them it waits its turn, or is refused (503). A table says what is wanted and what was measured. Standard
+them it waits its turn, or is refused (503). A table says what is wanted and what was measured, and goes to
+--results with all rounds; of a run that is ended early the cases that were measured are kept. Standard
 library only; run by `make bench-tenants` on a machine that does nothing else.
 """
 
@@ -11,11 +12,12 @@ import os
 import socket
 import statistics
 import subprocess
-import tempfile
 import threading
 import time
 from pathlib import Path
 from urllib.parse import urlparse
+
+import records
 
 ROOT = Path(__file__).resolve().parent.parent
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -23,6 +25,7 @@ BATCH_MS = 50
 TEXT = f"!sleep={BATCH_MS}ms "  # the null device takes so long for a batch that holds such a text
 CREDIT = 2  # batches that a worker has in hand
 QUOTA = 1.2  # of the usual rate
+LOST = 0  # the status of a request without an answer
 
 
 def arguments():
@@ -30,6 +33,7 @@ def arguments():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--seconds", type=float, default=10, help="of each measurement, after 3 that do not count")
     p.add_argument("--workers", type=int, default=2)
+    p.add_argument("--results", type=Path, help="a folder to write table and record to")
     return p.parse_args()
 
 
@@ -51,9 +55,13 @@ def tenant(urls, token, texts, rate, seconds, out):
             due = start + n / rate
             time.sleep(max(due - time.monotonic(), 0))
             begun = time.monotonic()
-            conn.request("POST", f"/v1/encode/{MODEL}", body, headers)
-            answer = conn.getresponse()
-            answer.read()
+            try:
+                conn.request("POST", f"/v1/encode/{MODEL}", body, headers)
+                answer = conn.getresponse()
+                answer.read()
+            except (OSError, http.client.HTTPException):  # the cluster has ended, or is at fault
+                out.append((LOST, time.monotonic() - begun))
+                return
             if due - start > 3:
                 out.append((answer.status, time.monotonic() - begun))
 
@@ -80,6 +88,7 @@ def measure(urls, texts, rates, seconds):
     return {name: {
         "answered": sum(s == 200 for s, _ in list_),
         "refused": sum(s in (429, 503) for s, _ in list_),
+        "lost": sum(s == LOST for s, _ in list_),
         "p50": 1e3 * statistics.median([d for s, d in list_ if s == 200] or [0]),
         "p99": 1e3 * percentile([d for s, d in list_ if s == 200], 0.99),
     } for name, list_ in results.items()}
@@ -126,7 +135,7 @@ def rows(o, name, quota, rate, texts, rounds):
     """What is wanted of a case, what was measured, and whether it is held."""
     p99 = {times: statistics.median(max(r["b"]["p99"], r["c"]["p99"]) for r in list_)
            for times, list_ in rounds.items()}
-    refused = sum(r[n]["refused"] for list_ in rounds.values() for r in list_ for n in "bc")
+    refused = sum(r[n]["refused"] + r[n]["lost"] for list_ in rounds.values() for r in list_ for n in "bc")
     growth, part = p99[10] - p99[1], p99[10] / p99[1] - 1
     measured = f"{p99[1]:.0f} to {p99[10]:.0f} ms, {growth:+.0f} ms, {100 * part:+.0f} %"
     if quota:
@@ -137,26 +146,30 @@ def rows(o, name, quota, rate, texts, rounds):
     else:
         bound = (CREDIT + 1) * BATCH_MS
         yield name, f"others' p99 grows by at most {bound} ms", measured, growth <= bound
-    yield name, "no request of the others is refused", str(refused), refused == 0
+    yield name, "no request of the others is refused or lost", str(refused), refused == 0
 
 
-def main():
-    o = arguments()
-    table = []
+def measure_cases(o, into, record):
+    """Fills record: the rounds of each case by its name, the rows of the table, and whether all are held."""
+    record |= {"rounds": {}, "table": []}
     for name, quota, gateways, rate, texts in CASES:
-        with tempfile.TemporaryDirectory() as into:
-            rounds = run(o, Path(into), quota, gateways, rate, texts)
+        here = into / name.replace(" ", "-")
+        here.mkdir()
+        rounds = record["rounds"][name] = run(o, here, quota, gateways, rate, texts)
         print(f"{name}: {rate} requests of {texts} texts in a second", flush=True)
         for times, list_ in rounds.items():
             for r in list_:
                 print(f"  a at {times:2}×:", "; ".join(
                     f"{n} {x['answered']} answered, {x['refused']} refused, p50 {x['p50']:.0f}, "
                     f"p99 {x['p99']:.0f} ms" for n, x in r.items()), flush=True)
-        table += rows(o, name, quota, rate, texts, rounds)
-    print("\n| case | wanted | measured | held |\n| --- | --- | --- | --- |")
-    for name, wanted, measured, held in table:
-        print(f"| {name} | {wanted} | {measured} | {'yes' if held else 'no'} |")
+        record["table"] += rows(o, name, quota, rate, texts, rounds)
+    record["held"] = all(held for *_, held in record["table"])
+
+
+def markdown(o, record):
+    return records.table(("case", "wanted", "measured", "held"),
+                         [(*row, "yes" if held else "no") for *row, held in record["table"]]) + "\n"
 
 
 if __name__ == "__main__":
-    main()
+    records.bounded(arguments(), "tenants", measure_cases, markdown)
