@@ -71,9 +71,7 @@ func Windows(text string, l Limits, tokenize Tokenize) ([]Window, error) {
 			return windows, nil
 		}
 		if len(windows) >= l.MaxWindows {
-			return nil, &BoundError{"text", "max_windows", l.MaxWindows, fmt.Sprintf(
-				"the text takes more than %d windows of words (max_windows); split it into shorter items",
-				l.MaxWindows)}
+			return nil, tooManyWindows(l.MaxWindows)
 		}
 		shared = min(l.Overlap, (end-first)/2)
 		first = end - shared
@@ -81,6 +79,11 @@ func Windows(text string, l Limits, tokenize Tokenize) ([]Window, error) {
 			return nil, err
 		}
 	}
+}
+
+func tooManyWindows(most int) error {
+	return &BoundError{"text", "max_windows", most, fmt.Sprintf(
+		"the text takes more than %d windows of words (max_windows); split it into shorter items", most)}
 }
 
 // reader has the pieces of a text that were read so far, with their tokens.
