@@ -21,24 +21,11 @@ import (
 )
 
 type cli struct {
-	Run     runCmd     `cmd:"" help:"Run rows."`
-	List    listCmd    `cmd:"" help:"Name the rows."`
-	Without withoutCmd `cmd:"" help:"Leave each fix of the protocol out of a build, and demand that its test or row turns red."`
-	Load    loadCmd    `cmd:"" help:"Send load to a gateway or a sie-server --device null that runs already, and check every answer."`
-	Node    nodeCmd    `cmd:"" name:"nats-node" hidden:"" help:"A NATS server, for run."`
-}
-
-type nodeCmd struct {
-	Config string `arg:"" help:"A rig.NodeConfig as JSON."`
-}
-
-// Run serves until SIGTERM.
-func (c *nodeCmd) Run() error {
-	var n rig.NodeConfig
-	if err := json.Unmarshal([]byte(c.Config), &n); err != nil {
-		return err
-	}
-	return rig.RunNode(n)
+	Run     runCmd      `cmd:"" help:"Run rows."`
+	List    listCmd     `cmd:"" help:"Name the rows."`
+	Without withoutCmd  `cmd:"" help:"Leave each fix of the protocol out of a build, and demand that its test or row turns red."`
+	Load    loadCmd     `cmd:"" help:"Send load to a gateway or a sie-server --device null that runs already, and check every answer."`
+	Node    rig.NodeCmd `cmd:"" name:"nats-node" hidden:"" help:"A NATS server, for run."`
 }
 
 type listCmd struct{}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -21,21 +20,8 @@ import (
 )
 
 type cli struct {
-	Run  runCmd  `cmd:"" default:"withargs" help:"Check everything."`
-	Node nodeCmd `cmd:"" name:"nats-node" hidden:"" help:"A NATS server, for run."`
-}
-
-type nodeCmd struct {
-	Config string `arg:"" help:"A rig.NodeConfig as JSON."`
-}
-
-// Run serves until SIGTERM.
-func (c *nodeCmd) Run() error {
-	var n rig.NodeConfig
-	if err := json.Unmarshal([]byte(c.Config), &n); err != nil {
-		return err
-	}
-	return rig.RunNode(n)
+	Run  runCmd      `cmd:"" default:"withargs" help:"Check everything."`
+	Node rig.NodeCmd `cmd:"" name:"nats-node" hidden:"" help:"A NATS server, for run."`
 }
 
 type runCmd struct {

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
@@ -12,7 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// NodeConfig is what RunNode runs.
+// NodeConfig is what NodeCmd runs.
 type NodeConfig struct {
 	Name   string   // of the server, unique in its cluster
 	Port   int      // for clients
@@ -23,12 +24,26 @@ type NodeConfig struct {
 	Sync   bool     // every write reaches the disk before it is answered
 }
 
+// NodeCmd is the hidden command NodeCommand, for Kong, of a program that calls StartNodes.
+type NodeCmd struct {
+	Config string `arg:"" help:"A NodeConfig as JSON."`
+}
+
+// Run serves until SIGTERM or SIGINT.
+func (c *NodeCmd) Run() error {
+	var n NodeConfig
+	if err := json.Unmarshal([]byte(c.Config), &n); err != nil {
+		return fmt.Errorf("%s: %w", NodeCommand, err)
+	}
+	return runNode(n)
+}
+
 // storeBytes is what a node may keep, in memory and on disk.
 const storeBytes = 1 << 30
 
-// RunNode runs a real NATS server until SIGTERM or SIGINT. With Tmpfs the process must have been
+// runNode runs a real NATS server until SIGTERM or SIGINT. With Tmpfs the process must have been
 // started in a mount namespace of its own.
-func RunNode(n NodeConfig) error {
+func runNode(n NodeConfig) error {
 	if err := os.MkdirAll(n.Store, 0o700); err != nil {
 		return err
 	}

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"encoding/json"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -24,12 +22,7 @@ import (
 // A node of the tests is this test binary.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == NodeCommand {
-		var n NodeConfig
-		err := json.Unmarshal([]byte(os.Args[2]), &n)
-		if err == nil {
-			err = RunNode(n)
-		}
-		if err != nil {
+		if err := (&NodeCmd{Config: os.Args[2]}).Run(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
