@@ -223,7 +223,7 @@ kube-programs:
 # RUN=pattern for some of the tests.
 kube-check: kube-programs ## have a real kube-apiserver take every manifest, and run the programs under the chart's NATS users, certificates and times
 	@tools/setup/kube.sh
-	@cd tools/kube && SIE_KUBE_CHECK=1 $(GO) test -count=1 -timeout 30m -v $(if $(RUN),-run '$(RUN)') ./natscheck ./accept ./rollout
+	@cd tools/kube && SIE_KUBE_CHECK=1 $(GO) test -count=1 -timeout 30m -v $(if $(RUN),-run '$(RUN)') ./natscheck ./accept ./release ./rollout
 
 skew-check: kube-programs ## run every mixture of the programs of an earlier commit and of this one, and upgrade under load (BASE=HEAD~1)
 	@base=$$(tools/setup/skew.sh $(or $(BASE),HEAD~1)) && cd tools/kube && \

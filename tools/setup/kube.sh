@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds kube-apiserver into build/kube, and puts etcd beside it. A second run does nothing. Fetches
-# from the Go proxy and Debian only; the build takes about 7 minutes of CPU. etcd is Debian's, unpacked
-# and not installed: a package that is installed starts a service.
+# Builds kube-apiserver, Helm and an OCI registry into build/kube, and puts etcd beside them. A second
+# run does nothing. Fetches from the Go proxy and Debian only; the builds take about 12 minutes of CPU.
+# etcd is Debian's, unpacked and not installed: a package that is installed starts a service.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 kubernetes=v1.36.3
@@ -43,3 +43,18 @@ if [ ! -e "$server" ]; then
   )
   mv "$server.next" "$server"
 fi
+
+# Both major versions of Helm that users have, and the CNCF's registry, each with what it requires itself.
+for program in helm.sh/helm/v3/cmd/helm@v3.22.0 helm.sh/helm/v4/cmd/helm@v4.3.1 \
+  github.com/distribution/distribution/v3/cmd/registry@v3.1.2; do
+  version=${program#*@}
+  name=${program%@*}
+  name=${name##*/}
+  [ ! -e "build/kube/$name-$version" ] || continue
+  echo "sie: building $name $version (about 2 minutes of CPU, once)"
+  dir=$(mktemp -d build/kube/install.XXXXXX)
+  (cd "$dir" && GOFLAGS=-mod=mod CGO_ENABLED=0 GOBIN=$PWD go install -trimpath -ldflags "-s -w" "$program" 2>log) ||
+    { grep -v '^go: downloading' "$dir/log" >&2; rm -rf "$dir"; exit 1; }
+  mv "$dir/$name" "build/kube/$name-$version"
+  rm -rf "$dir"
+done

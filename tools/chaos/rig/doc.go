@@ -2,8 +2,8 @@
 // signals, partitions, slow networks, full and slow disks.
 //
 // Entry points: StartCluster, which runs `sie-gateway dev`; StartNodes, three NATS servers behind
-// Proxies of their own; NodeCmd, the process of such a server, which a program that starts Nodes has
-// as a hidden command; Take, which counts what a cluster holds, to compare later.
+// Proxies of their own; NodeCmd, the process of such a server, a hidden command of each program
+// that starts some; Take, which counts what a cluster holds, to compare later.
 //
 // Each process has a goroutine that waits for it, each connection of a proxy has two that copy;
 // Stop of whoever started them ends them.
