@@ -28,6 +28,8 @@ Cut cut_of(const sie_program *p, const Op &op) {
     case SIE_OP_ATTENTION:
       return Cut::queries;
     case SIE_OP_SPLADE:
+    case SIE_OP_SPANS:
+    case SIE_OP_PAIRS:
       return Cut::shares;
     default:
       return Cut::none;
@@ -36,9 +38,10 @@ Cut cut_of(const sie_program *p, const Op &op) {
 
 double flops_of(const sie_program *p, const Op &op) {
   if (op.kind == SIE_OP_ATTENTION) return pair_flops(op.attention);
-  if (has_matrix(op.kind) || op.kind == SIE_OP_LORA) {
+  if (op.kind == SIE_OP_SPANS) return 2.0 * op.widest * static_cast<double>(p->values[op.in[0]].columns);
+  if (has_matrix(op.kind) || op.kind == SIE_OP_PAIRS || op.kind == SIE_OP_LORA) {
     double n = static_cast<double>(op.weights[0]->n), k = static_cast<double>(op.weights[0]->k);
-    return has_matrix(op.kind) ? 2 * n * k : 2.0 * op.max_rank * (n + k);
+    return op.kind != SIE_OP_LORA ? 2 * n * k : 2.0 * op.max_rank * (n + k);
   }
   // These operations are bound by memory, not by arithmetic. Embedding costs most: it reads rows
   // all over a table and writes memory for the first time.
@@ -51,7 +54,7 @@ double flops_of(const sie_program *p, const Op &op) {
 
 void cut_plan(sie_program *program) {
   for (PlannedOp &planned : program->plan) {
-    planned.cut = cut_of(program, planned.op);
+    planned.cut = planned.writes ? Cut::none : cut_of(program, planned.op);
     planned.row_flops = planned.cut != Cut::none ? flops_of(program, planned.op) : 0;
   }
   int32_t end = static_cast<int32_t>(program->plan.size());

@@ -124,6 +124,13 @@ void add_details(Text *text, const sie_program *p, const Op &op) {
     case SIE_OP_POOL_OUTPUT:
       text->add("%s to %s", poolings[op.pooling], p->outputs[op.output].name.text);
       break;
+    case SIE_OP_SPANS:
+    case SIE_OP_PAIRS:
+      if (op.kind == SIE_OP_SPANS) text->add(" of at most %d words", op.widest);
+      if (op.kind == SIE_OP_PAIRS)
+        text->add(" %s, %d logits", compute_name(op.weights[0]->compute), op.n_logits);
+      text->add(" to %s", p->outputs[op.output].name.text);
+      break;
     case SIE_OP_OUTPUT_ROWS:
     case SIE_OP_OUTPUT_SPARSE:
     case SIE_OP_MUVERA:
@@ -158,6 +165,8 @@ void add_planned(Text *text, const sie_program *p, const PlannedOp &planned) {
   add_place(text, p, planned.out);
   add_place(text, p, planned.sum);
   add_place(text, p, planned.quantised);
+  if (planned.found.present) text->add(planned.writes ? ", written" : ", found");
+  add_place(text, p, planned.found);
   text->add("\n");
 }
 
@@ -195,8 +204,8 @@ void add_input(Text *text, const sie_program *p, const Input &input) {
 }
 
 void add_output(Text *text, const sie_program *p, const Output &output) {
-  static const char *const forms[] = {"?", "values", "rows by items", "rows of sequences by items",
-                                      "sparse by items"};
+  static const char *const forms[] = {
+      "?", "values", "rows by items", "rows of sequences by items", "sparse by items", "found by items"};
   text->add("output %s: %s of %s, %lld columns\n", output.name.text, forms[output.form],
             p->spaces[output.space].name.text, static_cast<ll>(output.columns));
 }

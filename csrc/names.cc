@@ -26,7 +26,9 @@ const char *op_name(uint32_t kind) {
                                       "take_rows",
                                       "product",
                                       "dots",
-                                      "lstm"};
+                                      "lstm",
+                                      "spans",
+                                      "pairs"};
   if (kind == op_output_values) return "output_values";
   if (kind == op_state_rows) return "state_rows";
   return kind < sizeof names / sizeof *names ? names[kind] : "unknown";

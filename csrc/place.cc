@@ -126,8 +126,8 @@ sie_status place_long(sie_program *p, sie_error *err) {
 sie_status place_lane(sie_program *p, sie_error *err) {
   SIE_TRY(place(p, {Group::lane}, &p->values_bytes, err));
   for (PlannedOp &planned : p->plan) {
-    for (Operand *o : {&planned.in[0], &planned.in[1], &planned.in[2], &planned.addend, &planned.residual,
-                       &planned.out, &planned.sum, &planned.quantised}) {
+    for (Operand *o : {&planned.in[0], &planned.in[1], &planned.in[2], &planned.in[3], &planned.addend,
+                       &planned.residual, &planned.out, &planned.sum, &planned.quantised, &planned.found}) {
       if (!o->present) continue;
       int64_t base = p->buffers[o->buffer].offset;
       o->offset += base;

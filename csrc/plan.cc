@@ -142,9 +142,8 @@ class Planner {
     // Backwards, because the needs of a gathered row apply to the value that it is gathered from.
     for (int64_t i = p_->ops.size() - 1; i >= 0; i--) {
       const Op &op = p_->ops[i];
-      const sie_value read[] = {op.in[0], op.in[1], op.in[2], op.residual};
-      for (int operand = 0; operand < 4; operand++) {
-        sie_value v = read[operand];
+      for (int operand = 0; operand <= max_operands; operand++) {
+        sie_value v = operand < max_operands ? op.in[operand] : op.residual;
         if (v == SIE_NO_VALUE) continue;
         int32_t base = p_->values[v].base;
         if (operand == 0 && reads_quantised(op)) {
@@ -410,20 +409,40 @@ class Planner {
     }
   }
 
+  // An operation that finds scores above thresholds runs twice: what the first pass finds of the
+  // words lies in a buffer of theirs.
+  sie_status emit_found(const Op &op) {
+    const Value &words = p_->values[op.in[0]];
+    int32_t buffer = add_buffer(words.space, SIE_FOUND_WORDS, {SIE_I32});
+    SIE_TRY(need(buffer));
+    for (bool writes : {false, true}) {
+      PlannedOp planned = {};
+      planned.op = op;
+      planned.writes = writes;
+      for (int i = 0; i < max_operands; i++) {
+        if (op.in[i] != SIE_NO_VALUE) planned.in[i] = float_operand(op.in[i]);
+      }
+      planned.found = operand(buffer, 0);
+      SIE_TRY(push(planned));
+    }
+    return SIE_OK;
+  }
+
   sie_status emit(const Op &op) {
     Operand widened = {};
     if (pooled_by_outputs(op)) return SIE_OK;
+    if (finds(op.kind)) return emit_found(op);
     if (gpu_ && op.kind == SIE_OP_OUTPUT_ROWS) return emit_pool_output(op);
     if (reads_quantised(op)) SIE_TRY(quantise(op.in[0]));
     if (op.kind == SIE_OP_OUTPUT_ROWS || op.kind == SIE_OP_OUTPUT_SPARSE) SIE_TRY(widen(op, &widened));
     // Operands live to the operation that is emitted next, so these come before all others.
-    for (int i = reads_quantised(op) ? 1 : 0; i < 3; i++) {
+    for (int i = reads_quantised(op) ? 1 : 0; i < max_operands; i++) {
       if (op.in[i] != SIE_NO_VALUE && takes_class_type(op, i)) SIE_TRY(round(op.in[i]));
     }
     PlannedOp planned = {};
     planned.op = op;
     if (op.lora >= 0) SIE_TRY(emit_lora(op, &planned.addend));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < max_operands; i++) {
       if (op.in[i] == SIE_NO_VALUE) continue;
       if (i == 0 && reads_quantised(op)) {
         planned.in[i] = operand(p_->values[op.in[0]].quantised, 0);

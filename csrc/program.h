@@ -75,8 +75,8 @@ struct Input {
 using OutputForm = sie_output_form;
 struct Output {
   uint32_t form;    // sie_output_form
-  sie_space space;  // of the rows that are written; sparse: SEQS
-  int64_t columns;  // of a row before its item cuts it
+  sie_space space;  // of the rows that are written; sparse, found: SEQS
+  int64_t columns;  // of a row before its item cuts it; found: words of a record
   Name name;
 };
 
@@ -126,9 +126,11 @@ struct Value {
   int32_t rounded;    // of a stream: rows of the class's type, or -1
 };
 
+constexpr int max_operands = 4;  // that an operation reads, besides a residual
+
 struct Op {
   uint32_t kind;  // sie_op_kind or op_output_values
-  sie_value in[3];
+  sie_value in[max_operands];
   sie_value residual;
   sie_value out, sum;            // results; sum: of a norm
   bool updates;                  // writes in[0] and in[1] in place
@@ -152,6 +154,8 @@ struct Op {
   int32_t normalize;  // maxsim
   int32_t transform;  // output_sparse
   int32_t segment;    // state_rows
+  int32_t widest;     // spans
+  int32_t n_logits;   // pairs; vector: the head
   sie_muvera_params muvera;
   sie_smve_params smve;
 };
@@ -229,13 +233,17 @@ constexpr int64_t redzone_bytes = 0;
 
 struct PlannedOp {
   Op op;
-  Operand in[3], addend, residual, out, sum, quantised;  // quantised: the u8 or f8e4m3 twin of out
-  int32_t work;  // attention on a GPU: which of the batch's work lists; else -1
+  Operand in[max_operands], addend, residual, out, sum, quantised;  // quantised: the u8 or f8e4m3 twin of out
+  Operand found;  // spans, pairs: what the first pass finds of each word
+  bool writes;    // spans, pairs: the second pass
+  int32_t work;   // attention on a GPU: which of the batch's work lists; else -1
   Cut cut;
   // Neighbours that are cut into rows of one space are a stage. A long slab runs stage_rows rows
   // through the whole stage, then the next ones. The operation behind its stage:
   int32_t stage_end;
-  double row_flops;  // of a row; in attention, of one query and one key of one head
+  // Of a row; in attention, of one query and one key of one head; of spans and pairs, of one word and
+  // one label.
+  double row_flops;
 };
 
 // A work list that attention reads on a GPU. Operations with equal heads, mask, window, dtype and
@@ -349,6 +357,9 @@ inline uint32_t storage_class(const sie_device *device, uint32_t compute) {
 inline bool is_quantised(uint32_t compute) {
   return compute == SIE_COMPUTE_INT8 || compute == SIE_COMPUTE_FP8;
 }
+
+// Whether the operation finds scores above thresholds, in two passes.
+inline bool finds(uint32_t kind) { return kind == SIE_OP_SPANS || kind == SIE_OP_PAIRS; }
 
 // Whether the operation multiplies by a matrix, whose shape then describes the operation.
 inline bool has_matrix(uint32_t kind) { return kind == SIE_OP_LINEAR || kind == SIE_OP_SPLADE; }

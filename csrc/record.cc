@@ -46,6 +46,8 @@ constexpr Entry entries[] = {
     {SIE_PRODUCT, "product", record_product},
     {SIE_DOTS, "dots", record_dots},
     {SIE_LSTM, "lstm", record_lstm},
+    {SIE_OUTPUT_SPANS, "output_spans", record_output_spans},
+    {SIE_OUTPUT_PAIRS, "output_pairs", record_output_pairs},
 };
 
 const Entry *entry_of(uint32_t kind) {

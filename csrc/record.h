@@ -38,6 +38,8 @@ sie_status record_output_rows(sie_program *p, const void *params, sie_error *err
 sie_status record_output_values(sie_program *p, const void *params, sie_error *err);
 sie_status record_output_token_rows(sie_program *p, const void *params, sie_error *err);
 sie_status record_output_sparse(sie_program *p, const void *params, sie_error *err);
+sie_status record_output_spans(sie_program *p, const void *params, sie_error *err);
+sie_status record_output_pairs(sie_program *p, const void *params, sie_error *err);
 sie_status record_output_muvera(sie_program *p, const void *params, sie_error *err);
 sie_status record_output_smve(sie_program *p, const void *params, sie_error *err);
 
@@ -103,6 +105,17 @@ sie_status check_segment(const sie_program *p, int32_t segment, bool writes, sie
 
 // A description such as "token rows of tokens", for messages.
 const char *space_name(const sie_program *p, sie_space space);
+
+// Checks an output's value, whose field is `field`, and its name. Only outputs with of_splade may
+// read a value of SPLADE.
+sie_status check_output(const sie_program *p, sie_value x, const char *field, const char *name,
+                        bool of_splade, Name *to, sie_error *err);
+
+// The SEQS space must be declared before an output of one row a sequence.
+sie_status check_has_sequences(const sie_program *p, sie_error *err);
+
+// Appends an output and the operation that makes it of x.
+sie_status append_output(sie_program *p, Op op, sie_value x, const Output &output, sie_error *err);
 
 Op new_op(uint32_t kind);
 

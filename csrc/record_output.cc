@@ -11,38 +11,11 @@ namespace {
 
 using ll = long long;
 
-// Checks x and the output's name. Only outputs with of_splade may read a value of SPLADE.
-sie_status check_output(const sie_program *p, sie_value x, const char *name, bool of_splade, Name *to,
-                        sie_error *err) {
-  bool splade = of_splade && x > 0 && x < p->values.size() && p->values[x].outputs_only;
-  if (!splade) SIE_TRY(check_value(p, x, "x", err));
-  SIE_TRY(check_name(name, to, err));
-  SIE_FAIL_IF(sie_program_find_output(p, to->text) >= 0, SIE_INVALID_ARGUMENT, err,
-              "an output of the name %s is recorded already", to->text);
-  SIE_FAIL_IF(p->n_outputs == max_outputs, SIE_INVALID_ARGUMENT, err, "a program has at most %d outputs",
-              max_outputs);
-  return SIE_OK;
-}
-
 sie_status check_rows(const sie_program *p, sie_value x, bool of_sequences, sie_error *err) {
   SIE_FAIL_IF(
       of_seqs(p, x) != of_sequences, SIE_INVALID_ARGUMENT, err, "x has rows of %s; %s",
       p->spaces[p->values[x].space].name.text,
       of_sequences ? "pool and gather_rows give one row a sequence" : "several rows a sequence are needed");
-  return SIE_OK;
-}
-
-// The SEQS space must be declared before an output of one row a sequence.
-sie_status check_has_sequences(const sie_program *p, sie_error *err) {
-  SIE_FAIL_IF(p->seqs == 0, SIE_INVALID_ARGUMENT, err, "the program declares no SEQS space");
-  return SIE_OK;
-}
-
-sie_status append_output(sie_program *p, Op op, sie_value x, const Output &output, sie_error *err) {
-  op.in[0] = x;
-  op.output = p->n_outputs;
-  SIE_TRY(append(p, op, 0, 0, 0, err));
-  p->outputs[p->n_outputs++] = output;
   return SIE_OK;
 }
 
@@ -127,11 +100,36 @@ sie_status check_smve(const sie_program *p, const sie_smve_params *s, int64_t c,
 
 }  // namespace
 
+sie_status check_output(const sie_program *p, sie_value x, const char *field, const char *name,
+                        bool of_splade, Name *to, sie_error *err) {
+  bool splade = of_splade && x > 0 && x < p->values.size() && p->values[x].outputs_only;
+  if (!splade) SIE_TRY(check_value(p, x, field, err));
+  SIE_TRY(check_name(name, to, err));
+  SIE_FAIL_IF(sie_program_find_output(p, to->text) >= 0, SIE_INVALID_ARGUMENT, err,
+              "an output of the name %s is recorded already", to->text);
+  SIE_FAIL_IF(p->n_outputs == max_outputs, SIE_INVALID_ARGUMENT, err, "a program has at most %d outputs",
+              max_outputs);
+  return SIE_OK;
+}
+
+sie_status check_has_sequences(const sie_program *p, sie_error *err) {
+  SIE_FAIL_IF(p->seqs == 0, SIE_INVALID_ARGUMENT, err, "the program declares no SEQS space");
+  return SIE_OK;
+}
+
+sie_status append_output(sie_program *p, Op op, sie_value x, const Output &output, sie_error *err) {
+  op.in[0] = x;
+  op.output = p->n_outputs;
+  SIE_TRY(append(p, op, 0, 0, 0, err));
+  p->outputs[p->n_outputs++] = output;
+  return SIE_OK;
+}
+
 sie_status record_output_rows(sie_program *p, const void *params, sie_error *err) {
   sie_output_params o;
   Output output = {SIE_FORM_ROWS, p->seqs, 0, {}};
   SIE_TRY(take_params(params, &o, err));
-  SIE_TRY(check_output(p, o.x, o.name, false, &output.name, err));
+  SIE_TRY(check_output(p, o.x, "x", o.name, false, &output.name, err));
   SIE_TRY(check_rows(p, o.x, true, err));
   output.columns = p->values[o.x].columns;
   return append_output(p, new_op(SIE_OP_OUTPUT_ROWS), o.x, output, err);
@@ -141,7 +139,7 @@ sie_status record_output_values(sie_program *p, const void *params, sie_error *e
   sie_output_params o;
   Output output = {SIE_FORM_VALUES, 0, 0, {}};
   SIE_TRY(take_params(params, &o, err));
-  SIE_TRY(check_output(p, o.x, o.name, true, &output.name, err));
+  SIE_TRY(check_output(p, o.x, "x", o.name, true, &output.name, err));
   output.space = p->values[o.x].space;
   output.columns = p->values[o.x].columns;
   return append_output(p, new_op(op_output_values), o.x, output, err);
@@ -151,7 +149,7 @@ sie_status record_output_token_rows(sie_program *p, const void *params, sie_erro
   sie_output_params o;
   Output output = {SIE_FORM_TOKEN_ROWS, 0, 0, {}};
   SIE_TRY(take_params(params, &o, err));
-  SIE_TRY(check_output(p, o.x, o.name, false, &output.name, err));
+  SIE_TRY(check_output(p, o.x, "x", o.name, false, &output.name, err));
   SIE_TRY(check_rows(p, o.x, false, err));
   output.space = p->values[o.x].space;
   output.columns = p->values[o.x].columns;
@@ -162,7 +160,7 @@ sie_status record_output_sparse(sie_program *p, const void *params, sie_error *e
   sie_output_sparse_params o;
   Output output = {SIE_FORM_SPARSE, p->seqs, 0, {}};
   SIE_TRY(take_params(params, &o, err));
-  SIE_TRY(check_output(p, o.x, o.name, true, &output.name, err));
+  SIE_TRY(check_output(p, o.x, "x", o.name, true, &output.name, err));
   SIE_TRY(check_rows(p, o.x, true, err));
   SIE_TRY(check_zero(o.reserved, "reserved", err));
   SIE_FAIL_IF(o.transform > SIE_SPARSE_LOG_LOG, SIE_INVALID_ARGUMENT, err,
@@ -178,7 +176,7 @@ sie_status record_output_muvera(sie_program *p, const void *params, sie_error *e
   Op op = new_op(SIE_OP_MUVERA);
   Output output = {};
   SIE_TRY(take_params(params, &op.muvera, err));
-  SIE_TRY(check_output(p, op.muvera.x, op.muvera.name, false, &output.name, err));
+  SIE_TRY(check_output(p, op.muvera.x, "x", op.muvera.name, false, &output.name, err));
   SIE_TRY(check_has_sequences(p, err));
   SIE_TRY(check_rows(p, op.muvera.x, false, err));
   SIE_TRY(check_has(p, p->device->ops->muvera != nullptr, SIE_OP_MUVERA, err));
@@ -191,7 +189,7 @@ sie_status record_output_smve(sie_program *p, const void *params, sie_error *err
   Op op = new_op(SIE_OP_SMVE);
   Output output = {};
   SIE_TRY(take_params(params, &op.smve, err));
-  SIE_TRY(check_output(p, op.smve.x, op.smve.name, false, &output.name, err));
+  SIE_TRY(check_output(p, op.smve.x, "x", op.smve.name, false, &output.name, err));
   SIE_TRY(check_has_sequences(p, err));
   SIE_TRY(check_rows(p, op.smve.x, false, err));
   SIE_TRY(check_has(p, p->device->ops->smve != nullptr, SIE_OP_SMVE, err));

@@ -56,6 +56,14 @@ sie_op_bounds bounds_of(const sie_program *p, const Op &op, const SlabCaps &caps
     bounds.projected = static_cast<int32_t>(op.muvera.projected != 0 ? op.muvera.projected : in.columns);
     bounds.final_dims = p->outputs[op.output].columns;
   }
+  if (finds(op.kind)) {
+    bounds.labels = std::min(caps.tokens, p->spaces[whole_of(p, p->values[op.in[2]].space)].max_each);
+    bounds.k = in.columns;
+  }
+  if (op.kind == SIE_OP_PAIRS) {
+    bounds.compute = op.weights[0]->packed.compute;
+    bounds.n = op.weights[0]->n;
+  }
   if (op.kind == SIE_OP_SMVE) {
     bounds.repetitions = op.smve.repetitions;
     bounds.n = op.smve.width;

@@ -368,11 +368,11 @@ bool intact(const char *zone) {
 // Marks the bytes behind each result before the call, and checks them after it. Only for a caller
 // that computes the whole operation alone.
 sie_status dispatch_checked(const Replay &r, const PlannedOp &planned) {
-  for (const Operand *o : {&planned.out, &planned.sum, &planned.quantised}) {
+  for (const Operand *o : {&planned.out, &planned.sum, &planned.quantised, &planned.found}) {
     if (o->present) memset(redzone(r, *o), redzone_byte, static_cast<size_t>(redzone_bytes));
   }
   sie_status status = dispatch(r, planned);
-  for (const Operand *o : {&planned.out, &planned.sum, &planned.quantised}) {
+  for (const Operand *o : {&planned.out, &planned.sum, &planned.quantised, &planned.found}) {
     if (status == SIE_OK && o->present && !intact(redzone(r, *o))) status = SIE_INTERNAL;
   }
   return status;

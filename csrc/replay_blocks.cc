@@ -72,6 +72,7 @@ sie_status by_queries(const Replay &whole, int32_t index, const PlannedOp &plann
 
 sie_status by_shares(const Replay &whole, int32_t index, const PlannedOp &planned, Pause *pause) {
   int64_t rows = whole.slab->spaces[space_of(whole, planned.op.in[0])].n;
+  if (finds(planned.op.kind)) rows *= whole.slab->spaces[space_of(whole, planned.op.in[2])].n;
   int64_t shares = block_shares(whole.program, planned, rows, whole.share.parts);
   for (int64_t i = 0; i < shares; i++) {
     if (i > 0) pause->take();

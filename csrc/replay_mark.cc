@@ -2,8 +2,8 @@
 // computed.
 //
 // All earlier operations pass a NaN on; an infinity stays infinite, or becomes a NaN in the next
-// norm. Outputs of bytes and bits, sparse rows, SPLADE, late interaction and pooling by the largest
-// hide a NaN, for example because a maximum ignores it. So rows are checked before these.
+// norm. Outputs of bytes and bits, sparse rows, SPLADE, late interaction, found scores and pooling
+// by the largest hide a NaN, for example because a maximum ignores it. So rows are checked before these.
 #include "replay_parts.h"
 
 namespace sie {
@@ -17,6 +17,8 @@ bool hides_or_ends(const Op &op) {
     case SIE_OP_OUTPUT_ROWS:
     case SIE_OP_POOL_OUTPUT:
     case SIE_OP_OUTPUT_SPARSE:
+    case SIE_OP_SPANS:
+    case SIE_OP_PAIRS:
     case SIE_OP_MUVERA:
     case SIE_OP_SMVE:
     case SIE_OP_SPLADE:
@@ -39,17 +41,22 @@ int32_t rows_read(const Op &op) {
 
 sie_status mark_nonfinite(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
-  if (!hides_or_ends(op)) return SIE_OK;
-  sie_mark_nonfinite_args a = {};
-  a.rows = rows(r, op.in[0]);
-  a.seqs = seqs(r);
-  a.cu_seqlens = offsets(r, op.in[0]);
-  a.which = rows_read(op);
-  a.c = columns(r, op.in[0]);
-  a.x = tensor(r, planned.in[0]);
-  a.place = r.slab->spaces[r.program->seqs].first;
-  a.flags = r.nonfinite;
-  return r.program->device->ops->mark_nonfinite(&a, &r.share);
+  if (!hides_or_ends(op) || planned.writes) return SIE_OK;
+  for (int i = 0; i < (finds(op.kind) ? max_operands : 1); i++) {
+    if (op.in[i] == SIE_NO_VALUE) continue;
+    sie_mark_nonfinite_args a = {};
+    a.rows = rows(r, op.in[i]);
+    a.seqs = seqs(r);
+    a.cu_seqlens = offsets(r, op.in[i]);
+    a.which = rows_read(op);
+    a.c = columns(r, op.in[i]);
+    a.x = tensor(r, planned.in[i]);
+    a.place = r.slab->spaces[r.program->seqs].first;
+    a.flags = r.nonfinite;
+    const sie_status status = r.program->device->ops->mark_nonfinite(&a, &r.share);
+    if (status != SIE_OK) return status;
+  }
+  return SIE_OK;
 }
 
 }  // namespace sie

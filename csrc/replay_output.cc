@@ -96,6 +96,52 @@ sie_status smve(const Replay &r, const PlannedOp &planned) {
   return r.program->device->ops->smve(&a, &r.share);
 }
 
+// Of an output that is found: what both passes of either operation read.
+template <typename Args>
+void fill_found(const Replay &r, const PlannedOp &planned, Args *a) {
+  const Op &op = planned.op;
+  const int32_t *words = offsets(r, op.in[0]);
+  a->words = rows(r, op.in[0]);
+  a->seqs = seqs(r);
+  a->cu_words = words != nullptr ? words : r.one_row_each;
+  a->cu_labels = offsets(r, op.in[2]);
+  a->write = planned.writes ? 1 : 0;
+  const sie_tensor found = tensor(r, planned.found);
+  a->found = static_cast<int32_t *>(found.p);
+  a->found_ld = found.ld;
+  a->items = r.slab->items[op.output];
+  a->out = r.outputs[op.output];
+}
+
+sie_status spans(const Replay &r, const PlannedOp &planned) {
+  sie_spans_args a = {};
+  fill_found(r, planned, &a);
+  a.k = columns(r, planned.op.in[0]);
+  a.starts = tensor(r, planned.in[0]);
+  a.ends = tensor(r, planned.in[1]);
+  a.labels = tensor(r, planned.in[2]);
+  a.bias = tensor(r, planned.in[3]);
+  a.widest = planned.op.widest;
+  return r.program->device->ops->spans(&a, &r.share);
+}
+
+sie_status pairs(const Replay &r, const PlannedOp &planned) {
+  const Op &op = planned.op;
+  sie_pairs_args a = {};
+  fill_found(r, planned, &a);
+  a.n = op.weights[0]->n;
+  a.k = op.weights[0]->k;
+  a.words_x = tensor(r, planned.in[0]);
+  a.words_u = tensor(r, planned.in[1]);
+  a.labels_x = tensor(r, planned.in[2]);
+  a.labels_u = tensor(r, planned.in[3]);
+  a.w = &op.weights[0]->packed;
+  a.head = op.weights[1]->vector();
+  a.head_bias = op.bias;
+  a.n_logits = op.n_logits;
+  return r.program->device->ops->pairs(&a, &r.share);
+}
+
 // On a GPU a batch is one slab in the batch's order, so pooling with one row a sequence widens all
 // rows to the output.
 sie_status output_values_on_gpu(const Replay &r, const PlannedOp &planned) {
@@ -149,6 +195,10 @@ sie_status replay_output(const Replay &r, const PlannedOp &planned) {
       return pool_output(r, planned);
     case SIE_OP_OUTPUT_SPARSE:
       return output_sparse(r, planned);
+    case SIE_OP_SPANS:
+      return spans(r, planned);
+    case SIE_OP_PAIRS:
+      return pairs(r, planned);
     case SIE_OP_MUVERA:
       return muvera(r, planned);
     case SIE_OP_SMVE:

@@ -221,9 +221,28 @@ sie_status check_inputs(const sie_program *p, BatchIn *in, sie_error *err) {
   return SIE_OK;
 }
 
+// Checks an item of an output that is found. *bytes receives the bytes that it may write.
+sie_status check_found_item(const Output &output, int32_t o, const sie_out_item &item, int64_t b,
+                            int64_t *bytes, sie_error *err) {
+  SIE_FAIL_IF(item.dtype != SIE_F32, SIE_UNSUPPORTED, err,
+              "item %lld of output %d asks for dtype %d; f32 is possible", static_cast<ll>(b), o, item.dtype);
+  SIE_FAIL_IF(item.normalize != 0, SIE_INVALID_ARGUMENT, err,
+              "item %lld of output %d: normalize is %u, not 0", static_cast<ll>(b), o, item.normalize);
+  SIE_FAIL_IF(item.threshold != item.threshold, SIE_INVALID_ARGUMENT, err,
+              "item %lld of output %d: the threshold is no number", static_cast<ll>(b), o);
+  SIE_FAIL_IF(item.offset < 0 || item.offset % 16 != 0, SIE_INVALID_ARGUMENT, err,
+              "item %lld of output %d: offset %lld is not a place for records", static_cast<ll>(b), o,
+              static_cast<ll>(item.offset));
+  SIE_FAIL_IF(item.dims < 1, SIE_INVALID_ARGUMENT, err,
+              "item %lld of output %d has room for %d records; at least 1", static_cast<ll>(b), o, item.dims);
+  *bytes = 16 + int64_t{item.dims} * output.columns * 4;
+  return SIE_OK;
+}
+
 // Checks one item. *bytes receives the bytes that it writes for one row, or for a sparse row.
 sie_status check_item(const Output &output, int32_t o, const sie_out_item &item, int64_t b, int64_t *bytes,
                       sie_error *err) {
+  if (output.form == SIE_FORM_FOUND) return check_found_item(output, o, item, b, bytes, err);
   bool sparse = output.form == SIE_FORM_SPARSE;
   bool known = item.dtype == SIE_F32 || item.dtype == SIE_F16 ||
                (!sparse && (item.dtype == SIE_I8 || item.dtype == SIE_U8 || item.dtype == SIE_BINARY));
@@ -232,6 +251,9 @@ sie_status check_item(const Output &output, int32_t o, const sie_out_item &item,
   SIE_FAIL_IF(item.normalize > (sparse ? 0u : 1u), SIE_INVALID_ARGUMENT, err,
               "item %lld of output %d: normalize is %u, not %s", static_cast<ll>(b), o, item.normalize,
               sparse ? "0" : "0 or 1");
+  SIE_FAIL_IF(item.threshold != 0, SIE_INVALID_ARGUMENT, err,
+              "item %lld of output %d: the threshold is %g; it has no meaning here and must be 0",
+              static_cast<ll>(b), o, static_cast<double>(item.threshold));
   int64_t alignment = sparse ? 16 : dtype_bytes(item.dtype);
   SIE_FAIL_IF(item.offset < 0 || item.offset % alignment != 0, SIE_INVALID_ARGUMENT, err,
               "item %lld of output %d: offset %lld is not a place for %s", static_cast<ll>(b), o,

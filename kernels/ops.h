@@ -26,7 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sie.h" /* enumerations, sie_out_item and SIE_MAX_JOINED only */
+#include "sie.h" /* enumerations, sie_out_item, SIE_MAX_JOINED and SIE_MAX_SPAN_WIDTH only */
 
 #ifdef __cplusplus
 extern "C" {
@@ -446,6 +446,83 @@ typedef struct sie_output_sparse_args {
   void *out;
 } sie_output_sparse_args;
 
+/* What spans and pairs find of one word: 32 words of four bytes.
+ *   int32 count, then entries of {int32 code, f32 logits[1 … 3]} by ascending code
+ * count is the true number. The first min(count, room) entries are there, room = 31/(1 + logits);
+ * the other bytes stay as they were. */
+#define SIE_FOUND_WORDS 32
+
+/* The scores of spans: row i and width w of a sequence name the words i … i + w. For every word i,
+ * every w below widest with word i + w in the sequence, and every label c of the sequence:
+ *   y[i,w,c] = relu(A_i + B_(i+w))·M_c + m_c,   kept where y > the item's threshold.
+ * f32 sums in one chain a logit, k ascending, then m; a NaN is not above a threshold.
+ *
+ * That is GLiNER's span layer, out(relu([s_i ; e_j]))·p_c with out = Linear(2D → 4D), ReLU,
+ * Linear(4D → D), folded twice. (1) out's first matrix acts on the two halves apart:
+ * W·relu([s ; e]) + b = W_s·relu(s) + b + W_e·relu(e) = A_i + B_j, both products of one word.
+ * (2) Its second one meets p_c alone: (W₃·h + b₃)·p_c = h·(W₃ᵀ·p_c) + b₃·p_c = h·M_c + m_c, both
+ * products of one label. What is left is K = 4D multiplications a span and label: for N labels
+ * 4D·N a span, where the layer as published takes 8D² + 4D² for every span and D·N. Only the ReLU
+ * between the two, which sees the sum of two words, keeps A and B from being folded further.
+ *
+ * Two calls make the output: spans of one pass must all have ended before the next pass begins.
+ *   write 0  fills found, a row a word; shares are words
+ *   write 1  writes the items from found; shares are sequences. Words of which found has no room
+ *            for all are computed again.
+ * An item is written at its offset, a multiple of 16:
+ *   int32 count, three int32 of 0, then records {int32 row, int32 width, int32 label, f32 y} by
+ *   ascending row, width, label
+ * count is the true number; the first min(count, dims) records are written, the other bytes of the
+ * item stay as they were. item.dims is the room in records, at least 1; dtype is SIE_F32; normalize
+ * is 0; threshold is no NaN. */
+typedef struct sie_spans_args {
+  sie_rows words, seqs;
+  const int32_t *cu_words;  /* [B+1] relative to the first row of starts, ends */
+  const int32_t *cu_labels; /* [B+1] relative to the first row of labels, bias */
+  int64_t k;
+  sie_tensor starts, ends; /* A, B: fX [R, K] */
+  sie_tensor labels;       /* M: fX [labels, K] */
+  sie_tensor bias;         /* m: fX [labels, 1], or absent: 0 */
+  int32_t widest;          /* W, 1 … SIE_MAX_SPAN_WIDTH */
+  int32_t write;
+  int32_t *found;            /* [R, found_ld] */
+  int64_t found_ld;          /* ≥ SIE_FOUND_WORDS */
+  const sie_out_item *items; /* [B]; write 0 reads the thresholds only */
+  void *out;
+} sie_spans_args;
+
+/* The scores of words and labels, n_logits each: with h_ic = W·(t_i∘l_c) + U_i + V_c,
+ *   y[i,c,o] = H_o·relu(h_ic) + b_o,   the pair is kept where any y[i,c,o] > the item's threshold.
+ *
+ * That is the scorer of GLiNER's token models, mlp([t⁰_i ; l⁰_c ; t¹_i∘l¹_c]) with mlp =
+ * Linear(3D → 4D), ReLU, Linear(4D → 3), and GLiClass's weighted dot with one output. The first
+ * matrix acts on the three thirds apart: the parts of t⁰ and l⁰ are U_i (with the layer's bias) and
+ * V_c, products of one word and of one label. The third part cannot be folded: W·(t_i∘l_c) =
+ * W·diag(l_c)·t_i mixes word and label in every column and its sum passes a ReLU, so it costs
+ * N·K = 4D² multiplications a pair, a third of what the layer as published takes. It is a product
+ * of matrices whose rows are pairs: tiles of a bounded number of pairs are multiplied out in scratch
+ * and reduced to their logits at once. t∘l is rounded to the type of the weight's class, as any
+ * operand of a linear. Sums over N are f32.
+ *
+ * Passes, found and items are those of spans; records are {int32 row, int32 label, f32
+ * y[n_logits]}, by ascending row, label. */
+typedef struct sie_pairs_args {
+  sie_rows words, seqs;
+  const int32_t *cu_words, *cu_labels; /* as in sie_spans_args */
+  int64_t n, k;
+  sie_tensor words_x, words_u;   /* t, U: fX [R, K], [R, N] */
+  sie_tensor labels_x, labels_u; /* l, V: fX [labels, K], [labels, N] */
+  const sie_packed *w;           /* [N, K] of class F32, BF16 or F16 */
+  const float *head;             /* H [n_logits, N] */
+  const float *head_bias;        /* b [n_logits] or NULL: 0 */
+  int32_t n_logits;              /* 1 … 3 */
+  int32_t write;
+  int32_t *found;
+  int64_t found_ld;
+  const sie_out_item *items;
+  void *out;
+} sie_pairs_args;
+
 /* Late interaction: y[b] = Σ_i max_j q_i·d_j, q the query's rows, d the rows of sequence b of x,
  * each divided by its L2 norm (eps 1e-12) with normalize. Sums are f32, over columns and i
  * ascending. Without a partner (−1), query rows or rows d the result is 0. */
@@ -541,7 +618,9 @@ typedef enum sie_op_kind {
   SIE_OP_TAKE_ROWS = 19,
   SIE_OP_PRODUCT = 20,
   SIE_OP_DOTS = 21,
-  SIE_OP_LSTM = 22
+  SIE_OP_LSTM = 22,
+  SIE_OP_SPANS = 23,
+  SIE_OP_PAIRS = 24
 } sie_op_kind;
 
 /* The bounds from which scratch is planned: no call may exceed them. */
@@ -562,6 +641,7 @@ typedef struct sie_op_bounds {
   int32_t top;          /* smve */
   /* attention: of its arguments; 0 without buckets */
   int32_t position_rows, bucket_reach;
+  int64_t labels;       /* spans, pairs: rows of a sequence's labels */
 } sie_op_bounds;
 
 typedef struct sie_ops {
@@ -601,6 +681,8 @@ typedef struct sie_ops {
   sie_status (*product)(const sie_product_args *, const sie_share *);
   sie_status (*dots)(const sie_dots_args *, const sie_share *);
   sie_status (*lstm)(const sie_lstm_args *, const sie_share *);
+  sie_status (*spans)(const sie_spans_args *, const sie_share *);
+  sie_status (*pairs)(const sie_pairs_args *, const sie_share *);
 
   /* GPUs only, NULL elsewhere. The host lists the tiles of an attention run for
    * sie_attention_args.work. attention_work_bytes is what any run within the bounds needs.

@@ -227,7 +227,8 @@ SIE_API int64_t sie_weight_denormals(const sie_weight *weight);
 #define SIE_MAX_VALUES 8192
 #define SIE_MAX_JOINED 3 /* values whose columns are joined */
 #define SIE_MAX_SEGMENTS 256
-#define SIE_MAX_NAME 31 /* bytes of a name, without the NUL */
+#define SIE_MAX_SPAN_WIDTH 256 /* words of a span */
+#define SIE_MAX_NAME 31        /* bytes of a name, without the NUL */
 
 /* Numbers by which the entries of a program refer to spaces, inputs and values that earlier entries
  * made. The caller chooses them, from 1 up to the bound; 0 means none. */
@@ -302,7 +303,9 @@ typedef enum sie_kind {
   SIE_TAKE_ROWS = 24,
   SIE_PRODUCT = 25,
   SIE_DOTS = 26,
-  SIE_LSTM = 27
+  SIE_LSTM = 27,
+  SIE_OUTPUT_SPANS = 28,
+  SIE_OUTPUT_PAIRS = 29
 } sie_kind;
 
 typedef struct sie_op {
@@ -685,6 +688,41 @@ typedef struct sie_smve_params {
   const sie_weight *anchors;
 } sie_smve_params;
 
+/* SIE_OUTPUT_SPANS: the spans of words whose score for a label is above their item's threshold. For
+ * every word i of a sequence, every width w below widest with word i + w in the sequence, and every
+ * label c of it:
+ *   y = relu(starts_i + ends_(i+w))·labels_c + bias_c
+ * (the fold of GLiNER's span layer: sie_spans_args in kernels/ops.h). At an item's offset, a multiple
+ * of 16, are
+ *   int32 count, three int32 of 0, then dims records {int32 i, int32 w, int32 c, f32 y}
+ * count is the true number and may exceed dims: then a run with more room gives all. Records ascend
+ * by i, w, c, which count from 0 in each sequence. Unused places are left unchanged. Sums are f32,
+ * whatever the values' types. */
+typedef struct sie_output_spans_params {
+  uint32_t struct_size;
+  int32_t widest; /* 1 … SIE_MAX_SPAN_WIDTH */
+  const char *name;
+  sie_value starts, ends; /* [words, K], of one ROWS space */
+  sie_value labels;       /* [labels, K], of another ROWS space */
+  sie_value bias;         /* [labels, 1] or SIE_NO_VALUE: 0 */
+} sie_output_spans_params;
+
+/* SIE_OUTPUT_PAIRS: the words and labels of which one of n_logits scores is above the item's
+ * threshold. For every word i of a sequence and every label c of it:
+ *   y_o = head_o·relu(w·(words_i∘labels_c) + word_terms_i + label_terms_c) + bias_o
+ * (the scorer of GLiNER's token models: sie_pairs_args in kernels/ops.h). Items are as for spans,
+ * with records {int32 i, int32 c, f32 y[n_logits]}, by i, c. w is of class F32, BF16 or F16. */
+typedef struct sie_output_pairs_params {
+  uint32_t struct_size;
+  int32_t reserved; /* 0 */
+  const char *name;
+  sie_value words, word_terms;   /* [words, K], [words, N]; words: a ROWS space or SEQS */
+  sie_value labels, label_terms; /* [labels, K], [labels, N], of another ROWS space */
+  const sie_weight *w;           /* SIE_WEIGHT_LINEAR [N, K] */
+  const sie_weight *head;        /* SIE_WEIGHT_DATA f32 [n_logits, N], n_logits 1 … 3 */
+  const sie_weight *bias;        /* SIE_WEIGHT_VECTOR [n_logits] or NULL: 0 */
+} sie_output_pairs_params;
+
 /* Bytes of an arena. The arena has a lane for each executor: sequences of up to 512 tokens are
  * computed there. The intermediates of longer sequences lie in a region that all executors share,
  * which holds 16,384 tokens at once, or the longest sequence if that is more. A GPU's arena is one
@@ -728,13 +766,14 @@ typedef enum sie_output_form {
   SIE_FORM_VALUES = 1,     /* all rows, densely, f32 */
   SIE_FORM_ROWS = 2,       /* a row for each sequence, as items say */
   SIE_FORM_TOKEN_ROWS = 3, /* the rows of each sequence, as items say */
-  SIE_FORM_SPARSE = 4      /* columns with their values, as items say */
+  SIE_FORM_SPARSE = 4,     /* columns with their values, as items say */
+  SIE_FORM_FOUND = 5       /* records of the scores above items' thresholds */
 } sie_output_form;
 typedef struct sie_output_info {
   uint32_t struct_size; /* in */
   uint32_t form;        /* sie_output_form */
-  sie_space space;      /* of the rows that are written */
-  int32_t columns;      /* of a row before its item cuts it */
+  sie_space space;      /* of the rows that are written; FOUND: SEQS */
+  int32_t columns;      /* of a row before its item cuts it; FOUND: words of four bytes of a record */
   char name[SIE_MAX_NAME + 1];
 } sie_output_info;
 /* The number of outputs, and a description of output `index`. */
@@ -766,12 +805,12 @@ typedef struct sie_out_item {
   int32_t dtype;      /* sie_dtype */
   int32_t dims;       /* 1 … C, 0 = C */
   uint32_t normalize; /* 0 or 1: divided by its L2 norm (eps 1e-12) */
-  uint32_t reserved;
-  int64_t offset; /* bytes from the start of the output, aligned to the element */
+  float threshold;    /* FOUND: logits above it are written; else 0 */
+  int64_t offset;     /* bytes from the start of the output, aligned to the element */
 } sie_out_item;
 
 /* The bytes that an item writes to output `index` for a sequence with `rows` rows in the output's
- * space (1 for SEQS spaces and SPARSE). SIE_FORM_VALUES has no items: the bytes of `rows` rows. −1
+ * space (1 for SEQS spaces, SPARSE and FOUND). SIE_FORM_VALUES has no items: the bytes of `rows` rows. −1
  * if the index, the rows or the item is impossible. */
 SIE_API int64_t sie_program_output_bytes(const sie_program *program, int32_t index, const sie_out_item *item,
                                          int64_t rows);

@@ -53,6 +53,10 @@ typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
   sie_status dots(const sie_dots_args *, const sie_share *);                                         \
   sie_status lstm(const sie_lstm_args *, const sie_share *);                                         \
   int64_t lstm_scratch(const sie_op_bounds *bounds);                                                 \
+  sie_status spans(const sie_spans_args *, const sie_share *);                                       \
+  sie_status pairs(const sie_pairs_args *, const sie_share *, LinearFn linear);                      \
+  int64_t spans_scratch(const sie_op_bounds *bounds);                                                \
+  int64_t pairs_scratch(const sie_op_bounds *bounds);                                                \
   int64_t smve_scratch(const sie_op_bounds *bounds);                                                 \
   int64_t maxsim_scratch(const sie_op_bounds *bounds);                                               \
   int64_t lora_scratch(const sie_op_bounds *bounds);                                                 \
@@ -64,6 +68,10 @@ SIE_CPU_DECLARE(avx512)
 // The most rows of a linear inside splade. Its scratch has splade_logits_bytes, then the scratch of
 // a linear of that many rows.
 constexpr int64_t splade_slab_rows = 288;
+
+// The most pairs that pairs multiplies out at once. Its scratch has pairs_scratch, then the scratch
+// of a linear of that many rows.
+constexpr int64_t pairs_tile = 96;
 
 // The items [first, last) of `count` that belong to this call.
 struct Range {

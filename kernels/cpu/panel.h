@@ -11,9 +11,10 @@ namespace SIE_ISA_NS {
 
 SIE_INLINE int64_t vectors_in(int64_t n) { return (n + kLanes - 1) / kLanes; }
 
-// Fills panel [c][width] from `count` ≤ kPanel rows of c floats, `ld` apart; width is count in
-// whole vectors, and columns behind the last row are zero.
-SIE_INLINE void transpose_rows(const float *rows, int64_t ld, int64_t count, int64_t c, float *panel) {
+// Fills panel [c][width] from `count` ≤ kPanel rows of c elements (f32 | bf16), `ld` apart; width is
+// count in whole vectors, and columns behind the last row are zero.
+template <typename X>
+SIE_INLINE void transpose_rows(const X *rows, int64_t ld, int64_t count, int64_t c, float *panel) {
   const int64_t width = vectors_in(count) * kLanes;
   for (int64_t n = 0; n < width; n += kLanes) {
     for (int64_t i = 0; i < c; i += kLanes) {

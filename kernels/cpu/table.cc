@@ -68,6 +68,24 @@ int64_t splade_scratch(const sie_op_bounds *bounds) {
   return f32 ? logits : logits + splade_slab_rows * 64;
 }
 
+template <bool Wide, LinearFn F32, LinearFn Int8>
+sie_status pairs(const sie_pairs_args *a, const sie_share *share) {
+  return (Wide ? avx512::pairs : avx2::pairs)(a, share, linear<F32, Int8>);
+}
+
+sie_status pairs_amx(const sie_pairs_args *a, const sie_share *share) {
+  return avx512::pairs(a, share, linear_amx);
+}
+
+template <bool Wide>
+int64_t pairs_scratch(const sie_op_bounds *bounds) {
+  sie_op_bounds product = *bounds;
+  product.rows = pairs_tile;
+  const int64_t bytes = Wide ? avx512::pairs_scratch(bounds) : avx2::pairs_scratch(bounds);
+  if (bounds->compute == SIE_COMPUTE_BF16) return bytes + linear_bf16_amx_scratch(&product);
+  return bytes + (Wide ? avx512::linear_f32_scratch(&product) : avx2::linear_f32_scratch(&product));
+}
+
 // Head dimensions that the tiles lack fall to the generic kernel; the arguments alone decide.
 sie_status attention_amx(const sie_attention_args *a, const sie_share *share) {
   const sie_status status = attention_bf16_amx(a, share);
@@ -143,6 +161,10 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
       return Wide ? avx512::smve_scratch(bounds) : avx2::smve_scratch(bounds);
     case SIE_OP_SPLADE:
       return splade_scratch<Wide>(bounds);
+    case SIE_OP_SPANS:
+      return Wide ? avx512::spans_scratch(bounds) : avx2::spans_scratch(bounds);
+    case SIE_OP_PAIRS:
+      return pairs_scratch<Wide>(bounds);
     case SIE_OP_ATTENTION: {
       const int64_t bytes = Wide ? avx512::attention_scratch(bounds) : avx2::attention_scratch(bounds);
       return Tiles ? larger(bytes, attention_bf16_amx_scratch(bounds)) : bytes;
@@ -187,6 +209,8 @@ const sie_ops avx2_ops = {
     avx2::product,
     avx2::dots,
     avx2::lstm,
+    avx2::spans,
+    pairs<false, avx2::linear_f32, linear_int8_avx2>,
     nullptr,
     nullptr,
 };
@@ -223,6 +247,8 @@ const sie_ops avx512_ops = {
     avx512::product,
     avx512::dots,
     avx512::lstm,
+    avx512::spans,
+    pairs<true, avx512::linear_f32, linear_int8_avx2>,
     nullptr,
     nullptr,
 };
@@ -259,6 +285,8 @@ const sie_ops vnni_ops = {
     avx512::product,
     avx512::dots,
     avx512::lstm,
+    avx512::spans,
+    pairs<true, avx512::linear_f32, linear_int8_vnni>,
     nullptr,
     nullptr,
 };
@@ -295,6 +323,8 @@ const sie_ops amx_ops = {
     avx512::product,
     avx512::dots,
     avx512::lstm,
+    avx512::spans,
+    pairs_amx,
     nullptr,
     nullptr,
 };

@@ -8,6 +8,7 @@ namespace {
 int64_t scratch_bytes(const sie_op_bounds *bounds) {
   if (bounds->kind == SIE_OP_MUVERA) return muvera_scratch(bounds);
   if (bounds->kind == SIE_OP_SMVE) return smve_scratch(bounds);
+  if (bounds->kind == SIE_OP_PAIRS) return pairs_scratch(bounds);
   if (bounds->kind == SIE_OP_SPLADE) return splade_scratch(bounds);
   if (bounds->kind == SIE_OP_LSTM) return lstm_scratch(bounds);
   if (bounds->kind == SIE_OP_LORA) return bounds->max_rank * static_cast<int64_t>(sizeof(double));
@@ -57,6 +58,8 @@ const sie_ops *sie_ref_ops(void) {
       sie_ref::product,
       sie_ref::dots,
       sie_ref::lstm,
+      sie_ref::spans,
+      sie_ref::pairs,
       nullptr,
       nullptr,
   };

@@ -107,6 +107,8 @@ const std::vector<Group> &groups() {
       {"lora", make_lora},
       {"mark_nonfinite", make_mark},
       {"join_columns", make_join},
+      {"spans", make_spans},
+      {"pairs", make_pairs},
   };
   return list;
 }

@@ -52,8 +52,10 @@ type Spec struct {
 	// DType is the output type, in the device's numbering.
 	DType int32
 	// Dims is the number of leading components to keep; 0 keeps all. For a sparse output it is the
-	// number of columns that the result has room for.
+	// number of columns that the result has room for, for one that is found the number of records.
 	Dims int32
+	// Threshold is the logit above which scores are given by an output that is found; else 0.
+	Threshold float32
 	// Normalize divides the result by its L2 norm after cutting it to Dims.
 	Normalize bool
 	// Values marks an output that the device writes without gaps in the order of the batch. The

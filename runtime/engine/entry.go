@@ -41,6 +41,8 @@ const (
 	kindProduct
 	kindDots
 	kindLSTM
+	kindOutputSpans
+	kindOutputPairs
 	endOfKinds
 )
 
@@ -279,6 +281,23 @@ type outputSparseParams struct {
 	name      unsafe.Pointer
 	transform uint32
 	_         int32
+}
+
+type outputSpansParams struct {
+	size         uint32
+	widest       int32
+	name         unsafe.Pointer
+	starts, ends Value
+	labels, bias Value
+}
+
+type outputPairsParams struct {
+	size               uint32
+	_                  int32
+	name               unsafe.Pointer
+	words, wordTerms   Value
+	labels, labelTerms Value
+	w, head, bias      unsafe.Pointer
 }
 
 type muveraParams struct {

@@ -94,7 +94,7 @@ var (
 		C.SIE_GATE_GEGLU_TANH]
 	_ = [1]int{}[FormValues-C.SIE_FORM_VALUES] + [1]int{}[FormRows-C.SIE_FORM_ROWS] + [1]int{}[FormTokenRows-
 		C.SIE_FORM_TOKEN_ROWS]
-	_ = [1]int{}[FormSparse-C.SIE_FORM_SPARSE]
+	_ = [1]int{}[FormSparse-C.SIE_FORM_SPARSE] + [1]int{}[FormFound-C.SIE_FORM_FOUND]
 	_ = [1]int{}[kindSpace-C.SIE_SPACE] + [1]int{}[kindInput-C.SIE_INPUT] + [1]int{}[kindEmbed-C.SIE_EMBED] +
 		[1]int{}[kindNorm-C.SIE_NORM]
 	_ = [1]int{}[kindLinear-C.SIE_LINEAR] + [1]int{}[kindColumns-C.SIE_COLUMNS] + [1]int{}[kindAttention-
@@ -110,6 +110,8 @@ var (
 	_ = [1]int{}[kindState-C.SIE_STATE] + [1]int{}[kindStateRows-C.SIE_STATE_ROWS]
 	_ = [1]int{}[kindTakeRows-C.SIE_TAKE_ROWS] + [1]int{}[kindProduct-C.SIE_PRODUCT] +
 		[1]int{}[kindDots-C.SIE_DOTS] + [1]int{}[kindLSTM-C.SIE_LSTM]
+	_ = [1]int{}[kindOutputSpans-C.SIE_OUTPUT_SPANS] + [1]int{}[kindOutputPairs-C.SIE_OUTPUT_PAIRS]
+	_ = [1]int{}[MaxSpanWidth-C.SIE_MAX_SPAN_WIDTH]
 	_ = [1]int{}[MaxSegments-C.SIE_MAX_SEGMENTS]
 	_ = [1]int{}[spaceSeqs-C.SIE_SPACE_SEQS] + [1]int{}[spaceRows-C.SIE_SPACE_ROWS] + [1]int{}[spaceSubset-
 		C.SIE_SPACE_SUBSET]
@@ -142,6 +144,8 @@ var mirrors = [][2]reflect.Type{
 	{reflect.TypeFor[maxSimParams](), reflect.TypeFor[C.sie_maxsim_params]()},
 	{reflect.TypeFor[outputParams](), reflect.TypeFor[C.sie_output_params]()},
 	{reflect.TypeFor[outputSparseParams](), reflect.TypeFor[C.sie_output_sparse_params]()},
+	{reflect.TypeFor[outputSpansParams](), reflect.TypeFor[C.sie_output_spans_params]()},
+	{reflect.TypeFor[outputPairsParams](), reflect.TypeFor[C.sie_output_pairs_params]()},
 	{reflect.TypeFor[muveraParams](), reflect.TypeFor[C.sie_muvera_params]()},
 	{reflect.TypeFor[smveParams](), reflect.TypeFor[C.sie_smve_params]()},
 }

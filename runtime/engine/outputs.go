@@ -143,6 +143,7 @@ const (
 	FormRows      OutputForm = 2 // one row per sequence
 	FormTokenRows OutputForm = 3 // each sequence's rows, one after another
 	FormSparse    OutputForm = 4 // one row per sequence: its columns above 0, with their values
+	FormFound     OutputForm = 5 // records per sequence: its scores above a threshold (Spans, Pairs)
 )
 
 // Output describes one output of a recorded program.
@@ -151,5 +152,5 @@ type Output struct {
 	Form     OutputForm
 	PerToken bool // rows are of tokens or kept tokens, or as Of says; not of sequences
 	Of       Rows // words, markers or spans; 0: other rows
-	Columns  int  // of a row before its item cuts it
+	Columns  int  // of a row before its item cuts it; FormFound: numbers of 4 bytes in a record
 }

@@ -19,11 +19,15 @@ type SlotCaps struct {
 //
 // In a sparse output Dims is room for that many columns, and the row's first columns are kept.
 // DType is F32 or F16, Offset a multiple of 16, and Normalize false.
+//
+// In an output that is found (OutputSpans, OutputPairs) Dims is room for that many records, at
+// least 1. DType is F32, Offset a multiple of 16, and Normalize false.
 type OutItem struct {
 	DType     DType // F32, F16, I8, U8 or Binary
 	Dims      int   // 0 = all
 	Normalize bool
-	Offset    int64 // bytes from the start of the output, aligned to the element
+	Threshold float32 // of a found output: logits above it are given; may be infinite. Others: 0
+	Offset    int64   // bytes from the start of the output, aligned to the element
 }
 
 // outItem has the layout of sie_out_item; native.go asserts it.
@@ -31,7 +35,7 @@ type outItem struct {
 	dtype     int32
 	dims      int32
 	normalize uint32
-	_         uint32
+	threshold float32
 	offset    int64
 }
 
@@ -141,7 +145,8 @@ func (s *Slot) pack(b *Batch) error {
 				return invalid("slot load",
 					fmt.Sprintf("item %d of output %d asks for %d dims", i, o, it.Dims))
 			}
-			s.items[o][i] = outItem{dtype: int32(it.DType), dims: int32(it.Dims), offset: it.Offset}
+			s.items[o][i] = outItem{dtype: int32(it.DType), dims: int32(it.Dims), threshold: it.Threshold,
+				offset: it.Offset}
 			if it.Normalize {
 				s.items[o][i].normalize = 1
 			}

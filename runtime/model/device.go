@@ -180,6 +180,7 @@ func (r batchRunner) RunPacked(ctx context.Context, device int, p *batch.Packed)
 				DType:     engine.DType(s.DType),
 				Dims:      int(s.Dims),
 				Normalize: s.Normalize,
+				Threshold: s.Threshold,
 				Offset:    out.Offsets[i],
 			}
 		}

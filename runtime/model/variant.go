@@ -42,8 +42,17 @@ func (v *Variant) SparseRoom(o *engine.Output, tokens int) int {
 	return min(o.Columns, int(v.Room.Load()))
 }
 
+// FoundSpec returns the spec of a result of the found output o whose logits are above threshold,
+// with room for Room records, or for `most` if it has never more than these. A result may have more
+// records than room: see Grow.
+func (v *Variant) FoundSpec(o *engine.Output, most int, threshold float32) batch.Spec {
+	room := max(1, min(most, int(v.Room.Load())))
+	return batch.Spec{DType: int32(engine.F32), Dims: int32(room), Threshold: threshold,
+		Bytes: int(engine.FoundBytes(o, room))}
+}
+
 // Grow raises Room to n + n/4 if it is less than n. It is called after a sparse result of n
-// columns.
+// columns, or a found one of n records.
 func (v *Variant) Grow(n int) {
 	for {
 		have := v.Room.Load()
