@@ -36,9 +36,8 @@
 //          Raffel 2020 §2.1, arXiv:1910.10683
 #include <float.h>
 
-#include "gemm_tile.h"
+#include "attention_tile.h"
 #include "key_rows.h"
-#include "math.h"
 #include "rows.h"
 
 namespace sie_cpu {
@@ -71,53 +70,6 @@ Layout layout_of(int64_t keys, int64_t head_dim) {
   at.total = at.top + rows;
   at.end = at.total + rows;
   return at;
-}
-
-// In each of R rows s[j] becomes 2^(s[j] − largest) for j below keys; `most` has the largest score
-// before these and takes the largest so far; sums takes the rows' sums. A row's bits are the same
-// for any R: further rows only fill the time in which each row waits for its own maximum and sum.
-template <int R>
-SIE_INLINE void softmax_rows(float *s, int64_t ld, int64_t keys, float *most, float *sums) {
-  const Vec none = vset(-__builtin_inff());
-  Vec top[R], largest[R], sum[R];
-#pragma GCC unroll 4
-  for (int r = 0; r < R; r++) {
-    top[r] = none;
-    sum[r] = vset(0.0f);
-  }
-  int64_t j = 0;
-  for (; j + kLanes <= keys; j += kLanes) {
-#pragma GCC unroll 4
-    for (int r = 0; r < R; r++) top[r] = vmax(vload(s + r * ld + j), top[r]);
-  }
-  if (j < keys) {
-#pragma GCC unroll 4
-    for (int r = 0; r < R; r++) top[r] = vmax(vload_part_or(s + r * ld + j, keys - j, none), top[r]);
-  }
-#pragma GCC unroll 4
-  for (int r = 0; r < R; r++) {
-    const float here = vlargest(top[r]);
-    if (here > most[r]) most[r] = here;
-    largest[r] = vset(most[r]);
-  }
-  for (j = 0; j + kLanes <= keys; j += kLanes) {
-#pragma GCC unroll 4
-    for (int r = 0; r < R; r++) {
-      const Vec p = vpow2_weight(vload(s + r * ld + j) - largest[r]);
-      vstore(s + r * ld + j, p);
-      sum[r] = sum[r] + p;
-    }
-  }
-  if (j < keys) {
-#pragma GCC unroll 4
-    for (int r = 0; r < R; r++) {
-      const Vec p = vkeep(vpow2_weight(vload_part(s + r * ld + j, keys - j) - largest[r]), keys - j);
-      vstore(s + r * ld + j, p);  // the row's padding takes the zeros
-      sum[r] = sum[r] + p;
-    }
-  }
-#pragma GCC unroll 4
-  for (int r = 0; r < R; r++) sums[r] = vsum(sum[r]);
 }
 
 // Which keys the queries see, and how far away they are.
@@ -286,20 +238,6 @@ SIE_INLINE void score_tile(int64_t rows, const float *query, const Layout &at, c
   }
 }
 
-// out[rows, D] = p[rows, span]·v + residual, which may be out or null.
-SIE_INLINE void value_tile(int64_t rows, const float *p, const Layout &at, const float *v, Range span,
-                           const float *residual, float *out) {
-  // Two vectors at a time where no single vector would be left over: D = 64 as 2 + 2, not 3 + 1.
-  for (int64_t i = 0, vecs; i < at.d; i += vecs * kLanes) {
-    const int64_t left = (at.d - i) / kLanes;
-    vecs = left == 4 || left < kVecs ? (left < 2 ? left : 2) : kVecs;
-    const float *add = residual != nullptr ? residual + i : nullptr;
-    multiply_tile(kHere, rows, vecs,
-                  {p + span.first, at.scores_ld, v + span.first * at.d + i, at.d, span.last - span.first,
-                   out + i, at.d, nullptr, add, at.d, 0, nullptr, 0});
-  }
-}
-
 // Scores, softmax and weighted values of one tile against one block. `most` has each row's largest
 // score so far and takes the new one; sums takes the rows' sums in this block. In a whole item
 // (Whole) out is overwritten; else each row of out is first multiplied by 2^(old − new largest), as
@@ -366,12 +304,13 @@ SIE_INLINE void attend_block(const Work<T> &w, const Block &block, const Tile &t
   }
   const float *residual = Whole ? nullptr : out, *v = w.scratch + at.v;
   if (All || block.finite || w.sight.mask == SIE_MASK_FULL) {
-    value_tile(rows, s, at, v, span, residual, out);
+    value_tile(rows, s, at.scores_ld, v, at.d, span, residual, out);
     return;
   }
   // 0·NaN is NaN: each row is multiplied with its own keys alone, which gives the same bits.
   for (int64_t m = 0; m < rows; m++)
-    value_tile(1, s + m * at.scores_ld, at, v, own[m], Whole ? nullptr : out + m * at.d, out + m * at.d);
+    value_tile(1, s + m * at.scores_ld, at.scores_ld, v, at.d, own[m], Whole ? nullptr : out + m * at.d,
+               out + m * at.d);
 }
 
 // y = out/total. Under a mask a sum that has come to −0 would depend on the zeros that the tile

@@ -21,6 +21,7 @@ struct Segment {
   const T *row(int64_t j) const { return first + j * stride; }
   int64_t ld(int64_t) const { return stride; }
   bool together(int64_t, int64_t) const { return true; }
+  Segment from(int64_t j) const { return {row(j), stride}; }
 };
 
 // The keys of an item in one head, or its values: rows of the prefix, then the item's own.

@@ -158,6 +158,11 @@ SIE_INLINE void vtranspose(Vec r[kLanes]) {
   }
 }
 
+// Lane i is lane at[i] − first of v.
+SIE_INLINE Vec vpick(Vec v, const int32_t *at, int32_t first) {
+  return _mm512_permutexvar_ps(_mm512_sub_epi32(_mm512_loadu_si512(at), _mm512_set1_epi32(first)), v);
+}
+
 // a's then b's elements 0, 2, 4, …, and 1, 3, 5, …
 SIE_INLINE void vsplit_pairs(Vec a, Vec b, Vec *even, Vec *odd) {
   const __m512i at = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
@@ -312,6 +317,12 @@ SIE_INLINE void vtranspose(Vec r[kLanes]) {
 
 SIE_INLINE uint32_t vpositive(Vec v) {
   return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_GT_OQ)));
+}
+
+SIE_INLINE Vec vpick(Vec v, const int32_t *at, int32_t first) {
+  const __m256i lane = _mm256_sub_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(at)),
+                                        _mm256_set1_epi32(first));
+  return _mm256_permutevar8x32_ps(v, lane);
 }
 
 SIE_INLINE Vec vpairs_in_order(Vec v) {
