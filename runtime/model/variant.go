@@ -26,7 +26,8 @@ type Variant struct {
 	// closed when the set that is being recorded is done; nil if none is; guarded like set
 	recording chan struct{}
 
-	// Room is the number of columns for which a sparse result gets room at first. Grow raises it.
+	// Room is the number of columns for which a sparse result gets room at first, and of records
+	// for which a found one does. Grow raises it.
 	Room atomic.Int32
 }
 
