@@ -15,8 +15,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 VERSION = "5.23.0"
 OUT = pathlib.Path(__file__).resolve().parents[2] / "testdata/golden/config-keys"
-TYPES = ["albert", "bert", "camembert", "distilbert", "electra", "eurobert", "gemma3_text", "gte",
-         "modernbert", "mpnet", "nomic_bert", "qwen2", "qwen3", "roberta", "xlm-roberta"]
+TYPES = ["albert", "bert", "camembert", "deberta-v2", "distilbert", "electra", "eurobert", "gemma3_text",
+         "gte", "modernbert", "mpnet", "nomic_bert", "qwen2", "qwen3", "roberta", "xlm-roberta"]
 
 
 def keys(kind):
