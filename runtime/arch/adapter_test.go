@@ -18,8 +18,8 @@ var loraCases = []string{"lora-bert", "lora-xlm-roberta", "lora-electra", "lora-
 	"lora-gte", "lora-nomic",
 	"lora-jxlmr", "lora-mpnet"}
 
-// oddLoRAs have heads without a GPU kernel.
-var oddLoRAs = []string{"lora-qwen2"}
+// oddLoRAs have attention without a GPU kernel.
+var oddLoRAs = []string{"lora-qwen2", "lora-deberta", "lora-deberta-own"}
 
 // One batch has every sequence without an adapter and with each of a case. The results agree with
 // those of PEFT, which computes one adapter at a time.

@@ -124,8 +124,12 @@ type bert struct {
 	project               layer  // [C, E]; no weight where projects is false
 	rotary                rotary // without tables where positions are in the embeddings
 	// what attention adds by distance, [heads, ·]; nil in most families
-	bias   *engine.Weight
-	blocks []bertBlock
+	bias *engine.Weight
+	// of disentangled attention: the number of its terms, and rows of posKey and posQuery by
+	// distance; 0 and nil in other families
+	terms   int
+	buckets *engine.Weight
+	blocks  []bertBlock
 }
 
 type bertBlock struct {
@@ -135,6 +139,7 @@ type bertBlock struct {
 	up, upBias            *engine.Weight // [F, C]
 	down, downBias        *engine.Weight // [C, F]
 	blockGamma, blockBeta *engine.Weight
+	posKey, posQuery      *engine.Weight // data [·, C] of disentangled attention, or nil
 }
 
 // wordTable is the name of the table of words, which a decoder may share.
@@ -244,7 +249,9 @@ func (b *bert) embed(r *engine.Recorder, p pass) engine.Value {
 func (b *bert) block(r *engine.Recorder, p pass, x engine.Value, l bertBlock, last bool) engine.Value {
 	c, eps := b.config.HiddenSize, float32(b.config.LayerNormEps)
 	attention := engine.Attention{Heads: int32(b.config.Heads), KVHeads: int32(b.config.Heads),
-		HeadDim: int32(b.config.headDim()), Scale: float32(1 / math.Sqrt(float64(b.config.headDim()))),
+		HeadDim: int32(b.config.headDim()),
+		Scale:   float32(1 / math.Sqrt(float64(b.config.headDim()*int64(1+b.terms)))),
+		PosKey:  l.posKey, PosQuery: l.posQuery, Buckets: b.buckets,
 		Bias: b.bias}
 
 	qkv := p.linear(r, x, l.qkv, l.qkvBias, engine.NoAct, engine.NoValue)

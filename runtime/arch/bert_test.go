@@ -36,7 +36,8 @@ func casesFor(t *testing.T, dev *engine.Device) []string {
 	}
 	return slices.Concat(bertCases, oddHeads, modernbertCases, oddModernberts, mixedJinaBerts,
 		gemmaCases,
-		postNormCases, oddPostNorms, jinaXLMRCases[:2], mpnetCases)
+		postNormCases, oddPostNorms, jinaXLMRCases[:2], mpnetCases, debertaCases,
+		oddDebertas)
 }
 
 func goldenBatch(c *golden.Case) packed {

@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"cmp"
 	"errors"
 	"maps"
 	"path"
@@ -48,7 +47,7 @@ func Check(dir string, dev *engine.Device, o Options) (*Report, error) {
 		Problems: s.found.problems, Size: Size{Packed: s.packed, Passing: s.peak - s.packed}}
 	if m.encoder != nil {
 		shape := m.encoder.shape()
-		r.Tokens = min(shape.positions, cmp.Or(parts.limits.maxSeqLen, shape.positions))
+		r.Tokens = shape.longest(parts.limits.maxSeqLen)
 	}
 	for _, file := range slices.Sorted(maps.Keys(s.found.read)) {
 		r.Parts = append(r.Parts, file)

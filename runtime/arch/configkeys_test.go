@@ -89,6 +89,10 @@ var configKeys = map[string]struct {
 		neutral: []string{"attention_dropout", "dropout", "pad_token_id", "qa_dropout", "seq_classif_dropout",
 			"sinusoidal_pos_embds"}}},
 	"mpnet": {"mpnet-h2-d32", robertaKeys.with(meaning{read: []string{"relative_attention_num_buckets"}})},
+	"deberta-v2": {"deberta-own", bertKeys.with(meaning{
+		read: []string{"legacy", "max_relative_positions", "pad_token_id", "pooler_hidden_act",
+			"pooler_hidden_size", "pos_att_type", "position_biased_input", "relative_attention"},
+		neutral: []string{"pooler_dropout"}})},
 	"modernbert": {"modernbert-window", meaning{
 		read: []string{"attention_bias", "classifier_activation", "classifier_bias", "classifier_pooling",
 			"decoder_bias", "hidden_activation", "hidden_size", "intermediate_size", "layer_types",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 
@@ -30,10 +31,16 @@ type encoderShape struct {
 	words     int64 // of the table of words
 	blocks    int
 	positions int64 // longest sequence
+	usual     int64 // longest sequence unless the files or the options say more; 0: positions
 	vocab     int64
 	types     int64
 	biased    bool // attention has a bias by distance, so that its keys need places
 	cost      Cost
+}
+
+// longest returns the longest sequence where the files state a length, or 0.
+func (s *encoderShape) longest(stated int64) int64 {
+	return min(s.positions, cmp.Or(stated, s.usual, s.positions))
 }
 
 // Cost holds an encoder's floating-point operations. A sequence of n tokens has n² pairs; those at
@@ -60,6 +67,7 @@ var architectures = map[string]loadEncoder{
 	"albert":      loadAlbert,
 	"modernbert":  loadModernbert,
 	"mpnet":       loadMPNet,
+	"deberta-v2":  loadDeberta,
 	"new":         gteAlibaba.load,
 	"gte":         gteTransformers.load,
 	"nomic_bert":  loadNomic,
@@ -308,6 +316,9 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 	if m.encoder, err = load(files.Dir(encoderDir), m.packer); err == nil {
 		m.Compute = p.compute
 		m.given, m.fixed = make(map[Output]given), make(map[string]string)
+		if f, ok := m.encoder.(interface{ fixed() map[string]string }); ok {
+			maps.Copy(m.fixed, f.fixed())
+		}
 		err = cmp.Or(of.load(&loading{
 			m:          m,
 			dir:        dir,
@@ -346,7 +357,7 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 // recordFirst records the program of the model's own outputs.
 func (m *Model) recordFirst(limits textLimits, o Options) (err error) {
 	shape := m.encoder.shape()
-	longest := min(shape.positions, cmp.Or(limits.maxSeqLen, shape.positions))
+	longest := shape.longest(limits.maxSeqLen)
 	if o.MaxSeqLen > 0 {
 		longest = min(shape.positions, int64(o.MaxSeqLen))
 	}

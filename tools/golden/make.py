@@ -13,7 +13,8 @@ MAKERS = [["bert.py"], ["sentence.py"], ["saved.py"], ["heads.py"], ["pipelines.
           ["lora_heads.py"], ["minilm.py"], ["minilm_short.py"], ["fold.py"], ["quantise.py"], ["rope.py"],
           ["deep.py"],
           ["modernbert.py"], ["modernbert_text.py"], ["qwen.py"], ["qwen_sentence.py"],
-          ["judge.py"], ["chat.py"], ["jina_bert.py"], ["jina_xlmr.py"], ["mpnet.py"], ["deberta.py"], ["deberta_text.py"],
+          ["judge.py"], ["chat.py"], ["jina_bert.py"], ["jina_xlmr.py"], ["mpnet.py"],
+          ["deberta.py"], ["deberta_text.py"],
           ["gte.py"], ["gte_text.py"], ["nomic.py"],
           ["tokenizer.py", "--minilm", str(MINILM)], ["tokenizer_files.py"],
           ["gemma.py"], ["eurobert.py"], ["pooling.py"]]
