@@ -24,10 +24,17 @@ type bertFlags struct {
 	stripAccents       *bool // nil: as lowercase
 }
 
-// Load reads the tokenizer of a model directory. It reads tokenizer.json, or the vocabulary files
-// of a family that is known (families.go). The configuration files refine it (settings.go).
+// Load reads the tokenizer of a model directory as LoadExtra does, without more tokens.
+func Load(dir string) (*Tokenizer, error) { return LoadExtra(dir, nil) }
+
+// LoadExtra reads the tokenizer of a model directory. It reads tokenizer.json, or the vocabulary
+// files of a family that is known (families.go). The configuration files refine it (settings.go).
 // Truncation and padding in tokenizer.json are ignored; Options sets limits. Errors name the file.
-func Load(dir string) (*Tokenizer, error) {
+//
+// extra lists special tokens that the model was trained with and its files need not have, such as
+// the markers of a prompt. Those that the files have keep their ids; the others get the next ones
+// in the order given, as add_tokens of transformers gives them.
+func LoadExtra(dir string, extra []string) (*Tokenizer, error) {
 	set, err := readSettings(dir)
 	if err != nil {
 		return nil, err
@@ -49,6 +56,9 @@ func Load(dir string) (*Tokenizer, error) {
 	case err == nil:
 		data, err = set.patch(path, data)
 		refine.exact = set.readsScores()
+	}
+	if err == nil && len(extra) > 0 {
+		data, err = addSpecial(path, data, extra)
 	}
 	if err != nil {
 		return nil, err
@@ -73,6 +83,11 @@ func Load(dir string) (*Tokenizer, error) {
 		return nil, fmt.Errorf("tokenizer: %s: %w", path, err)
 	}
 	t.specials = t.allSpecial(set)
+	for _, token := range extra {
+		if id, ok := t.TokenToID(token); ok {
+			t.specials[id] = true
+		}
+	}
 	return t, nil
 }
 

@@ -143,6 +143,49 @@ func (s *settings) missing(added []addedToken) []addedToken {
 	return added
 }
 
+// addSpecial returns a tokenizer.json with special tokens that are not among its added ones.
+func addSpecial(path string, data []byte, tokens []string) ([]byte, error) {
+	var file map[string]json.RawMessage
+	if err := json.Unmarshal(data, &file); err != nil {
+		return nil, fmt.Errorf("tokenizer: %s: %w", path, err)
+	}
+	var added []json.RawMessage
+	have := map[string]bool{}
+	if raw := file["added_tokens"]; raw != nil {
+		if err := json.Unmarshal(raw, &added); err != nil {
+			return nil, fmt.Errorf("tokenizer: %s: added_tokens: %w", path, err)
+		}
+	}
+	for _, raw := range added {
+		var t addedToken
+		if err := json.Unmarshal(raw, &t); err != nil {
+			return nil, fmt.Errorf("tokenizer: %s: added_tokens: %w", path, err)
+		}
+		have[t.Content] = true
+	}
+	for _, token := range tokens {
+		if token == "" || have[token] {
+			continue
+		}
+		have[token] = true
+		raw, err := json.Marshal(addedToken{Content: token, Special: true})
+		if err != nil {
+			return nil, err
+		}
+		added = append(added, raw)
+	}
+	if len(added) > maxAdded {
+		return nil, fmt.Errorf("tokenizer: %s: added_tokens: %d tokens; the limit is %d", path, len(added),
+			maxAdded)
+	}
+	raw, err := json.Marshal(added)
+	if err != nil {
+		return nil, err
+	}
+	file["added_tokens"] = raw
+	return json.Marshal(file)
+}
+
 // setPrefixSpace sets add_prefix_space of the byte-level part of a pre-tokenizer, and reports
 // whether that changed it.
 func setPrefixSpace(raw json.RawMessage, space bool) (json.RawMessage, bool, error) {

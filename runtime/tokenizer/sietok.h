@@ -74,6 +74,19 @@ void sietok_encode(const sietok *model, const uint8_t *text, const uint64_t *off
                    uint8_t *cut, sietok_progress *progress, const uint32_t *stop, uint8_t *message,
                    size_t message_cap);
 
+/* Encodes `count` items that are split into words, each word on its own. The words of all items lie
+ * end to end in `text`: word w is [offsets[w], offsets[w+1]), and item i has the words
+ * [items[i], items[i+1]). given[w] >= 0 is the id that stands for word w, whatever its text; given may
+ * be NULL. A word in which one of the `reserved` ids is written is tokenized as if its characters
+ * were no token; one that has such an id even so fails. Writes packed ids[cap] with the special
+ * tokens of a single text around each item, words[cap] (by id the number of its word in the item, -1
+ * for a special token), ends[count] and cut[count]. Limits, progress and stop work as above. */
+void sietok_words(const sietok *model, const uint8_t *text, const uint64_t *offsets, const int32_t *given,
+                  const uint64_t *items, size_t count, const int32_t *reserved, size_t reserved_len,
+                  const sietok_options *opt, int32_t *ids, int32_t *words, size_t cap, int32_t *ends,
+                  uint8_t *cut, sietok_progress *progress, const uint32_t *stop, uint8_t *message,
+                  size_t message_cap);
+
 typedef struct {
   int32_t id;
   uint32_t start, end; /* bytes of the text */

@@ -22,6 +22,10 @@ func (library) refine([]byte, refinement) error            { return ErrNotBuilt 
 
 func (t *Tokenizer) encode(*Batch, input, int, int, Options, *uint32) error { return ErrNotBuilt }
 
+func (t *Tokenizer) words(*WordBatch, []Words, wordChunk, WordOptions, *uint32) error {
+	return ErrNotBuilt
+}
+
 func (t *Tokenizer) encodeSpans(string, Options, *uint32) ([]TokenSpan, bool, error) {
 	return nil, false, ErrNotBuilt
 }

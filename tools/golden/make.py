@@ -17,7 +17,8 @@ MAKERS = [["bert.py"], ["sentence.py"], ["saved.py"], ["heads.py"], ["pipelines.
           ["deberta.py"], ["deberta_text.py"],
           ["gte.py"], ["gte_text.py"], ["nomic.py"],
           ["tokenizer.py", "--minilm", str(MINILM)], ["tokenizer_files.py"],
-          ["gemma.py"], ["eurobert.py"], ["pooling.py"]]
+          ["gemma.py"], ["eurobert.py"], ["pooling.py"],
+          ["words.py"], ["word_tokens.py"], ["spans.py"]]
 
 for name, *args in MAKERS:
     print(f"== {name}", flush=True)

@@ -179,7 +179,7 @@ impl Model {
 
     /// Appends all ids of `text`, or more than `limit` of them: those at its start, or with LEFT
     /// those at its end.
-    fn ids(
+    pub fn ids(
         &self,
         text: &[u8],
         limit: usize,

@@ -11,6 +11,7 @@ mod long;
 mod stream;
 mod template;
 mod trie;
+mod words;
 
 use bound::Bound;
 use encode::{Failure, Model, Plan, Scratch, PAIR};
@@ -22,6 +23,7 @@ use std::{ptr, slice};
 use tokenizers::models::unigram::Unigram;
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::{NormalizerWrapper, Tokenizer};
+use words::{Found, Item};
 
 const OK: i32 = 0;
 const FAILED: i32 = 1;
@@ -304,6 +306,69 @@ pub unsafe extern "C" fn sietok_encode(
         let kinds: &mut [i32] =
             if types.is_null() { &mut [] } else { slice::from_raw_parts_mut(types.add(at), n) };
         template.fill([a, b], to, kinds);
+        p.ids += n as u64;
+        p.done += 1;
+        *ends.add(i) = p.ids as i32;
+        *cut.add(i) = was_cut as u8;
+    }
+}
+
+/// # Safety
+/// Sizes as `sietok.h` says; `m` lives through the call.
+#[no_mangle]
+pub unsafe extern "C" fn sietok_words(
+    m: *const Model,
+    text: *const u8,
+    offsets: *const u64,
+    given: *const i32,
+    items: *const u64,
+    count: usize,
+    reserved: *const i32,
+    reserved_len: usize,
+    opt: *const Options,
+    ids: *mut i32,
+    words: *mut i32,
+    cap: usize,
+    ends: *mut i32,
+    cut: *mut u8,
+    progress: *mut Progress,
+    stop: *const AtomicU32,
+    message: *mut u8,
+    message_cap: usize,
+) {
+    let (m, plan, p) = (&*m, (*opt).plan(), &mut *progress);
+    let items = slice::from_raw_parts(items, count + 1);
+    let total = items[count] as usize;
+    let offsets = slice::from_raw_parts(offsets, total + 1);
+    let text = bytes(text, offsets[total] as usize);
+    let (before, behind) = m.template(&plan).around();
+    let mut found = Found::default();
+    (p.code, p.need, p.message_len) = (OK, 0, 0);
+    while (p.done as usize) < count {
+        let i = p.done as usize;
+        let (a, b) = (items[i] as usize, items[i + 1] as usize);
+        let item = Item {
+            text,
+            offsets: &offsets[a..=b],
+            given: if given.is_null() { &[] } else { bytes(given.add(a), b - a) },
+            reserved: bytes(reserved, reserved_len),
+        };
+        let was_cut = match guard(|| m.words(&item, &plan, &*stop, &mut found)) {
+            Ok(c) => c,
+            Err(f) => return fail(f, p, message, message_cap),
+        };
+        let (at, n) = (p.ids as usize, before.len() + found.ids.len() + behind.len());
+        if n > cap - at {
+            // The caller grows its buffers and calls again.
+            p.need = n as u64;
+            return;
+        }
+        let special = |id: &u32| (*id as i32, -1);
+        let own = found.ids.iter().zip(&found.words).map(|(&id, &word)| (id as i32, word));
+        for (k, (id, word)) in before.iter().map(special).chain(own).chain(behind.iter().map(special)).enumerate() {
+            *ids.add(at + k) = id;
+            *words.add(at + k) = word;
+        }
         p.ids += n as u64;
         p.done += 1;
         *ends.add(i) = p.ids as i32;
