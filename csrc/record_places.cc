@@ -97,8 +97,10 @@ sie_status record_take_rows(sie_program *p, const void *params, sie_error *err) 
   op.pooling = static_cast<int32_t>(t.which);
   op.inputs[0] = t.first;
   op.inputs[1] = t.last;
-  SIE_TRY(append(p, op, t.to, value.compute, value.columns, err));
-  p->values[t.y].stream = is_stream(p, t.x);
+  // rows of a stream are f32, and what is made of them is as precise
+  uint32_t compute = value.compute;
+  if (is_stream(p, t.x)) compute = SIE_COMPUTE_F32;
+  SIE_TRY(append(p, op, t.to, compute, value.columns, err));
   read_places(p, t.first, value.space);
   read_places(p, t.last, value.space);
   if (t.which == SIE_POOL_MEAN) p->inputs[t.last].from = t.first;

@@ -43,6 +43,7 @@ type Recorder struct {
 	kept     bool
 	state    bool
 	values   Value // the number of the last one
+	stream   Value // the last one
 	outputs  []string
 	next     string // the name of the next output; "": by its index
 	weights  map[*Weight]struct{}
@@ -271,14 +272,18 @@ func (r *Recorder) Join(x ...Value) Value {
 // nets that normalise first, each block adds to the sum of all before it; rounded to bf16 or f16
 // after every block, the sum of a deep net is not accurate. x is a result of the operation recorded
 // last, an embedding, a norm (or its sum) or a linear. Rows gathered or kept from a stream are one,
-// too. Rope does not take a stream.
+// too, and rows taken from one are of ComputeF32. Rope does not take a stream.
 func (r *Recorder) Stream(x Value) Value {
 	if r.err != nil {
 		return NoValue
 	}
 	add(r, kindStream, &streamParams{x: x})
+	r.stream = x
 	return x
 }
+
+// Streams reports whether x was made a stream last.
+func (r *Recorder) Streams(x Value) bool { return x == r.stream }
 
 // Attention holds the parameters of an attention operation.
 type Attention struct {
