@@ -12,7 +12,7 @@ import (
 
 // heads holds every head that this build loads. To add one, write its file and enter it here.
 // Detect asks them in this order.
-var heads = []Task{BGEM3, Judge, Classify, Tag, Splade, ColBERT, Embed}
+var heads = []Task{BGEM3, Judge, GLiClass, Classify, Tag, Splade, ColBERT, Embed}
 
 // likely is the task of a model that no head claims.
 var likely = Embed
@@ -103,8 +103,11 @@ type given struct {
 	// rows is the one row of each sequence that is read of the last hidden state, PoolMean where
 	// more are read, 0 where the request's pooling decides.
 	rows engine.Pooling
-	// queries is set where a batch brings queries.
-	queries bool
+	// queries is set where a batch brings queries, lists where it lists words and markers.
+	queries, lists bool
+	// precise is set where the last state is read in float32, states where those behind all blocks
+	// are.
+	precise, states bool
 	// record records the layers of the output, and the output.
 	record func(*recording)
 }

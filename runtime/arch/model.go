@@ -167,6 +167,8 @@ type Model struct {
 
 	Late Late // how a late-interaction model reads texts, where its files say so
 
+	Labelled *LabelLayout // how a model reads labels that stand beside the text; nil for other models
+
 	Prompts       map[string]string // by name; nil without any
 	DefaultPrompt string            // name of the prompt for inputs that choose none; "" = none
 
@@ -292,7 +294,7 @@ func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) 
 func (m *Model) pack(dir string, of parts, p *packer) error {
 	chain := of.chain
 	encoderDir := filepath.Join(dir, filepath.FromSlash(chain.encoderDir))
-	name, load, err := readArchitecture(files.Dir(dir), chain.encoderDir, m.Task.auto())
+	name, load, err := readArchitecture(chain.nested.view(files.Dir(dir)), chain.encoderDir, m.Task.auto())
 	if err != nil {
 		return err
 	}
@@ -313,7 +315,8 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 	defer buffer.Close()
 	m.packer = p
 	p.dev, p.from, p.file, p.compute, p.buffer = m.device, checkpoint, checkpoint.Name(), m.Compute, buffer
-	if m.encoder, err = load(files.Dir(encoderDir), m.packer); err == nil {
+	p.nested = chain.nested
+	if m.encoder, err = load(chain.nested.view(files.Dir(encoderDir)), m.packer); err == nil {
 		m.Compute = p.compute
 		m.given, m.fixed = make(map[Output]given), make(map[string]string)
 		if f, ok := m.encoder.(interface{ fixed() map[string]string }); ok {

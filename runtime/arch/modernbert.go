@@ -75,6 +75,10 @@ func readModernbertConfig(dir fs.FS) (modernbertConfig, error) {
 	c := modernbertConfig{Activation: "gelu", NormEps: 1e-5, GlobalEvery: 3, LocalAttention: 128,
 		DecoderBias: true, ClassifierActivation: "gelu", ClassifierPooling: "cls",
 		modernbertRopeKeys: modernbertRopeKeys{GlobalTheta: 160000}}
+	if isNested(dir) {
+		c.VocabSize, c.HiddenSize, c.IntermediateSize = 50368, 768, 1152
+		c.Layers, c.Heads, c.Positions = 22, 12, 8192
+	}
 	if err := needJSON(dir, configFile, &c); err != nil {
 		return c, err
 	}
@@ -192,6 +196,7 @@ func (c *modernbertConfig) ropes() (global, local rope, err error) {
 type modernbert struct {
 	config        modernbertConfig
 	word          *engine.Weight // [vocab, C]
+	segments      *engine.Weight // [3, C], or nil
 	gamma, beta   *engine.Weight // of the LayerNorm behind the embeddings
 	blocks        []modernbertBlock
 	final, finalB *engine.Weight // of the LayerNorm behind the last block
@@ -236,6 +241,7 @@ func loadModernbert(dir fs.FS, p *packer) (encoder, error) {
 			"ModernBERT's first block takes the normalised embeddings and has no such tensor"))
 	}
 	m.word = p.table(config.VocabSize, c, modernbertWords)
+	m.segments = p.segments(c)
 	m.gamma, m.beta = p.normOf(c, "embeddings.norm", config.NormBias)
 	tables := map[string]rotary{globalBlock: p.rope(&global, config.headDim(), config.Positions)}
 	tables[localBlock] = tables[globalBlock]
@@ -279,7 +285,9 @@ func (m *modernbert) loadBlock(p *packer, i int) (b modernbertBlock) {
 
 func (m *modernbert) forward(r *engine.Recorder, p pass) engine.Value {
 	eps := float32(m.config.NormEps)
-	x := r.Stream(r.EmbedLayerNorm(engine.Embedding{Word: m.word, Gamma: m.gamma, Beta: m.beta, Eps: eps}))
+	x := r.Stream(r.EmbedLayerNorm(engine.Embedding{
+		Word: m.word, Type: m.segments, Gamma: m.gamma, Beta: m.beta, Eps: eps,
+	}))
 	p.see(0, x)
 	for i, b := range m.blocks {
 		x = m.block(r, p, x, b, i == len(m.blocks)-1)
@@ -343,6 +351,9 @@ func (m *modernbert) shape() encoderShape {
 		positions: m.config.Positions,
 		vocab:     m.config.VocabSize,
 		cost:      Cost{Window: int(m.config.window())},
+	}
+	if m.segments != nil {
+		s.types = segmentCount
 	}
 	for _, b := range m.blocks {
 		s.cost.PerToken += 2 * c * (4*c + 3*f)

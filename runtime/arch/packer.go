@@ -25,6 +25,7 @@ type packer struct {
 	compute   engine.Compute
 	asked     bool // compute was asked for, not chosen here
 	prefix    string
+	nested    nested // where the encoder is
 	packed    []*engine.Weight
 	bytes     int64
 	denormals int64           // values of the checkpoint that became 0
@@ -35,6 +36,9 @@ type packer struct {
 
 // findPrefix chooses the first of prefixes with which the checkpoint has the tensor.
 func (p *packer) findPrefix(name string, prefixes []string) {
+	if p.nested.prefix != "" {
+		prefixes = []string{p.nested.prefix}
+	}
 	for _, prefix := range prefixes {
 		if _, ok := p.from.Tensor(prefix + name); ok {
 			p.prefix = prefix
@@ -112,6 +116,21 @@ func (p *packer) table(n, k int64, name string) *engine.Weight {
 func (p *packer) vector(n int64, names ...string) *engine.Weight {
 	return p.pack(engine.VectorWeight, []int64{n}, names)
 }
+
+// segments packs the table of a text's segments, [3, columns], or returns nil if the model has
+// none.
+func (p *packer) segments(columns int64) *engine.Weight {
+	if p.nested.segments == "" {
+		return nil
+	}
+	q := p.head("", p.compute)
+	w := q.table(segmentCount, columns, p.nested.segments)
+	p.join(q)
+	return w
+}
+
+// segmentCount is the number of segments of a text.
+const segmentCount = 3
 
 // norm packs the gamma and beta of a LayerNorm. Checkpoints of the first BERT release use these
 // names; later ones say weight and bias.

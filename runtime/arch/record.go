@@ -63,6 +63,7 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 		return nil, fmt.Errorf("the model takes %d tokens: it has no program for longer texts", m.MaxSeqLen)
 	}
 	keep, caps := engine.Pooling(0), m.Caps(want.Long)
+	states, precise := false, false
 	for _, o := range outputs {
 		g, ok := m.given[o]
 		if !ok {
@@ -73,6 +74,10 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 		if g.queries {
 			caps.MaxQueryRows = max(minQueryRows, int64(m.MaxSeqLen))
 		}
+		if g.lists {
+			caps.MaxWords, caps.MaxMarkers = caps.MaxTokens, caps.MaxTokens
+		}
+		states, precise = states || g.states, precise || g.precise
 	}
 	if noPruning {
 		keep = engine.PoolMean
@@ -88,7 +93,16 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 	}
 	r := &recording{Recorder: m.device.Record(caps), model: m, want: want,
 		pass: pass{keep: keep, attendKept: want.AttendKept, behind: behind, adapters: adapters}}
+	if states {
+		r.pass.observe = func(_ int, x engine.Value) { r.states = append(r.states, r.precise(x)) }
+	}
 	r.x = m.encoder.forward(r.Recorder, r.pass)
+	if precise {
+		r.x = r.precise(r.x)
+	}
+	if states { // a net that normalises first does so once more behind its last block
+		r.states[len(r.states)-1] = r.x
+	}
 	for _, o := range outputs {
 		r.NameOutput(string(o))
 		m.given[o].record(r)
@@ -112,7 +126,18 @@ type recording struct {
 	want  Want
 	pass  pass
 	x     engine.Value // the encoder's last hidden state
-	made  map[any]engine.Value
+	// the states after the embeddings and behind each block, the last of them x, where an output
+	// reads them (given.states)
+	states []engine.Value
+	made   map[any]engine.Value
+}
+
+// precise makes x, the result of the operation recorded last, a stream.
+func (r *recording) precise(x engine.Value) engine.Value {
+	if r.Streams(x) {
+		return x
+	}
+	return r.Stream(x)
 }
 
 // layer records a layer with the adapters that change it.

@@ -33,7 +33,8 @@ type chain struct {
 	dense      []denseConfig
 	normalize  bool
 
-	task string // the task that the encoder's Transformer module must compute
+	task   string // the task that the encoder's Transformer module must compute
+	nested nested
 }
 
 // readBareChain returns the folder of the encoder when its checkpoint holds the head. The chain
