@@ -25,7 +25,8 @@ const (
 	FamilySpanExtractor   Family = "span_extractor"   // GLiNER and similar models: entities
 	FamilyRelations       Family = "relations"        // GLiREL
 	FamilyZeroShot        Family = "zero_shot"        // NLI: any labels, by entailment
-	FamilyClassifier      Family = "classifier"       // GLiClass, Laya
+	FamilyClassifier      Family = "classifier"       // GLiClass: any labels, beside the text
+	FamilySchemas         Family = "schemas"          // GLiNER2, Laya
 	FamilyTokenClassifier Family = "token_classifier" // privacy filter
 	// Heads with fixed labels. The reference has no adapters for them; ours follow its naming.
 	FamilySequenceClassifier Family = "sequence_classifier" // one or several labels per text
@@ -152,8 +153,12 @@ var families = []familyInfo{
 		adHoc:    "token_classification:Adapter",
 		options:  []string{"threshold"}},
 	{name: FamilyClassifier, outputs: []string{outJSON},
-		adapters: []string{"gliclass", "gliner2.classification", "gliner2.decide", "laya"},
-		reason:   notYet + "classification with GLiClass and its kin is not part of it"},
+		adapters: []string{"gliclass"},
+		adHoc:    "gliclass:GLiClassAdapter",
+		options:  []string{"classification_type", "threshold", "label_groups", "group_encoding", "examples"}},
+	{name: FamilySchemas, outputs: []string{outJSON},
+		adapters: []string{"gliner2.classification", "gliner2.decide", "laya"},
+		reason:   notYet + "classification with GLiNER2 and Laya is not part of it"},
 	{name: FamilyTokenClassifier, outputs: []string{outJSON},
 		adapters: []string{"privacy_filter"},
 		reason:   notYet + "token classification is not part of it"},

@@ -404,7 +404,8 @@ func TestAdapters(t *testing.T) {
 }
 
 var servedFamilies = []Family{FamilyDense, FamilySparse, FamilyColBERT, FamilyMultiFunction,
-	FamilyCrossEncoder, FamilyCausalReranker, FamilyZeroShot, FamilySequenceClassifier, FamilyTagger}
+	FamilyCrossEncoder, FamilyCausalReranker, FamilyZeroShot, FamilyClassifier, FamilySequenceClassifier,
+	FamilyTagger}
 
 // Every adapter maps to a family of the table. Every family that is not served has a reason.
 func TestFamilyTable(t *testing.T) {

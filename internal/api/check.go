@@ -52,14 +52,13 @@ func CheckQuery(query *Item, class string) error {
 // CheckUse refuses fields that no model has a use for yet. model is the client's name for the
 // model.
 func (r *ExtractRequest) CheckUse(model string) error {
-	unused := func(param string) error {
-		return errs.Invalidf(param, "Field '%s': model '%s' has no use for it; remove it", param, model)
-	}
-	switch {
-	case !r.OutputSchema.Empty():
-		return unused("params.output_schema")
-	case r.Instruction != nil && *r.Instruction != "":
-		return unused("params.instruction")
+	if !r.OutputSchema.Empty() {
+		return Unused("params.output_schema", model)
 	}
 	return nil
+}
+
+// Unused returns the 400 for a field of a request that the model has no use for.
+func Unused(param, model string) error {
+	return errs.Invalidf(param, "Field '%s': model '%s' has no use for it; remove it", param, model)
 }

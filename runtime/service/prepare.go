@@ -80,7 +80,8 @@ func (m Model) PrepareExtract(r *api.ExtractRequest) (*Prepared[*api.ExtractResp
 	if err := r.CheckUse(m.name); err != nil {
 		return nil, err
 	}
-	return prepare(m, &task.Request{Op: task.Extract, Inputs: r.Items, Labels: r.Labels, Options: r.Options},
+	return prepare(m, &task.Request{Op: task.Extract, Inputs: r.Items, Labels: r.Labels, Options: r.Options,
+		Instruction: r.Instruction},
 		func(res *task.Result) *api.ExtractResponse { return extracted(m.name, r, res) })
 }
 

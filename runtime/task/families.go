@@ -35,9 +35,10 @@ type vectors struct {
 
 // extractor says how a family finds classes or entities in texts.
 type extractor struct {
-	check   func(*Request) error // refuses a bad request without a loaded model; nil: no check
-	classes func(*run) int       // bounds the classes in an item's result; nil: none
-	run     func(*run) error
+	instructed bool                 // reads an instruction; else one is refused
+	check      func(*Request) error // refuses a bad request without a loaded model; nil: no check
+	classes    func(*run) int       // bounds the classes in an item's result; nil: none
+	run        func(*run) error
 }
 
 // Tasks returns, for each family, what is loaded from a model's files.

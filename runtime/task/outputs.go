@@ -170,6 +170,8 @@ func (s *sizes) make(tokens, rows int) []batch.Spec {
 			out[i].Bytes *= kept
 		case o.Form == engine.FormSparse:
 			out[i] = s.sparse(v.SparseRoom(o, kept))
+		case o.Of != 0:
+			out[i] = values(rows * o.Columns)
 		case o.PerToken:
 			out[i] = values(tokens * o.Columns)
 		default:

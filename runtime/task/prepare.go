@@ -127,7 +127,7 @@ func prepareAny(r *Request, op catalog.Operation) (*Prepared, error) {
 	}
 	if r.Instruction != nil && len(*r.Instruction) > maxInstruction {
 		field := "instruction"
-		if r.Op == Encode {
+		if r.Op == Encode || r.Op == Extract {
 			field = "params.instruction"
 		}
 		return nil, errs.Invalidf(field, "Field '%s' has %d bytes; the limit is %d",
@@ -286,6 +286,9 @@ func (p *Prepared) checkExtract() error {
 	x := p.family.extract
 	if x == nil {
 		return errs.NoExtraction(p.model.ID)
+	}
+	if r := p.req; r.Instruction != nil && *r.Instruction != "" && !x.instructed {
+		return api.Unused("params.instruction", r.name())
 	}
 	if x.check != nil {
 		if err := x.check(p.req); err != nil {

@@ -113,5 +113,6 @@ type Result struct {
 type Extracted struct {
 	Entities []api.Entity
 	Classes  []api.Class
+	Data     map[string]any // of groups of labels, by name; nil: none were asked for
 	Err      *errs.Error
 }

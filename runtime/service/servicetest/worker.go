@@ -67,10 +67,11 @@ type ScoreRequest struct {
 
 // ExtractRequest asks for the entities or classes of texts.
 type ExtractRequest struct {
-	Model   string
-	Texts   []string
-	Labels  []string
-	Options map[string]any
+	Model       string
+	Texts       []string
+	Labels      []string
+	Instruction *string
+	Options     map[string]any
 }
 
 // ClassifyRequest asks a model with a classification head for the scores of its labels. Exactly one
@@ -115,7 +116,8 @@ func (w *Worker) Score(ctx context.Context, r *ScoreRequest) (*Result, error) {
 // Extract returns the entities or classes of texts.
 func (w *Worker) Extract(ctx context.Context, r *ExtractRequest) (*Result, error) {
 	return w.run(ctx, r.Model,
-		&task.Request{Op: task.Extract, Inputs: task.Texts(r.Texts), Labels: r.Labels, Options: r.Options})
+		&task.Request{Op: task.Extract, Inputs: task.Texts(r.Texts), Labels: r.Labels, Options: r.Options,
+			Instruction: r.Instruction})
 }
 
 // Classify returns the scores of the labels of a classification head.

@@ -1,0 +1,296 @@
+package task
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+// The bounds of a request for labels, in characters where nothing else is said.
+const (
+	maxAskedLabels      = 1000
+	maxLabelChars       = 128
+	maxLabelGroups      = 64
+	maxExamples         = 32
+	maxTaskChars        = 2048
+	maxExampleChars     = 2048
+	maxTaskAndExamples  = 8192
+	groupSeparator      = "."
+	labelMarker         = "<<LABEL>>"
+	separatorMarker     = "<<SEP>>"
+	exampleMarker       = "<<EXAMPLE>>"
+	exampleLabelsBefore = " \nLabels:\n "
+)
+
+// gliclassAsk is what a request asks of a text: one row of labels, or several.
+type gliclassAsk struct {
+	rows      []gliclassRow
+	groups    []gliclassGroup // nil: the labels are in no groups
+	joint     bool            // all groups are in one row
+	multi     bool            // labels do not exclude each other
+	threshold float64
+	task      string // what the instruction says, "" for none
+}
+
+// gliclassRow is what one sequence has beside the text.
+type gliclassRow struct {
+	labels   []string
+	examples []gliclassExample
+}
+
+type gliclassGroup struct {
+	name   string
+	labels []string
+}
+
+type gliclassExample struct {
+	text   string
+	labels []string
+}
+
+// count is the number of labels of an item's answer.
+func (a *gliclassAsk) count() (n int) {
+	for _, row := range a.rows {
+		n += len(row.labels)
+	}
+	return n
+}
+
+// field is where the request has its labels.
+func (a *gliclassAsk) field() string {
+	if a.groups != nil {
+		return "options.label_groups"
+	}
+	return "params.labels"
+}
+
+// prompt is the form in which the model reads labels.
+func (r *gliclassRow) prompt() string {
+	var b strings.Builder
+	for _, l := range r.labels {
+		b.WriteString(labelMarker + l)
+	}
+	return b.String() + separatorMarker
+}
+
+// formatExamples is the form in which the model reads examples.
+func formatExamples(examples []gliclassExample) string {
+	if len(examples) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	for _, e := range examples {
+		b.WriteString(exampleMarker + e.text + exampleLabelsBefore + strings.Join(e.labels, ", "))
+	}
+	return b.String() + separatorMarker
+}
+
+// reservedIn returns the first marker of the model's prompts that a text has, or "".
+func reservedIn(text string) string {
+	for _, marker := range []string{labelMarker, separatorMarker, exampleMarker} {
+		if strings.Contains(text, marker) {
+			return marker
+		}
+	}
+	return ""
+}
+
+// askGLiClass reads and checks what a request asks for. option returns one of its options.
+func askGLiClass(r *Request, option func(key string) any) (*gliclassAsk, error) {
+	a := &gliclassAsk{}
+	for _, read := range []func(*Request, func(string) any) error{
+		a.readKind, a.readThreshold, a.readTask, a.readLabels, a.readExamples,
+	} {
+		if err := read(r, option); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+func (a *gliclassAsk) readKind(_ *Request, option func(string) any) error {
+	switch kind := option("classification_type"); kind {
+	case nil, "single-label":
+	case "multi-label":
+		a.multi = true
+	default:
+		return errs.Invalidf("options.classification_type",
+			"Field 'options.classification_type' is %.80q; single-label and multi-label are possible", kind)
+	}
+	return nil
+}
+
+func (a *gliclassAsk) readThreshold(_ *Request, option func(string) any) error {
+	v := option("threshold")
+	if v == nil {
+		return nil
+	}
+	x, ok := number(v)
+	if !ok || math.IsNaN(x) || x < 0 || x > 1 {
+		return errs.Invalidf("options.threshold",
+			"Field 'options.threshold' is %.40v; a number from 0 to 1 is wanted", v)
+	}
+	a.threshold = x
+	return nil
+}
+
+func (a *gliclassAsk) readTask(r *Request, _ func(string) any) error {
+	if r.Instruction == nil || strings.TrimSpace(*r.Instruction) == "" {
+		return nil
+	}
+	a.task = *r.Instruction
+	if n := utf8.RuneCountInString(a.task); n > maxTaskChars {
+		return errs.Invalidf("params.instruction",
+			"Field 'params.instruction' has %d characters; at most %d are possible", n, maxTaskChars)
+	}
+	if marker := reservedIn(a.task); marker != "" {
+		return errs.Invalidf("params.instruction",
+			"Field 'params.instruction' has %s, which marks labels for the model",
+			marker)
+	}
+	return nil
+}
+
+// readLabels reads labels, or groups of them: each group makes a row, or all make one.
+func (a *gliclassAsk) readLabels(r *Request, option func(string) any) error {
+	groups, encoding := option("label_groups"), option("group_encoding")
+	switch encoding {
+	case nil, "separate":
+	case "joint":
+		a.joint = true
+	default:
+		return errs.Invalidf("options.group_encoding",
+			"Field 'options.group_encoding' is %.80q; separate and joint are possible", encoding)
+	}
+	if groups == nil {
+		if encoding != nil {
+			return errs.Invalidf("options.group_encoding",
+				"Field 'options.group_encoding' is for options.label_groups, which the request does not have")
+		}
+		if len(r.Labels) == 0 {
+			return needLabels(r)
+		}
+		labels, err := checkLabelList("params.labels", r.Labels)
+		a.rows = []gliclassRow{{labels: labels}}
+		return err
+	}
+	if len(r.Labels) > 0 {
+		return errs.Invalidf("options.label_groups",
+			"Field 'options.label_groups' and params.labels both have labels: give one of them")
+	}
+	return a.readGroups(groups)
+}
+
+func (a *gliclassAsk) readGroups(v any) error {
+	const field = "options.label_groups"
+	byName, ok := v.(map[string]any)
+	if !ok || len(byName) == 0 || len(byName) > maxLabelGroups {
+		return errs.Invalidf(field, "Field '%s' must be an object of 1 to %d groups, each a list of labels",
+			field, maxLabelGroups)
+	}
+	var flat []string
+	for _, key := range slices.Sorted(maps.Keys(byName)) {
+		g := gliclassGroup{name: strings.TrimSpace(key)}
+		list, ok := stringsOf(byName[key])
+		switch {
+		case g.name == "":
+			return errs.Invalidf(field, "Field '%s' has a group without a name", field)
+		case reservedIn(g.name) != "" || utf8.RuneCountInString(g.name) > maxLabelChars:
+			return errs.Invalidf(field,
+				"Field '%s': the group %s has a marker, or more than %d characters", field,
+				errs.Quote(g.name[:min(len(g.name), 100)]), maxLabelChars)
+		case !ok || len(list) == 0:
+			return errs.Invalidf(field, "Field '%s': the group %s must be a list of at least one label",
+				field,
+				errs.Quote(g.name))
+		}
+		var err error
+		if g.labels, err = checkLabelList(field, list); err != nil {
+			return err
+		}
+		if !a.multi && len(g.labels) < 2 {
+			return errs.Invalidf(field,
+				"Field '%s': the group %s has one label, and in single-label mode two are needed",
+				field, errs.Quote(g.name))
+		}
+		for _, l := range g.labels {
+			flat = append(flat, g.name+groupSeparator+l)
+		}
+		a.groups = append(a.groups, g)
+		if !a.joint {
+			a.rows = append(a.rows, gliclassRow{labels: g.labels})
+		}
+	}
+	if len(flat) > maxAskedLabels {
+		return errs.Invalidf(field, "Field '%s' has %d labels; at most %d are possible", field, len(flat),
+			maxAskedLabels)
+	}
+	if l, twice := repeated(flat); twice {
+		return errs.Invalidf(field, "Field '%s' has %s twice, with the group's name before it", field,
+			errs.Quote(l))
+	}
+	if a.joint {
+		a.rows = []gliclassRow{{labels: flat}}
+	}
+	return nil
+}
+
+// checkLabelList returns the labels without blanks around them, or an error that names the first
+// one that a model cannot read.
+func checkLabelList(field string, list []string) ([]string, error) {
+	if len(list) > maxAskedLabels {
+		return nil, errs.Invalidf(field, "Field '%s' has %d labels; at most %d are possible", field,
+			len(list), maxAskedLabels)
+	}
+	out := make([]string, len(list))
+	for i, l := range list {
+		out[i] = strings.TrimSpace(l)
+		n := utf8.RuneCountInString(out[i])
+		switch marker := reservedIn(l); {
+		case n == 0:
+			return nil, errs.Invalidf(field, "label %d of %s is empty", i, field)
+		case n > maxLabelChars:
+			return nil, errs.Invalidf(field, "label %d of %s has %d characters; at most %d are possible",
+				i, field, n,
+				maxLabelChars)
+		case marker != "":
+			return nil, errs.Invalidf(field, "label %d of %s has %s, which marks labels for the model", i,
+				field, marker)
+		}
+	}
+	if l, twice := repeated(out); twice {
+		return nil, errs.Invalidf(field, "%s has the label %s twice", field, errs.Quote(l))
+	}
+	return out, nil
+}
+
+// repeated returns a text that is in the list twice.
+func repeated(list []string) (string, bool) {
+	seen := make(map[string]bool, len(list))
+	for _, s := range list {
+		if seen[s] {
+			return s, true
+		}
+		seen[s] = true
+	}
+	return "", false
+}
+
+// stringsOf returns a list of strings, or the one string that stands for a list.
+func stringsOf(v any) ([]string, bool) {
+	list, ok := v.([]any)
+	if !ok {
+		return nil, false
+	}
+	out := make([]string, len(list))
+	for i, x := range list {
+		if out[i], ok = x.(string); !ok {
+			return nil, false
+		}
+	}
+	return out, true
+}

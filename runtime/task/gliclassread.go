@@ -1,0 +1,190 @@
+package task
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/tokenizer"
+)
+
+// gliclassRun is a request on its way through a GLiClass model. Owned by one goroutine.
+type gliclassRun struct {
+	*run
+	ask    *gliclassAsk
+	layout *arch.LabelLayout
+	scores [][]float64 // of each item, row after row
+	sizes  []gliclassSize
+	window int // tokens of a sequence without the special ones
+}
+
+// gliclassSize counts the tokens of what a row has beside its text.
+type gliclassSize struct {
+	labels, task, examples int
+	names                  int // of the examples' markers and labels alone
+}
+
+// around is the number of all of them.
+func (s gliclassSize) around() int { return s.labels + s.task + s.examples }
+
+// roomForText is the least number of tokens that labels must leave for a text behind them.
+const roomForText = 8
+
+// measure counts the tokens beside the texts, and refuses labels that leave them no room.
+func (c *gliclassRun) measure() error {
+	t := c.use.Tokenizer()
+	c.window = c.reader.limit - t.CountSpecial(false)
+	var parts []string
+	for _, row := range c.ask.rows {
+		parts = append(parts, row.prompt(), c.ask.task, formatExamples(row.examples))
+		for _, e := range row.examples {
+			parts = append(parts, e.text)
+		}
+	}
+	var b tokenizer.Batch
+	if err := t.EncodeParallel(c.ctx, &b, parts, tokenizer.Options{NoSpecial: true}); err != nil {
+		return err
+	}
+	at := 0
+	next := func() int { at++; return len(b.Text(at - 1)) }
+	for _, row := range c.ask.rows {
+		s := gliclassSize{labels: next(), task: next(), examples: next()}
+		s.names = s.examples
+		for range row.examples {
+			s.names -= next()
+		}
+		c.sizes = append(c.sizes, s)
+		field := c.ask.field()
+		switch {
+		case s.labels > c.window: // the separator is last
+			return errs.TooLong(field, fmt.Sprintf(
+				"Field '%s': the labels have %d tokens, and model '%s' reads %d with the text: send fewer or shorter labels",
+				field, s.labels, c.model.ID, c.window))
+		case s.task+s.examples > 0 && s.around() >= c.window:
+			return errs.Invalidf(field,
+				"Field '%s': labels, instruction and examples have %d tokens and leave no room for the text in the %d tokens that model '%s' reads",
+				field, s.around(), c.window, c.model.ID)
+		case c.options.OverflowPolicy == "truncate_text" && s.around() >= c.window,
+			c.options.OverflowPolicy == "error" && s.around() >= c.window:
+			return errs.TooLong(field, fmt.Sprintf(
+				"Field '%s': the labels have %d tokens and leave no room for the text in the %d that model '%s' reads",
+				field, s.around(), c.window, c.model.ID))
+		}
+	}
+	return nil
+}
+
+// read tokenizes rows [first, end). A row whose text is cut is made again of a shorter text if the
+// request says truncate_text.
+func (c *gliclassRun) read(first, end int) ([][]int32, error) {
+	start := time.Now()
+	t, r := c.use.Tokenizer(), c.reader
+	fused := make([]string, end-first)
+	for i := range fused {
+		fused[i] = c.fuse(first+i, r.lower(c.text(first+i)))
+	}
+	var b tokenizer.Batch
+	if err := t.EncodeParallel(r.ctx, &b, fused, r.cuts()); err != nil {
+		return nil, r.textError(err, first)
+	}
+	out := make([][]int32, end-first)
+	for i := range out {
+		out[i] = b.Text(i)
+		if b.Truncated[i] {
+			var err error
+			if out[i], err = c.cut(first+i, out[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	r.took += time.Since(start)
+	return out, nil
+}
+
+// row is the number of a row among those of its item; text is the item's.
+func (c *gliclassRun) row(number int) int { return number % len(c.ask.rows) }
+func (c *gliclassRun) text(number int) string {
+	return c.req.Inputs[c.reader.item(number)].Text
+}
+
+// fuse puts the text of a row between its labels and examples.
+func (c *gliclassRun) fuse(number int, text string) string {
+	row := &c.ask.rows[c.row(number)]
+	before, behind := row.prompt()+c.ask.task, formatExamples(row.examples)
+	if c.layout.PromptFirst {
+		return before + text + behind
+	}
+	return text + before + behind
+}
+
+// cut does with a row that was too long what the request says: it refuses it, or shortens the text
+// alone. ids are what the tokenizer left.
+func (c *gliclassRun) cut(number int, ids []int32) ([]int32, error) {
+	r, size := c.reader, c.sizes[c.row(number)]
+	switch r.options.OverflowPolicy {
+	case "error":
+		return ids, r.refuseCut(true, number)
+	case "truncate_text":
+	default:
+		if c.layout.PromptFirst && c.window-size.labels-size.task < roomForText {
+			place := r.location(number)
+			return ids, r.refuse(number, errs.TooLong(place, fmt.Sprintf(
+				"Field '%s': the labels leave the text fewer than %d of the %d tokens that model '%s' reads: send fewer or shorter labels",
+				place, roomForText, c.window, c.model.ID)))
+		}
+		return ids, nil
+	}
+	text := r.lower(c.text(number))
+	placed, err := c.use.Tokenizer().EncodeSpans(c.ctx, []string{text},
+		tokenizer.Options{NoSpecial: true, MaxTokens: c.window - size.around()})
+	if err != nil {
+		return ids, r.textError(err, number)
+	}
+	end := 0
+	for _, token := range placed[0].Tokens {
+		end = max(end, int(token.End))
+	}
+	var b tokenizer.Batch
+	err = c.use.Tokenizer().EncodeParallel(c.ctx, &b, []string{c.fuse(number, text[:end])}, r.cuts())
+	if err != nil {
+		return ids, r.textError(err, number)
+	}
+	return b.Text(0), nil
+}
+
+// bill counts the tokens of a row of n tokens without the names of labels, which are no one's text.
+// A row of an item that has failed costs what run.logits takes back.
+func (c *gliclassRun) bill(number, n int) {
+	size := c.sizes[c.row(number)]
+	if c.result.Found[c.reader.item(number)].Err == nil {
+		n = max(0, n-size.labels-size.names)
+	}
+	c.reader.tokens += n
+}
+
+// check fails the item of a row that does not show its labels: some were cut, or the text has more.
+func (c *gliclassRun) check(number int, ids []int32, rows *arch.LabelRows) {
+	labels, place := len(c.ask.rows[c.row(number)].labels), c.reader.location(number)
+	var why *errs.Error
+	switch text := c.text(number); {
+	case strings.TrimSpace(text) == "":
+		why = errs.Invalidf(place, "Field '%s' has no text to classify", place)
+	case reservedIn(text) != "":
+		why = errs.Invalidf(place, "Field '%s' has %s, which marks labels for the model; remove it", place,
+			reservedIn(text))
+	case len(rows.First) > labels:
+		why = errs.Invalidf(place,
+			"Field '%s' has what the tokenizer of model '%s' reads as the marker of a label",
+			place, c.model.ID)
+	case len(rows.First) < labels:
+		why = errs.TooLong(place, fmt.Sprintf(
+			"Field '%s' leaves %d of %d labels in the %d tokens that model '%s' reads: shorten it, or send options.overflow_policy=truncate_text",
+			place, len(rows.First), labels, c.window, c.model.ID))
+	default:
+		return
+	}
+	c.fail(c.reader.item(number), c.reader.about(number, why))
+	*rows = arch.LabelRows{}
+}
