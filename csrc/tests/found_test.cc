@@ -104,6 +104,18 @@ sie_status found_tail(Model *m, sie_value x) {
   return record::output_values(m->program, o.labels, 3, &m->err);
 }
 
+sie_status spans_tail(Model *m, sie_value x) {
+  Operands o;
+  TRY(make_operands(m, x, &o));
+  return record::add(m->program, SIE_OUTPUT_SPANS, o.spans, &m->err);
+}
+
+sie_status pairs_tail(Model *m, sie_value x) {
+  Operands o;
+  TRY(make_operands(m, x, &o));
+  return record::add(m->program, SIE_OUTPUT_PAIRS, o.pairs, &m->err);
+}
+
 // The outputs that heads.h packs and reads; the others are packed here.
 const heads::Head found = {
     "found", found_tail,
@@ -291,21 +303,32 @@ TEST(found_change_no_bits) {
   }
 }
 
+// Each output alone: others would flag the same rows.
 TEST(found_scores_flag_what_is_not_finite) {
-  Model m;
-  if (!open(&m, SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32)) return;
-  const std::vector<int> numbers = {3, 12, 0};
-  Batch batch = batch_of(m.shape, numbers, 8);
-  CHECK(run(&m, batch).nonfinite == std::vector<int32_t>({0, 0, 0}), "flagged without cause");
-  // A word that only a label of sequence 1 has.
-  int32_t word = m.shape.vocabulary - 1;
-  for (int32_t &id : batch.ids) id = id == word ? 1 : id;
-  for (int32_t &id : batch.label_ids) id = id == word ? 1 : id;
-  const int32_t last = batch.cu_labels[2] - 1;
-  CHECK(last >= batch.cu_labels[1], "sequence 1 has no label");
-  batch.label_ids[static_cast<size_t>(last)] = word;
-  m.plant(word, 3, NAN);
-  CHECK(run(&m, batch).nonfinite == std::vector<int32_t>({0, 1, 0}), "a label that is not finite");
+  for (const auto tail : {spans_tail, pairs_tail}) {
+    model::Shape shape;
+    shape.layers = 1;
+    shape.tail = tail;
+    Model m;
+    CHECK(m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+    if (m.slots[0] == nullptr) return;
+    Batch batch = batch_of(m.shape, {3, 12, 0}, 8);
+    if (tail == pairs_tail) batch.items[0] = batch.items[1];
+    // A word that nothing has yet.
+    const int32_t word = m.shape.vocabulary - 1;
+    for (std::vector<int32_t> *ids : {&batch.ids, &batch.label_ids}) {
+      for (int32_t &id : *ids) id = id == word ? 1 : id;
+    }
+    m.plant(word, 3, NAN);
+    const size_t token = static_cast<size_t>(batch.cu[3]) - 1,
+                 label = static_cast<size_t>(batch.cu_labels[2]) - 1;
+    CHECK(batch.cu_labels[2] > batch.cu_labels[1], "sequence 1 has no label");
+    CHECK(run(&m, batch).nonfinite == std::vector<int32_t>({0, 0, 0}), "flagged without cause");
+    batch.label_ids[label] = word;
+    CHECK(run(&m, batch).nonfinite == std::vector<int32_t>({0, 1, 0}), "a label that is not finite");
+    batch.ids[token] = word;
+    CHECK(run(&m, batch).nonfinite == std::vector<int32_t>({0, 1, 1}), "a token that is not finite");
+  }
 }
 
 TEST(found_bad_arguments) {
