@@ -23,7 +23,7 @@ bool is_kept(int number, int i) {
 }
 
 int64_t rows_of(const Output &output, const Batch &batch, int b) {
-  const std::vector<int32_t> &cu = output.labels ? batch.cu_labels : batch.cu;
+  const std::vector<int32_t> &cu = output.words ? batch.cu_words : output.labels ? batch.cu_labels : batch.cu;
   const std::vector<uint8_t> &marks = output.labels ? batch.choose : batch.keep;
   int64_t rows = 0;
   for (int32_t i = cu[static_cast<size_t>(b)]; i < cu[static_cast<size_t>(b) + 1]; i++) {
@@ -39,6 +39,17 @@ void add_labels(const model::Shape &shape, int number, Batch *batch) {
     batch->choose.push_back(static_cast<uint8_t>(random.below(2)));
   }
   batch->cu_labels.push_back(static_cast<int32_t>(batch->label_ids.size()));
+}
+
+// Words of one, two or three tokens that need not ascend; none where there are no tokens.
+void add_words(int number, int length, Batch *batch) {
+  Random random(static_cast<uint32_t>(9500 + number));
+  for (int i = 0; length > 0 && i < labels_of(number); i++) {
+    const int first = random.below(length), last = first + random.below(3);
+    batch->word_first.push_back(first);
+    batch->word_last.push_back(last < length ? last : length - 1);
+  }
+  batch->cu_words.push_back(static_cast<int32_t>(batch->word_first.size()));
 }
 
 sie_out_item item_of(const Output &output, int number, bool mixed) {
@@ -92,6 +103,7 @@ Batch batch_of(const Head &head, const model::Shape &shape, const std::vector<in
   int place[n_queries] = {}, queries = 0;
   for (int number : numbers) asks[number % n_queries] = true;
   batch.cu_labels.push_back(0);
+  batch.cu_words.push_back(0);
   // Only the queries that a sequence uses.
   batch.cu_queries.push_back(0);
   for (int q = 0; q < n_queries; q++) {
@@ -107,6 +119,7 @@ Batch batch_of(const Head &head, const model::Shape &shape, const std::vector<in
     batch.add(shape, number, length);
     for (int i = 0; i < length; i++) batch.keep.push_back(is_kept(number, i) ? 1 : 0);
     add_labels(shape, number, &batch);
+    add_words(number, length, &batch);
     batch.adapter.push_back(number % (n_adapters + 1) - 1);
     batch.partner.push_back(number % 4 == 3 ? -1 : place[number % n_queries]);
     batch.items[0].pop_back();  // the plain model's item

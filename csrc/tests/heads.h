@@ -19,6 +19,7 @@ struct Output {
   bool kept = false;    // its rows are those of the kept subset, or the chosen ones of the labels
   bool by_seq = false;  // values: one row for each sequence
   bool labels = false;  // its rows are labels, not tokens
+  bool words = false;   // its rows are words
 };
 
 struct Head {
@@ -51,12 +52,12 @@ constexpr int block_heads = 2, block_kv_heads = 1, block_dim = 32, block_rot = 1
               gated = 80;
 std::vector<float> norm_gamma(), norm_bias(), head_gamma(int which), slopes(), scorer();
 constexpr int bias_reach = 12;
-std::vector<float> biases();             // [block_heads, 2·bias_reach + 1]
+std::vector<float> biases();  // [block_heads, 2·bias_reach + 1]
 // Disentangled attention: rows of its tables [position_rows, block_heads·block_dim], and the row by
 // distance, as DeBERTa has them: one by one, then in ever longer steps.
 constexpr int position_rows = 14, bucket_reach = 17;
 std::vector<float> positions_of(bool queries);
-std::vector<int32_t> buckets();  // [2·bucket_reach + 1]
+std::vector<int32_t> buckets();          // [2·bucket_reach + 1]
 std::vector<float> rotation(bool sine);  // [positions, block_rot/2]
 constexpr int turned_from = 6;           // longer sequences turn by their length
 double turn_of(int length, int pair);    // of a whole turn, from one row to the next
@@ -83,6 +84,8 @@ sie_status make_qkv(model::Model *m, sie_value x, Qkv *y);
 // Records y = x·Wᵀ in the model's class.
 sie_status project(model::Model *m, sie_value x, int64_t n, int64_t k, sie_value *y);
 sie_status join_tail(model::Model *m, sie_value x);
+sie_status words_tail(model::Model *m, sie_value x);
+constexpr int word_hidden = 17;  // of the LSTM
 sie_status stream_tail(model::Model *m, sie_value x);
 constexpr int joined_first = 5, joined_width = 32, joined = 64 + reduced + joined_width;
 

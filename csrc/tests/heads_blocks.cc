@@ -284,8 +284,7 @@ sie_status disentangled_tail(Model *m, sie_value x) {
   sie_value all, y, first, parts[3];
   sie_weight *key, *query, *rows;
   TRY(project(m, x, 3 * columns, hidden, &all));
-  for (int i = 0; i < 3; i++)
-    TRY(record::columns(m->program, all, i * columns, columns, &parts[i], &m->err));
+  for (int i = 0; i < 3; i++) TRY(record::columns(m->program, all, i * columns, columns, &parts[i], &m->err));
   TRY(m->data(SIE_F32, position_rows, columns, positions_of(false).data(), &key));
   TRY(m->data(SIE_F32, position_rows, columns, positions_of(true).data(), &query));
   TRY(m->data(SIE_I32, 1, 2 * bucket_reach + 1, buckets().data(), &rows));
@@ -426,6 +425,44 @@ sie_status join_tail(Model *m, sie_value x) {
   TRY(record::output_token_rows(m->program, wide, 1, &m->err));
   TRY(record::output_rows(m->program, pools, 2, &m->err));
   return record::output_values(m->program, narrow, 3, &m->err);
+}
+
+// Rows of words: first, last and mean of their tokens, the LSTM over them, their products with each
+// other and with the sequence's row; and their attention to the tokens.
+sie_status words_tail(Model *m, sie_value x) {
+  sie_program *p = m->program;
+  sie_error *err = &m->err;
+  TRY(record::declare_space(p, record::words, SIE_SPACE_ROWS, "words", m->max_tokens, positions, 0, err));
+  TRY(record::declare_input(p, record::word_first, "word_first", record::words, SIE_I32, 0, 0, err));
+  TRY(record::declare_input(p, record::word_last, "word_last", record::words, SIE_I32, 0, 0, err));
+  sie_value first, last, mean, all, gates, states, z, dots, row, own, product, q, k, v, y, pooled;
+  TRY(record::take_words(p, x, SIE_POOL_CLS, &first, err));
+  TRY(record::take_words(p, x, SIE_POOL_LAST, &last, err));
+  TRY(record::take_words(p, x, SIE_POOL_MEAN, &mean, err));
+  TRY(record::join(p, first, last, mean, &all, err));
+  TRY(project(m, all, 8 * word_hidden, 3 * hidden, &gates));
+  sie_weight *w[2];
+  for (int i = 0; i < 2; i++) {
+    TRY(m->weight(SIE_WEIGHT_LINEAR, SIE_COMPUTE_F32, 4 * word_hidden, word_hidden, 0.3f, 0, &w[i]));
+  }
+  TRY(record::lstm(p, gates, w[0], w[1], &states, err));
+  TRY(project(m, states, hidden, 2 * word_hidden, &z));
+  TRY(record::dots(p, first, last, &dots, err));
+  TRY(record::gather_rows(p, x, SIE_POOL_CLS, &row, err));
+  TRY(record::take_words(p, row, 0, &own, err));
+  TRY(record::product(p, z, own, &product, err));
+  TRY(project(m, product, hidden, hidden, &q));
+  TRY(project(m, x, hidden, hidden, &k));
+  TRY(project(m, x, hidden, hidden, &v));
+  sie_attention_params a = record::params<sie_attention_params>();
+  a.heads = hidden / block_dim;
+  a.head_dim = block_dim;
+  TRY(record::attention(p, q, k, v, &a, &y, err));
+  TRY(record::pool(p, y, SIE_POOL_MEAN, &pooled, err));
+  TRY(record::output_token_rows(p, product, 0, err));
+  TRY(record::output_values(p, states, 1, err));
+  TRY(record::output_values(p, dots, 2, err));
+  return record::output_rows(p, pooled, 3, err);
 }
 
 sie_status pools_tail(Model *m, sie_value x) {

@@ -265,6 +265,9 @@ sie_status submit(Model *m, int slot, const Batch &batch) {
   packed.cu_labels = or_null(batch.cu_labels);
   packed.label_ids = or_null(batch.label_ids);
   packed.choose = or_null(batch.choose);
+  packed.cu_words = or_null(batch.cu_words);
+  packed.word_first = or_null(batch.word_first);
+  packed.word_last = or_null(batch.word_last);
   for (int i = 0; i < 4; i++) packed.items[i] = or_null(batch.items[i]);
   TRY(record::load(m->slots[slot], m->program, &packed, &m->err));
   if (m->card != nullptr) {

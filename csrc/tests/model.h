@@ -101,6 +101,7 @@ struct Batch {
   // For tails; empty: NULL.
   std::vector<uint8_t> keep, choose;
   std::vector<int32_t> adapter, partner, cu_queries, cu_labels, label_ids;
+  std::vector<int32_t> cu_words, word_first, word_last;
   std::vector<float> queries;
   int64_t bytes[4] = {};  // of each output to compare
 

@@ -13,7 +13,7 @@
 
 namespace record {
 
-enum Space { tokens = 1, sequences, kept, queries_space, labels, chosen_labels };
+enum Space { tokens = 1, sequences, kept, queries_space, labels, chosen_labels, words };
 enum Input {
   ids = 1,
   type_ids,
@@ -24,7 +24,9 @@ enum Input {
   label_ids,
   choose,
   prefix_first,
-  prefix_rows
+  prefix_rows,
+  word_first,
+  word_last
 };
 
 struct Caps {
@@ -181,6 +183,40 @@ inline sie_status join(sie_program *p, sie_value a, sie_value b, sie_value c, si
   return result(p, SIE_JOIN, j, y, err);
 }
 
+// Rows of words made of rows of x, or of each sequence's own row.
+inline sie_status take_words(sie_program *p, sie_value x, uint32_t which, sie_value *y, sie_error *err) {
+  sie_take_rows_params t = params<sie_take_rows_params>();
+  t.which = which;
+  t.to = words;
+  t.x = x;
+  if (which == SIE_POOL_CLS || which == SIE_POOL_MEAN) t.first = word_first;
+  if (which == SIE_POOL_LAST || which == SIE_POOL_MEAN) t.last = word_last;
+  return result(p, SIE_TAKE_ROWS, t, y, err);
+}
+
+inline sie_status product(sie_program *p, sie_value a, sie_value b, sie_value *y, sie_error *err) {
+  sie_product_params m = params<sie_product_params>();
+  m.a = a;
+  m.b = b;
+  return result(p, SIE_PRODUCT, m, y, err);
+}
+
+inline sie_status dots(sie_program *p, sie_value a, sie_value b, sie_value *y, sie_error *err) {
+  sie_dots_params d = params<sie_dots_params>();
+  d.a = a;
+  d.b = b;
+  return result(p, SIE_DOTS, d, y, err);
+}
+
+inline sie_status lstm(sie_program *p, sie_value gates, const sie_weight *w, const sie_weight *reverse,
+                       sie_value *y, sie_error *err) {
+  sie_lstm_params l = params<sie_lstm_params>();
+  l.gates = gates;
+  l.w = w;
+  l.w_reverse = reverse;
+  return result(p, SIE_LSTM, l, y, err);
+}
+
 inline sie_status stream(sie_program *p, sie_value x, sie_error *err) {
   sie_stream_params s = params<sie_stream_params>();
   s.x = x;
@@ -328,16 +364,19 @@ struct Batch {
   const int32_t *cu_labels = nullptr, *label_ids = nullptr;
   const uint8_t *choose = nullptr;
   const int32_t *prefix_first = nullptr, *prefix_rows = nullptr;
+  const int32_t *cu_words = nullptr, *word_first = nullptr, *word_last = nullptr;
   const sie_out_item *items[4] = {};
 };
 
 inline sie_status load(sie_slot *slot, const sie_program *program, const Batch *b, sie_error *err) {
-  sie_rows_of spaces[] = {{0, b->cu_seqlens}, {}, {}, {b->n_queries, b->cu_queries}, {0, b->cu_labels}, {}};
-  const void *inputs[] = {b->ids,     b->type_ids,  b->keep,   b->adapter,      b->partner,
-                          b->queries, b->label_ids, b->choose, b->prefix_first, b->prefix_rows};
+  sie_rows_of spaces[] = {{0, b->cu_seqlens}, {}, {}, {b->n_queries, b->cu_queries}, {0, b->cu_labels}, {},
+                          {0, b->cu_words}};
+  const void *inputs[] = {b->ids,          b->type_ids,    b->keep,       b->adapter,
+                          b->partner,      b->queries,     b->label_ids,  b->choose,
+                          b->prefix_first, b->prefix_rows, b->word_first, b->word_last};
   sie_batch batch = params<sie_batch>();
-  batch.n_spaces = chosen_labels;
-  batch.n_inputs = prefix_rows;
+  batch.n_spaces = words;
+  batch.n_inputs = word_last;
   batch.n_outputs = 4;
   batch.n_seqs = b->n_seqs;
   batch.spaces = spaces;

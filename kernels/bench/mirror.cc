@@ -103,9 +103,10 @@ class Call {
   }
   void weight(const sie_packed **w) {
     if (*w == nullptr) return;
-    packed_ = **w;
-    pointer(&packed_.data);
-    *w = &packed_;
+    sie_packed *packed = packed_ + weights_++;
+    *packed = **w;
+    pointer(&packed->data);
+    *w = packed;
   }
 
   // Adapters lie in memory that itself holds addresses: the device gets a list of its own, one a
@@ -156,7 +157,8 @@ class Call {
   }
 
   sie_status status_ = SIE_OK;
-  sie_packed packed_ = {};
+  sie_packed packed_[2] = {};  // of a call's weights
+  int weights_ = 0;
   std::map<uint8_t *, std::vector<uint8_t>> saved_;
 };
 
@@ -246,6 +248,44 @@ void translate(Call *c, sie_join_columns_args *a) {
   c->tensor(&a->y);
 }
 
+void translate(Call *c, sie_take_rows_args *a) {
+  c->rows(&a->rows), c->rows(&a->seqs);
+  c->pointer(&a->cu_seqlens), c->pointer(&a->cu_x), c->pointer(&a->first), c->pointer(&a->last);
+  c->tensor(&a->x), c->tensor(&a->y);
+}
+
+void translate(Call *c, sie_product_args *a) {
+  c->rows(&a->rows);
+  c->tensor(&a->a), c->tensor(&a->b), c->tensor(&a->y);
+}
+
+void translate(Call *c, sie_dots_args *a) {
+  c->rows(&a->rows);
+  c->tensor(&a->a), c->tensor(&a->b), c->tensor(&a->y);
+}
+
+void translate(Call *c, sie_spans_args *a) {
+  c->rows(&a->words), c->rows(&a->seqs);
+  c->pointer(&a->cu_words), c->pointer(&a->cu_labels);
+  c->tensor(&a->starts), c->tensor(&a->ends), c->tensor(&a->labels), c->tensor(&a->bias);
+  c->pointer(&a->found), c->pointer(&a->items), c->pointer(&a->out);
+}
+
+void translate(Call *c, sie_pairs_args *a) {
+  c->rows(&a->words), c->rows(&a->seqs);
+  c->weight(&a->w);
+  c->pointer(&a->cu_words), c->pointer(&a->cu_labels), c->pointer(&a->head), c->pointer(&a->head_bias);
+  c->tensor(&a->words_x), c->tensor(&a->words_u), c->tensor(&a->labels_x), c->tensor(&a->labels_u);
+  c->pointer(&a->found), c->pointer(&a->items), c->pointer(&a->out);
+}
+
+void translate(Call *c, sie_lstm_args *a) {
+  c->rows(&a->rows), c->rows(&a->seqs);
+  c->pointer(&a->cu_seqlens);
+  c->weight(&a->w), c->weight(&a->w_reverse);
+  c->tensor(&a->gates), c->tensor(&a->y);
+}
+
 void translate(Call *c, sie_keep_rows_args *a) {
   c->rows(&a->kept);
   c->pointer(&a->index);
@@ -314,7 +354,7 @@ void install() { harness::memory = {allocate, release, nothing_to_wait_for}; }
 
 const sie_ops *table(const sie_ops *of) {
   // A new entry of the table belongs here, and its pointers in a translate().
-  static_assert(sizeof(sie_ops) == 24 + 24 * sizeof(void *), "an entry is not forwarded");
+  static_assert(sizeof(sie_ops) == 24 + 30 * sizeof(void *), "an entry is not forwarded");
   first_inner = inner = of;
   outer = *of;
 #define SIE_FORWARD(entry) \
@@ -338,6 +378,12 @@ const sie_ops *table(const sie_ops *of) {
   SIE_FORWARD(lora);
   SIE_FORWARD(mark_nonfinite);
   SIE_FORWARD(join_columns);
+  SIE_FORWARD(take_rows);
+  SIE_FORWARD(product);
+  SIE_FORWARD(dots);
+  SIE_FORWARD(lstm);
+  SIE_FORWARD(spans);
+  SIE_FORWARD(pairs);
 #undef SIE_FORWARD
   return &outer;
 }

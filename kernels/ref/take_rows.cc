@@ -12,10 +12,16 @@ namespace sie_ref {
 namespace {
 
 void take(const sie_take_rows_args *a, int64_t r, int64_t first, int64_t last) {
+  if (first == last) {
+    const int64_t size = a->x.dtype == SIE_F32 ? 4 : 2;
+    memcpy(static_cast<char *>(a->y.p) + r * a->y.ld * size,
+           static_cast<const char *>(a->x.p) + first * a->x.ld * size, static_cast<size_t>(a->c * size));
+    return;
+  }
   for (int64_t c = 0; c < a->c; c++) {
     double sum = 0;
     for (int64_t i = first; i <= last; i++) sum += load(a->x, i, c);
-    store(a->y, r, c, static_cast<float>(first == last ? sum : sum / static_cast<double>(last - first + 1)));
+    store(a->y, r, c, static_cast<float>(sum / static_cast<double>(last - first + 1)));
   }
 }
 

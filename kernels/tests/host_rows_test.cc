@@ -224,3 +224,43 @@ TEST(host_layernorm_in_place_in_bf16) {
     CHECK(memcmp(a.data(), b.data(), rows * columns * 2) == 0, "%s: other bits in place", ops->name);
   }
 }
+
+TEST(host_rows_are_taken_of_one_float_type) {
+  const int32_t cu[] = {0, rows}, places[rows] = {};
+  for (const sie_ops *ops : host_tables()) {
+    Operand x(SIE_F32), bytes(SIE_U8), half(SIE_BF16), y(SIE_F32), byte_y(SIE_U8);
+    x.fill(1), bytes.fill(1), half.fill(1);
+    const int32_t one = 1;
+    sie_take_rows_args a = {};
+    a.rows = {rows, &row_count};
+    a.seqs = {1, &one};
+    a.cu_seqlens = a.cu_x = cu;
+    a.first = a.last = places;
+    a.c = columns;
+    auto refuse = [&](const sie_tensor &from, Operand *to, int32_t which) {
+      a.x = from, a.y = to->tensor(), a.which = which;
+      refuses(ops, ops->take_rows, SIE_OP_TAKE_ROWS, a, *to, "take_rows of other types");
+    };
+    refuse(bytes.tensor(), &byte_y, SIE_POOL_CLS);
+    refuse(half.tensor(), &y, SIE_POOL_LAST);
+    refuse(x.tensor(), &y, SIE_POOL_MAX);
+    refuse(x.tensor(), &y, 0);
+  }
+}
+
+TEST(host_products_are_of_floats) {
+  for (const sie_ops *ops : host_tables()) {
+    Operand x(SIE_F32), bytes(SIE_U8), y(SIE_F32), byte_y(SIE_U8), half_y(SIE_BF16);
+    x.fill(1), bytes.fill(1);
+    auto refuse = [&](const sie_tensor &left, const sie_tensor &right, Operand *to, bool both) {
+      const sie_product_args product = {{rows, &row_count}, columns, left, right, to->tensor()};
+      const sie_dots_args dots = {{rows, &row_count}, columns, left, right, to->tensor()};
+      if (both) refuses(ops, ops->product, SIE_OP_PRODUCT, product, *to, "product of bytes");
+      refuses(ops, ops->dots, SIE_OP_DOTS, dots, *to, "dots of bytes");
+    };
+    refuse(bytes.tensor(), x.tensor(), &y, true);
+    refuse(x.tensor(), bytes.tensor(), &y, true);
+    refuse(x.tensor(), x.tensor(), &byte_y, true);
+    refuse(x.tensor(), x.tensor(), &half_y, false);
+  }
+}

@@ -47,6 +47,10 @@ TEST_LIST(mark_nonfinite) { run(17); }
 TEST_LIST(join_columns) { run(18); }
 TEST_LIST(spans) { run(19); }
 TEST_LIST(pairs) { run(20); }
+TEST_LIST(take_rows) { run(21); }
+TEST_LIST(product) { run(22); }
+TEST_LIST(dots) { run(23); }
+TEST_LIST(lstm) { run(24); }
 TEST_LIST(attention_blocks) { check_attention_blocks(); }
 TEST_LIST(attention_one_query) { check_attention_one_query(); }
 TEST_LIST(attention_keys) { check_attention_keys(); }

@@ -109,6 +109,10 @@ const std::vector<Group> &groups() {
       {"join_columns", make_join},
       {"spans", make_spans},
       {"pairs", make_pairs},
+      {"take_rows", make_take},
+      {"product", make_product},
+      {"dots", make_dots},
+      {"lstm", make_lstm},
   };
   return list;
 }
