@@ -242,6 +242,7 @@ type typo struct {
 var free = map[string]bool{
 	"labels": true, "annotations": true, "matchLabels": true, "data": true, "stringData": true,
 	"nodeSelector": true, "limits": true, "requests": true, "metadata": true, "binaryData": true,
+	"values": true, "valuesObject": true, // of a chart
 }
 
 // withTypos returns the object with one wrong key each: the first key of every map at every depth.

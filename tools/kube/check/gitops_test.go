@@ -20,7 +20,7 @@ import (
 const gitopsDir = "../../../deploy/gitops"
 
 // application is Argo CD's Application as far as the example uses it. Its module has no part that
-// holds the types alone.
+// holds the types alone; package accept has its definition judge the example.
 type application struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

@@ -1,8 +1,9 @@
 // Package crds finds the definitions of other projects' kinds (KEDA, Gateway API, Prometheus
-// operator) in their Go modules, and validates objects by them as an API server does.
+// operator; Argo CD, Flux) in their Go modules, and validates objects by them as an API server
+// does.
 //
-// Entry points: Files, Load, Definitions.Check. Files runs `go mod download`, which needs the
-// module proxy once.
+// Entry points: Files, GitOps, Load, Definitions.Check. Files and GitOps run `go mod download`,
+// which needs the module proxy once.
 package crds
 
 import (
@@ -23,11 +24,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// sources are the modules, and in each the files of the kinds that the chart uses.
-var sources = []struct {
+// source is a module, and in it the files of the kinds that are used.
+type source struct {
 	module string
 	files  []string
-}{
+}
+
+// sources are those of the chart's kinds.
+var sources = []source{
 	{"github.com/kedacore/keda/v2@v2.21.0", []string{
 		"config/crd/bases/keda.sh_scaledobjects.yaml", "config/crd/bases/keda.sh_triggerauthentications.yaml",
 	}},
@@ -40,8 +44,11 @@ var sources = []struct {
 	}},
 }
 
-// Files returns the paths of the definitions, in the module cache.
-func Files(ctx context.Context) (paths []string, err error) {
+// Files returns the paths of the definitions of the chart's kinds, in the module cache.
+func Files(ctx context.Context) ([]string, error) { return download(ctx, sources) }
+
+// download returns the paths of the files of modules, in the module cache.
+func download(ctx context.Context, sources []source) (paths []string, err error) {
 	args := []string{"mod", "download", "-json"}
 	for _, s := range sources {
 		args = append(args, s.module)

@@ -193,7 +193,7 @@ func (p *Plane) Namespace(ctx context.Context, name, level string) error {
 	return errors.Join(p.Apply(ctx, ns, "", Take), p.Apply(ctx, account, name, Take))
 }
 
-// definitions takes the custom resources of other projects and waits until the server serves them.
+// definitions takes the chart's custom resources of other projects.
 func (p *Plane) definitions(ctx context.Context, t testing.TB) {
 	t.Helper()
 	if err := p.look(); err != nil {
@@ -203,6 +203,12 @@ func (p *Plane) definitions(ctx context.Context, t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.Define(ctx, t, files)
+}
+
+// Define takes the custom resources of files and waits until the server serves them.
+func (p *Plane) Define(ctx context.Context, t testing.TB, files []string) {
+	t.Helper()
 	var made []*unstructured.Unstructured
 	for _, path := range files {
 		text, err := os.ReadFile(path)
