@@ -215,6 +215,9 @@ docker-check: build minilm ## check the images' contents, start and stop, withou
 	@tools/docker/check.sh
 	@python3 -B -m unittest discover -s tools/docker
 
+repro-check: ## build the images' programs twice from the last commit, and compare them byte for byte (NATIVE=1: sie-server too)
+	@tools/test/reproducible.sh $(if $(NATIVE),--native)
+
 # The four programs without C: the null device needs none.
 kube-programs:
 	@mkdir -p build/kube/bin
