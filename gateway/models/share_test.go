@@ -65,18 +65,42 @@ func TestLanesShareByWeight(t *testing.T) {
 	}
 }
 
-// A canary without a ready worker for the model leaves its share to the others.
-func TestShareOfAnEmptyLane(t *testing.T) {
+// A canary gets its share while a worker of it is ready and may run the model, and at no other
+// time: what would be its share goes to the lane that the request came for, whether that has a
+// worker or not.
+func TestACanaryWithoutAWorkerGetsNoShare(t *testing.T) {
 	m, f := sharing(t)
-	worker(t, f, "w0", "default/l4/default", nil)
-	worker(t, f, "w1", "canary/l4/default", func(h *bus.WorkerHeartbeat) { h.Ready = false })
 	first, err := m.Route("", "")
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || first.Lane != laneOf("default/l4/default") {
+		t.Fatalf("%+v %v", first, err)
 	}
-	for i := range 500 {
-		if got := m.Share(first, fmt.Sprint(i)); got != first {
-			t.Fatalf("%d: %v", i, got.Lane)
+	canary := func(change func(*bus.WorkerHeartbeat)) { worker(t, f, "w1", "canary/l4/default", change) }
+	ended := func(h *bus.WorkerHeartbeat) { h.Ready, h.Terminated = false, true }
+	has := func(when string, share bool) {
+		t.Helper()
+		count := map[string]int{}
+		for i := range 500 {
+			count[m.Share(first, fmt.Sprint(i)).Lane.String()]++
+		}
+		got := count["canary/l4/default"]
+		if got+count["default/l4/default"] != 500 || share && (got < 30 || got > 80) || !share && got > 0 {
+			t.Errorf("%s: %v", when, count)
 		}
 	}
+	has("without any worker", false)
+	worker(t, f, "w0", "default/l4/default", nil)
+	has("with a worker of the other lane alone", false)
+	canary(func(h *bus.WorkerHeartbeat) { h.Ready = false })
+	has("while the canary loads", false)
+	canary(nil)
+	has("when it is ready", true)
+	canary(func(h *bus.WorkerHeartbeat) { h.UnsupportedModels = []string{"org/both"} })
+	has("when it cannot run the model", false)
+	canary(func(h *bus.WorkerHeartbeat) { h.UnsupportedModels = []string{"org/another"} })
+	has("when it cannot run another model", true)
+	canary(ended)
+	has("when it has ended", false)
+	canary(nil)
+	worker(t, f, "w0", "default/l4/default", ended)
+	has("when the canary alone has a worker", true) // and no more than its share
 }

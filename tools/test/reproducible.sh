@@ -23,7 +23,8 @@ build() {
   git archive "$commit" | tar -x -C "$1"
   echo "sie: make $2 of $commit in $1"
   env -u MAKEFLAGS -u MAKELEVEL GOCACHE="$work/go-cache" CCACHE_DISABLE=1 \
-    make -s --no-print-directory -C "$1" "$2" sbom COMMIT="$commit" >"$log" 2>&1 || { tail -40 "$log" >&2; exit 1; }
+    make -s --no-print-directory -C "$1" "$2" sbom COMMIT="$commit" >"$log" 2>&1 ||
+    { tail -40 "$log" >&2; exit 1; }
   mv "$1"/bin/* "$3"/
   chmod -R u+w "$work/go-cache"
   rm -rf "$1" "$work/go-cache"

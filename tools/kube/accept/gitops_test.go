@@ -98,7 +98,8 @@ func kustomized(t *testing.T, dir string) []*unstructured.Unstructured {
 func TestAModelThatChangesRunsTheJobAgain(t *testing.T) {
 	stage.Full(t)
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(stage.Root(t), "deploy", "gitops", "models"))); err != nil {
+	models := os.DirFS(filepath.Join(stage.Root(t), "deploy", "gitops", "models"))
+	if err := os.CopyFS(dir, models); err != nil {
 		t.Fatal(err)
 	}
 	names := func() (config, job string) {
@@ -111,7 +112,9 @@ func TestAModelThatChangesRunsTheJobAgain(t *testing.T) {
 				}
 			case "Job":
 				volumes, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "volumes")
-				i := slices.IndexFunc(volumes, func(v any) bool { return v.(map[string]any)["name"] == "models" })
+				i := slices.IndexFunc(volumes, func(v any) bool {
+					return v.(map[string]any)["name"] == "models"
+				})
 				if i < 0 {
 					t.Fatalf("the Job has the volumes %v", volumes)
 				}

@@ -337,3 +337,19 @@ func TestCanary(t *testing.T) {
 		t.Errorf("%v", p)
 	}
 }
+
+// Whoever installs a canary that may have no worker is told that it gets no share then.
+func TestACanaryWithoutAWorkerIsTold(t *testing.T) {
+	for least, told := range map[int]bool{0: true, 1: false} {
+		set := fmt.Sprintf("workers.pools.l4-canary.minReplicas=%d", least)
+		_, notes, err := render.Chart(chartDir, render.Options{Values: []string{everything},
+			APIs: render.AllAPIs, Set: []string{set}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = "canary/l4/default has a weight and may have no worker"
+		if strings.Contains(notes, want) != told {
+			t.Errorf("minReplicas %d:\n%s", least, notes)
+		}
+	}
+}
