@@ -58,7 +58,7 @@ var byteLevelClasses = []string{"RobertaTokenizer", "BartTokenizer", "GPT2Tokeni
 func (s *settings) patch(path string, data []byte) ([]byte, error) {
 	space := slices.Contains(byteLevelClasses, s.class())
 	ends := s.codeSetsEnds()
-	if !space && !ends && s.Added == nil && !s.hasNamed() {
+	if !space && !ends && s.Added == nil && len(s.addedFile) == 0 && !s.hasNamed() {
 		return data, nil
 	}
 	var file map[string]json.RawMessage

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -284,4 +285,22 @@ func FuzzWords(f *testing.F) {
 			t.Fatalf("%d ids, %d words; at most %d", len(b.IDs), len(b.Words), opt.MaxTokens)
 		}
 	})
+}
+
+// added_tokens.json counts beside a tokenizer.json without those tokens, as in transformers: they
+// get the next ids, whatever the file says.
+func TestAddedTokensBesideTokenizer(t *testing.T) {
+	base := load(t, "xlmr")
+	dir := t.TempDir()
+	data, err := os.ReadFile(filepath.Join(goldenDir, "xlmr", "tokenizer.json"))
+	must(err)
+	must(os.WriteFile(filepath.Join(dir, "tokenizer.json"), data, 0o600))
+	must(os.WriteFile(filepath.Join(dir, "added_tokens.json"),
+		[]byte(`{"<<ENT>>": 90001, "<<SEP>>": 90002}`), 0o600))
+	tok := loadDir(t, dir)
+	for i, token := range []string{"<<ENT>>", "<<SEP>>"} {
+		if id, ok := tok.TokenToID(token); !ok || int(id) != base.VocabSize()+i {
+			t.Errorf("%s has the id %d, %v; want %d", token, id, ok, base.VocabSize()+i)
+		}
+	}
 }
