@@ -289,6 +289,7 @@ def head_models(root):
              "{extract: {}}", "{}", ""),
             ("entails", with_tokenizer("classify-bert", root / "entails", id2label=entails, label2id={
                 v: int(k) for k, v in entails.items()}), "nli_classification", "{extract: {}}", "{}", ""),
+            ("deberta", GOLDEN / "text-deberta-zero", "nli_classification_flash", "{extract: {}}", "{}", ""),
             ("tags", with_tokenizer("tag-bert", root / "tags"), "token_classification", "{extract: {}}", "{}",
              ""),
             ("lora", lora, "bert_flash", "{encode: {dense: {dim: 64}}}",
@@ -296,7 +297,7 @@ def head_models(root):
     ]:
         (models / f"{name}.yaml").write_text(ENTRY.format(id=name, path=path, adapter=adapter, tasks=tasks,
                                                           loadtime=loadtime, more=more))
-    return models, "splade,colbert,colbert:muvera,colbert:both,late,late:muvera,moods,entails,tags,lora"
+    return models, "splade,colbert,colbert:muvera,colbert:both,late,late:muvera,moods,entails,deberta,tags,lora"
 
 
 @pytest.fixture(scope="session")

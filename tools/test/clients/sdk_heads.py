@@ -6,6 +6,7 @@ release documents.
 """
 import asyncio
 import importlib.metadata
+import json
 import sys
 
 import numpy as np
@@ -48,6 +49,13 @@ labelled = client.extract("entails", {"text": texts[1]}, labels=["animals", "sea
 labelled = labelled[0] if isinstance(labelled, list) else labelled
 assert sorted(c["label"] for c in labelled["classifications"]) == ["animals", "sea"], labelled
 assert labelled["entities"] == [] and labelled["relations"] == [], labelled
+for question in json.loads(str(golden["questions"])):
+    of = client.extract("deberta", {"text": question["text"]}, labels=question["labels"], options={
+        "hypothesis_template": question["template"], "multi_label": question["multi_label"]})
+    of = of[0] if isinstance(of, list) else of
+    found = {c["label"]: c["score"] for c in of["classifications"]}
+    for label, score in zip(question["labels"], question["scores"]):
+        assert abs(found[label] - score) < 1e-5, (question, found)
 
 # An item that is too long fails alone; the first generation does not read item errors, and gets the
 # request's.
