@@ -47,7 +47,7 @@ sie_status check_positions(const sie_program *p, const sie_weight *w, const sie_
   return SIE_OK;
 }
 
-// Terms by content and distance. Buckets on a GPU are not read here.
+// Terms by content and distance, which no GPU has a kernel for.
 sie_status check_disentangled(const sie_program *p, const sie_attention_params &a, uint32_t compute,
                               sie_error *err) {
   if (a.buckets == nullptr) {
@@ -55,6 +55,9 @@ sie_status check_disentangled(const sie_program *p, const sie_attention_params &
                 "pos_key or pos_query is given, but buckets is NULL");
     return SIE_OK;
   }
+  SIE_FAIL_IF(p->device->is_gpu(), SIE_UNSUPPORTED, err,
+              "this device (%s) has no disentangled attention (pos_key, pos_query, buckets)",
+              p->device->ops->name);
   const sie_weight *rows = a.pos_key != nullptr ? a.pos_key : a.pos_query;
   SIE_FAIL_IF(rows == nullptr, SIE_INVALID_ARGUMENT, err,
               "buckets is given, but neither pos_key nor pos_query");
@@ -74,7 +77,6 @@ sie_status check_disentangled(const sie_program *p, const sie_attention_params &
               "attention with buckets has no mask, alibi, bias, first_keys or segment, and a key head for "
               "each of its %d heads",
               a.heads);
-  if (p->device->is_gpu()) return SIE_OK;
   const int32_t *buckets = static_cast<const int32_t *>(a.buckets->table.p);
   for (int64_t i = 1; i < a.buckets->k; i++) {
     SIE_FAIL_IF(buckets[i] < buckets[i - 1], SIE_INVALID_ARGUMENT, err,

@@ -14,6 +14,16 @@ namespace heads {
 
 constexpr int32_t spoilt_word = 96;
 
+// Whether outputs of sequence b depend on its tokens: on all of them, or on none.
+inline bool reads_tokens(const Head &head, const model::Batch &batch, size_t b) {
+  const auto first = batch.keep.begin() + (batch.keep.empty() ? 0 : batch.cu[b]);
+  const auto end = batch.keep.begin() + (batch.keep.empty() ? 0 : batch.cu[b + 1]);
+  if (!batch.keep.empty() && std::count(first, end, 1) == 0) return false;
+  // Words attend to all tokens of their sequence.
+  const bool words = std::any_of(head.outputs, head.outputs + 4, [](const Output &o) { return o.words; });
+  return batch.cu[b] < batch.cu[b + 1] && (!words || batch.cu_words[b] < batch.cu_words[b + 1]);
+}
+
 // Runs the head over clean sequences, then with the word in two of them, for each of the values.
 // Only the flags of these two are 1, and the bytes of the others do not change. A later run of
 // clean sequences has no flags.
@@ -28,9 +38,7 @@ inline void check_nonfinite(model::Model *m, const Head &head, const std::vector
   int left = 2;
   for (size_t b = numbers.size(); b-- > 0 && left > 0;) {
     int32_t first = batch.cu[b], length = batch.cu[b + 1] - first;
-    bool keeps = batch.keep.empty() || std::count(&batch.keep[static_cast<size_t>(first)],
-                                                  &batch.keep[static_cast<size_t>(first)] + length, 1) > 0;
-    if (length == 0 || !keeps) continue;
+    if (!reads_tokens(head, batch, b)) continue;
     spoilt.ids[static_cast<size_t>(first + (left == 2 ? length - 1 : length / 2))] = spoilt_word;
     want[b] = 1;
     left--;

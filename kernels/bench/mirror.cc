@@ -191,8 +191,11 @@ void translate(Call *c, sie_quantise_rows_args *a) {
 void translate(Call *c, sie_attention_args *a) {
   c->rows(&a->q_rows), c->rows(&a->seqs);
   c->pointer(&a->cu_q), c->pointer(&a->cu_kv), c->pointer(&a->alibi_slopes), c->pointer(&a->work),
-      c->pointer(&a->bias), c->pointer(&a->prefix_first), c->pointer(&a->prefix_keys);
-  for (sie_tensor *t : {&a->q, &a->k, &a->v, &a->y, &a->prefix_k, &a->prefix_v}) c->tensor(t);
+      c->pointer(&a->bias), c->pointer(&a->prefix_first), c->pointer(&a->prefix_keys), c->pointer(&a->buckets);
+  for (sie_tensor *t :
+       {&a->q, &a->k, &a->v, &a->y, &a->prefix_k, &a->prefix_v, &a->pos_key, &a->pos_query}) {
+    c->tensor(t);
+  }
 }
 
 void translate(Call *c, sie_gather_rows_args *a) {
