@@ -147,7 +147,7 @@ sie_status check_indices(const Input &input, const int32_t *values, int64_t coun
               values[at], static_cast<ll>(at), static_cast<ll>(input.least), static_cast<ll>(bound - 1));
 }
 
-// Checks places in the rows that each sequence has of a space.
+// Checks places in the rows that each sequence has of a space; -1 is none.
 sie_status check_places(const sie_program *p, const BatchIn &in, sie_input number, sie_error *err) {
   const Input &input = p->inputs[number];
   const int32_t *places = static_cast<const int32_t *>(in.inputs[number]);
@@ -156,10 +156,14 @@ sie_status check_places(const sie_program *p, const BatchIn &in, sie_input numbe
   for (int64_t b = 0; b < in.seqs; b++) {
     const int32_t length = of[b + 1] - of[b];
     for (int64_t r = cu[b]; r < cu[b + 1]; r++) {
-      SIE_FAIL_IF(places[r] < 0 || places[r] >= length, SIE_INVALID_ARGUMENT, err,
+      SIE_FAIL_IF(places[r] < -1 || places[r] >= length, SIE_INVALID_ARGUMENT, err,
                   "%s is %d in row %lld of sequence %lld, which has %d rows of %s", input.name.text,
                   places[r], static_cast<ll>(r - cu[b]), static_cast<ll>(b), length,
                   p->spaces[input.places_of].name.text);
+      SIE_FAIL_IF(from != nullptr && from[r] < 0 && places[r] >= 0, SIE_INVALID_ARGUMENT, err,
+                  "%s is %d in row %lld of sequence %lld, and %s is -1: a row of nothing has -1 in both",
+                  input.name.text, places[r], static_cast<ll>(r - cu[b]), static_cast<ll>(b),
+                  p->inputs[input.from].name.text);
       SIE_FAIL_IF(from != nullptr && places[r] < from[r], SIE_INVALID_ARGUMENT, err,
                   "%s is %d in row %lld of sequence %lld, before %s, which is %d", input.name.text, places[r],
                   static_cast<ll>(r - cu[b]), static_cast<ll>(b), p->inputs[input.from].name.text, from[r]);

@@ -370,8 +370,8 @@ typedef struct sie_join_columns_args {
  *   SIE_POOL_LAST  row last[r]
  *   SIE_POOL_MEAN  Σ x/n over the n rows first[r] … last[r], f32 sums in ascending order, then one
  *                  rounding to y's type
- * Places count from 0 in each sequence. Where cu_x is NULL, x has one row a sequence, which every
- * row of y gets, and which, first and last are not read. */
+ * Places count from 0 in each sequence; −1, then in both, makes a row of 0. Where cu_x is NULL, x has
+ * one row a sequence, which every row of y gets, and which, first and last are not read. */
 typedef struct sie_take_rows_args {
   sie_rows rows, seqs;       /* rows of y */
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of y */

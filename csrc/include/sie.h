@@ -563,7 +563,8 @@ typedef struct sie_keep_rows_params {
  *   SIE_POOL_MEAN  the mean of the rows from first to last
  * first and last are i32 inputs of `to` that no batch leaves out; CLS takes no last, LAST no first.
  * x has rows of another ROWS space (tokens, words), in which places count from 0 in each sequence;
- * sie_slot_load refuses places that a sequence does not have, and a last before its first. An input
+ * sie_slot_load refuses places that a sequence does not have, and a last before its first. A row made
+ * of nothing, such as a word whose characters a tokenizer drops, has -1 for each: it is 0. An input
  * names places of one space. Or x has one row a sequence, which all its rows of `to` get: then which,
  * first and last are 0. */
 typedef struct sie_take_rows_params {

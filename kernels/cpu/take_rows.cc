@@ -1,4 +1,4 @@
-// take_rows — y[r] = a row of x of the same sequence, or the mean of a range of them.
+// take_rows — y[r] = a row of x of the same sequence, the mean of a range of them, or 0 for the place -1.
 //   A mean adds its rows in ascending order, an f32 sum a column, then divides once.
 // Shapes   x [Rx, C], y [R, C], row strides ≥ C; first, last [R] places in the sequence of x;
 //          cu_seqlens, cu_x [B+1]. R ≥ 0, C ≥ 1.
@@ -36,6 +36,11 @@ void copy(const sie_take_rows_args *a, int64_t r, int64_t row) {
          static_cast<const char *>(a->x.p) + row * a->x.ld * size, static_cast<size_t>(a->c * size));
 }
 
+void clear(const sie_take_rows_args *a, int64_t r) {
+  const int64_t size = a->x.dtype == SIE_F32 ? 4 : 2;
+  memset(static_cast<char *>(a->y.p) + r * a->y.ld * size, 0, static_cast<size_t>(a->c * size));
+}
+
 }  // namespace
 
 sie_status take_rows(const sie_take_rows_args *a, const sie_share *share) {
@@ -48,6 +53,10 @@ sie_status take_rows(const sie_take_rows_args *a, const sie_share *share) {
     while (a->cu_seqlens[b + 1] <= r) b++;
     if (a->cu_x == nullptr) {
       copy(a, r, b);
+      continue;
+    }
+    if ((tail ? a->last : a->first)[r] < 0) {
+      clear(a, r);
       continue;
     }
     const int64_t from = a->cu_x[b], first = from + (tail ? a->last : a->first)[r],

@@ -1,6 +1,6 @@
 // take_rows — y[r] = a row of x of the same sequence, or the mean of a range of them.
 //   SIE_POOL_CLS x[first], SIE_POOL_LAST x[last], SIE_POOL_MEAN Σ x/n over first … last in double;
-//   without cu_x the sequence's one row.
+//   without cu_x the sequence's one row; for the place -1 zeros.
 // Shapes   x [Rx, C], y [R, C], row strides ≥ C; first, last [R] places in the sequence of x.
 // Types    x, y f32 | bf16 | f16, one type: bits are copied, a mean is rounded once.
 // Alias    none.
@@ -37,6 +37,10 @@ sie_status take_rows(const sie_take_rows_args *a, const sie_share *share) {
     while (a->cu_seqlens[b + 1] <= r) b++;
     if (a->cu_x == nullptr) {
       take(a, r, b, b);
+      continue;
+    }
+    if ((tail ? a->last : a->first)[r] < 0) {
+      for (int64_t c = 0; c < a->c; c++) store(a->y, r, c, 0);
       continue;
     }
     const int64_t from = a->cu_x[b];

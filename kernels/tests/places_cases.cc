@@ -34,8 +34,9 @@ class TakeCase : public Case {
       for (int64_t r = 0; r < y_of_.length(b); r++) {
         const int32_t length = static_cast<int32_t>(x_of_.length(b));
         const int32_t at = c_.which != 0 ? random.below(length) : 0, end = at + random.below(c_.widest);
-        first_.push_back(at);
-        last_.push_back(end < length ? end : length - 1);
+        const bool nothing = c_.which != 0 && random.below(8) == 0;
+        first_.push_back(nothing ? -1 : at);
+        last_.push_back(nothing ? -1 : (end < length ? end : length - 1));
       }
     }
     const int64_t rows = c_.which != 0 ? x_of_.tokens() : units;
@@ -93,6 +94,13 @@ class TakeCase : public Case {
  private:
   void verify_row(const char *backend, int64_t b, int64_t r) {
     int64_t first = b, last = b;
+    if (c_.which != 0 && first_[static_cast<size_t>(r)] < 0) {
+      for (int64_t c = 0; c < c_.c; c++) {
+        CHECK(y_->get(r, c) == 0, "%s %s %s: y[%lld, %lld] = %.9g of no row", backend, form.c_str(),
+              shape.c_str(), static_cast<long long>(r), static_cast<long long>(c), y_->get(r, c));
+      }
+      return;
+    }
     if (c_.which != 0) {
       first = x_of_.first(b) + (c_.which == SIE_POOL_LAST ? last_ : first_)[static_cast<size_t>(r)];
       last = x_of_.first(b) + (c_.which == SIE_POOL_CLS ? first_ : last_)[static_cast<size_t>(r)];

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -166,8 +167,12 @@ func TestPlacesChecked(t *testing.T) {
 	}{
 		"beyond its sequence": {func(b *Batch) { b.Words.First[0], b.Words.Last[0] = 3, 3 },
 			"word_first is 3 in row 0 of sequence 0, which has 3 rows of tokens"},
-		"negative": {func(b *Batch) { b.Words.First[3] = -1 },
-			"word_first is -1 in row 1 of sequence 2, which has 3 rows of tokens"},
+		"negative": {func(b *Batch) { b.Words.First[3] = -2 },
+			"word_first is -2 in row 1 of sequence 2, which has 3 rows of tokens"},
+		"a first of none": {func(b *Batch) { b.Words.First[3] = -1 },
+			"word_last is 1 in row 1 of sequence 2, and word_first is -1"},
+		"a last of none": {func(b *Batch) { b.Words.Last[3] = -1 },
+			"word_last is -1 in row 1 of sequence 2, before word_first, which is 1"},
 		"last beyond": {func(b *Batch) { b.Words.Last[4] = 3 },
 			"word_last is 3 in row 2 of sequence 2, which has 3 rows of tokens"},
 		"last before first": {func(b *Batch) { b.Words.First[1], b.Words.Last[1] = 2, 1 },
@@ -197,6 +202,30 @@ func TestPlacesChecked(t *testing.T) {
 	}
 	if err := r.Run(context.Background(), tinyPlaces(p)); err != nil {
 		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// A row that is made of no rows is 0, and what is computed of it counts it.
+func TestPlacesOfNothing(t *testing.T) {
+	isSet := func(v float32) bool { return v != 0 }
+	for _, o := range []Options{{Threads: 1}, {Kind: Ref}} {
+		d := openTest(t, o)
+		p := newTinyPlaces(t, d)
+		r := NewRunner(d)
+		t.Cleanup(r.Close)
+		b := tinyPlaces(p)
+		b.Words.First[3], b.Words.Last[3] = -1, -1 // of five
+		if err := r.Run(context.Background(), b); err != nil {
+			t.Fatal(err)
+		}
+		columns := p.Outputs()[0].Columns
+		words := floatsOf(b.Out[0])
+		if row := words[3*columns : 4*columns]; slices.ContainsFunc(row, isSet) {
+			t.Errorf("%v: a word of nothing is %v", o.Kind, row)
+		}
+		if row := words[2*columns : 3*columns]; !slices.ContainsFunc(row, isSet) {
+			t.Errorf("%v: the word beside it is 0, too", o.Kind)
+		}
 	}
 }
 
