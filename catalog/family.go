@@ -22,7 +22,8 @@ const (
 	FamilyVisualDense     Family = "visual_dense"     // one vector from a vision-language model
 	FamilyVisualSparse    Family = "visual_sparse"    // sparse output from a vision-language model
 	FamilyVisualReranker  Family = "visual_reranker"  // vision-language relevance judge
-	FamilySpanExtractor   Family = "span_extractor"   // GLiNER and similar models: entities
+	FamilySpanExtractor   Family = "span_extractor"   // GLiNER: entities of any labels
+	FamilySchemaExtractor Family = "schema_extractor" // GLiNER2, GLiFormer; GLiNER's label towers and unions
 	FamilyRelations       Family = "relations"        // GLiREL
 	FamilyZeroShot        Family = "zero_shot"        // NLI: any labels, by entailment
 	FamilyClassifier      Family = "classifier"       // GLiClass: any labels, beside the text
@@ -66,7 +67,7 @@ type familyInfo struct {
 	splade  bool // takes the pooling splade
 }
 
-const notYet = "this build serves text embeddings, reranking and classification; "
+const notYet = "this build serves text embeddings, reranking, classification and entities; "
 
 // ofVectors are the options of every family that gives vectors. muvera and smve are refused by name
 // for a model without a multivector.
@@ -134,9 +135,14 @@ var families = []familyInfo{
 	{name: FamilyVisualReranker, outputs: []string{outScore},
 		adapters: []string{"qwen3_vl_reranker"},
 		reason:   notYet + "visual reranking is not part of it"},
-	{name: FamilySpanExtractor, outputs: []string{outJSON, outDense},
-		adapters: []string{"gliner", "gliner_bi", "gliner_union", "gliner2", "gliner2.entities", "gliformer"},
-		reason:   notYet + "entity extraction is not part of it"},
+	{name: FamilySpanExtractor, outputs: []string{outJSON},
+		adapters: []string{"gliner"},
+		adHoc:    "gliner:GLiNERAdapter",
+		options: []string{"threshold", "flat_ner", "multi_label", "merge_adjacent_entities",
+			"relation_labels", "relation_threshold"}},
+	{name: FamilySchemaExtractor, outputs: []string{outJSON, outDense},
+		adapters: []string{"gliner_bi", "gliner_union", "gliner2", "gliner2.entities", "gliformer"},
+		reason:   notYet + "extraction with schemas, label towers or unions of models is not part of it"},
 	{name: FamilyRelations, outputs: []string{outJSON},
 		adapters: []string{"glirel"},
 		reason:   notYet + "relation extraction is not part of it"},

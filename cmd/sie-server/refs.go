@@ -312,7 +312,7 @@ func adHocDir(id, dir string) (*catalog.Model, error) {
 func modelDir(dir string) (string, error) {
 	abs, err := expandDir(dir)
 	if err == nil && !isModelDir(abs) {
-		err = errors.New("not a model directory (it has neither config.json nor modules.json)")
+		err = errors.New("not a model directory (it has no config.json, modules.json or gliner_config.json)")
 	}
 	return abs, err
 }
@@ -330,7 +330,7 @@ func expandDir(dir string) (string, error) {
 }
 
 func isModelDir(dir string) bool {
-	for _, name := range []string{"config.json", "modules.json"} {
+	for _, name := range []string{"config.json", "modules.json", "gliner_config.json"} {
 		if st, err := os.Stat(filepath.Join(dir, name)); err == nil && st.Mode().IsRegular() {
 			return true
 		}

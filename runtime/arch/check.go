@@ -53,9 +53,12 @@ func Check(dir string, dev *engine.Device, o Options) (*Report, error) {
 		r.Parts = append(r.Parts, file)
 		r.Read += len(s.found.read[file])
 	}
-	code, _, err := readAutoMap(files.Dir(dir), path.Join(parts.chain.encoderDir, configFile))
-	if err != nil {
-		return nil, err
+	code := []classRef(nil)
+	if parts.chain.nested.file == "" { // another package's file names no code
+		config := path.Join(parts.chain.encoderDir, configFile)
+		if code, _, err = readAutoMap(files.Dir(dir), config); err != nil {
+			return nil, err
+		}
 	}
 	r.OwnCode = len(code) > 0
 	r.LeftOver, err = leftOver(dir, parts.chain.encoderDir, s.found)

@@ -13,7 +13,7 @@ import (
 // DetectedBy lists the files that Detect reads. Of other files Detect only asks whether they exist;
 // it also reads an encoder's files in another folder than savedEncoder where they have content.
 var DetectedBy = append([]string{
-	modulesFile, configFile, promptsFile, adapterFile, tokenizerFile, routerFile,
+	modulesFile, configFile, promptsFile, adapterFile, tokenizerFile, routerFile, glinerFile,
 	savedEncoder + "/" + configFile, savedEncoder + "/" + tokenizerFile,
 }, transformerFiles...)
 
@@ -45,6 +45,9 @@ func Detect(dir string) (task Task, labels []string, err error) {
 	tree := files.Dir(dir)
 	if task, labels, err = detect(tree); err != nil {
 		return task, labels, err
+	}
+	if task.files != nil && !has(tree, configFile) { // another package's files, which name no code
+		return task, labels, nil
 	}
 	folder, err := codeFolder(tree)
 	if err == nil && !isEmpty(tree, path.Join(folder, configFile)) {

@@ -12,7 +12,7 @@ import (
 
 // heads holds every head that this build loads. To add one, write its file and enter it here.
 // Detect asks them in this order.
-var heads = []Task{BGEM3, Judge, GLiClass, Classify, Tag, Splade, ColBERT, Embed}
+var heads = []Task{Spans, BGEM3, Judge, GLiClass, Classify, Tag, Splade, ColBERT, Embed}
 
 // likely is the task of a model that no head claims.
 var likely = Embed

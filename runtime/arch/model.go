@@ -55,6 +55,10 @@ type Cost struct {
 // loadEncoder packs the encoder whose configuration is in dir.
 type loadEncoder func(dir fs.FS, p *packer) (encoder, error)
 
+// debertaType is the model_type of DeBERTa v2 and v3, which GLiNER's encoders have unless its file
+// names another.
+const debertaType = "deberta-v2"
+
 // architectures maps the model_type of config.json to the loader, and names that knownClasses gives
 // to what code in repositories computes.
 var architectures = map[string]loadEncoder{
@@ -67,7 +71,7 @@ var architectures = map[string]loadEncoder{
 	"albert":      loadAlbert,
 	"modernbert":  loadModernbert,
 	"mpnet":       loadMPNet,
-	"deberta-v2":  loadDeberta,
+	debertaType:   loadDeberta,
 	"new":         gteAlibaba.load,
 	"gte":         gteTransformers.load,
 	"nomic_bert":  loadNomic,
@@ -168,12 +172,14 @@ type Model struct {
 	Late Late // how a late-interaction model reads texts, where its files say so
 
 	Labelled *LabelLayout // how a model reads labels that stand beside the text; nil for other models
+	GLiNER   *GLiNER      // how a model reads labels and words that finds entities; nil for other models
 
 	Prompts       map[string]string // by name; nil without any
 	DefaultPrompt string            // name of the prompt for inputs that choose none; "" = none
 
 	device  *engine.Device
 	encoder encoder
+	gliner  *gliner
 	dense   []layer
 	given   map[Output]given
 	adapts  []linear // of the head, that adapters can change
@@ -294,15 +300,18 @@ func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) 
 func (m *Model) pack(dir string, of parts, p *packer) error {
 	chain := of.chain
 	encoderDir := filepath.Join(dir, filepath.FromSlash(chain.encoderDir))
-	name, load, err := readArchitecture(chain.nested.view(files.Dir(dir)), chain.encoderDir, m.Task.auto())
-	if err != nil {
-		return err
-	}
 	checkpoint, err := weights.Open(encoderDir)
 	if err != nil {
 		return err
 	}
 	defer checkpoint.Close()
+	if err := chain.nested.readVocab(checkpoint); err != nil {
+		return err
+	}
+	name, load, err := readArchitecture(chain.nested.view(files.Dir(dir)), chain.encoderDir, m.Task.auto())
+	if err != nil {
+		return chain.nested.renamed(err)
+	}
 	if p.sizing == nil {
 		_ = checkpoint.Prefetch() // advice: reading works without it
 	}
@@ -335,7 +344,7 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 			answers:     of.answers,
 		}), m.packer.err)
 	}
-	if err := checkpoint.ReadError(err); err != nil {
+	if err := checkpoint.ReadError(chain.nested.renamed(err)); err != nil {
 		return err
 	}
 	shape := m.encoder.shape()
@@ -368,8 +377,12 @@ func (m *Model) recordFirst(limits textLimits, o Options) (err error) {
 	m.MaxSeqLen, m.ShortLen = int(longest), int(short)
 	m.caps = engine.Caps{MaxTokens: max(short, int64(cmp.Or(o.MaxTokens, DefaultMaxTokens))),
 		MaxSeqs: int64(cmp.Or(o.MaxSeqs, DefaultMaxSeqs)), MaxLen: short}
+	if m.GLiNER != nil { // each word and each label has a token at least
+		m.caps.MaxWords, m.caps.MaxMarkers = m.caps.MaxTokens, m.caps.MaxTokens
+	}
 	m.long = engine.Caps{MaxTokens: longest, MaxSeqs: max(1, longest/(short+1)), MaxLen: longest,
-		MinLen: short + 1}
+		MinLen: short + 1, MaxWords: min(longest, m.caps.MaxWords),
+		MaxMarkers: min(longest, m.caps.MaxMarkers)}
 	m.program, err = m.record(m.Own(), o.NoPruning, nil)
 	return err
 }

@@ -3,7 +3,10 @@ package arch
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io/fs"
+	"path"
+	"strconv"
 	"time"
 )
 
@@ -16,6 +19,11 @@ import (
 type nested struct {
 	config []byte // what the encoder's config.json would be; nil: the directory's own
 	prefix string // of all its tensors
+	// file and key say where the configuration stands if not in the model's config.json, for
+	// messages
+	file, key string
+	// resized: the table of words has as many rows as the checkpoint says
+	resized bool
 	// segments names the table [3, C] of the segments of a text, which is added to the words before
 	// the encoder's first norm; "": there is none
 	segments string
@@ -27,6 +35,41 @@ func (n nested) view(dir fs.FS) fs.FS {
 		return dir
 	}
 	return nestedFS{dir, n.config}
+}
+
+// renamed turns an error about config.json into one about the file that holds the configuration.
+func (n nested) renamed(err error) error {
+	var e *ModelError
+	if n.file == "" || !errors.As(err, &e) || path.Base(e.File) != configFile {
+		return err
+	}
+	field := n.key
+	if e.Field != "" {
+		field += "." + e.Field
+	}
+	return &ModelError{File: n.file, Field: field, Reason: e.Reason}
+}
+
+// readVocab sets vocab_size to the rows of the checkpoint's table, where that decides.
+func (n *nested) readVocab(from Checkpoint) error {
+	if !n.resized {
+		return nil
+	}
+	for _, name := range []string{wordTable, modernbertWords} {
+		t, ok := from.Tensor(n.prefix + name)
+		if !ok || len(t.Shape) != 2 {
+			continue
+		}
+		var all map[string]json.RawMessage
+		if err := json.Unmarshal(n.config, &all); err != nil {
+			return err
+		}
+		all["vocab_size"] = json.RawMessage(strconv.FormatInt(t.Shape[0], 10))
+		config, err := json.Marshal(all)
+		n.config = config
+		return err
+	}
+	return nil // the encoder says what is missing
 }
 
 // nestedFS is a directory with another config.json.

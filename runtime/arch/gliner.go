@@ -1,0 +1,262 @@
+package arch
+
+import (
+	"fmt"
+	"io/fs"
+
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// GLiNER (Zaratiana 2023, arXiv:2311.08526) finds entities of any kind. The encoder reads the
+// labels, a marker before each, and then the words. The states of a text's words pass an LSTM in
+// most models. Span models score each span of at most max_width words with each label; token models
+// score each word as the first, the last and an inner one of an entity of each label.
+
+// OutSpans is what is found above an item's logit: engine.Spans of a span model, {word, width,
+// label, logit}; engine.Pairs of a token model, {word, label, start, end, inside}, of which one
+// logit is above.
+const OutSpans Output = "spans"
+
+// Spans is the task of models that find entities of a request's labels among a text's words.
+var Spans = Task{&head{
+	name:     "spans",
+	loadedBy: "GLiNER",
+	files:    []string{glinerFile},
+	outputs:  []Output{OutSpans},
+	read:     readGLiNER,
+}}
+
+// GLiNER says how a model reads labels and words.
+type GLiNER struct {
+	TokenLevel bool
+	MaxWidth   int // words of the widest span
+	MaxLen     int // words that are read at once
+	EntToken   string
+	SepToken   string
+	ClassToken int32 // the id of EntToken; -1: the tokenizer's
+	EmbedEnt   bool  // a label's row is its marker; else the token behind it
+	Subtokens  engine.Pooling
+}
+
+// readGLiNER reads the configuration.
+func readGLiNER(dir fs.FS) (chain, loader, error) {
+	c, err := readGLiNERConfig(dir)
+	if err != nil {
+		return chain{}, nil, err
+	}
+	all := encoderAlone("")
+	if all.nested, err = c.nested(); err != nil {
+		return chain{}, nil, err
+	}
+	return all, func(l *loading) error { return loadGLiNER(l, &c) }, nil
+}
+
+// gliner is the packed head. D = hidden_size, H = D/2.
+type gliner struct {
+	config  *glinerConfig
+	project layer // [D, C] where the encoder is of another width
+	lstms   []glinerLSTM
+	span    glinerSpan
+	token   glinerToken
+}
+
+// glinerLSTM is one layer of the LSTM: the gates of both directions [8·H, D], and W_hh [4·H, H].
+type glinerLSTM struct {
+	gates            layer
+	forward, reverse *engine.Weight
+}
+
+// glinerSpan is the span layer of markerV0 as engine.OutputSpans takes it: out_project's first
+// matrix is split by its columns, its second one is folded into the labels.
+type glinerSpan struct {
+	start, end           []layer // words → A [4·D], B [4·D]
+	label                []layer // labels → p [D]
+	labelRows, labelBias layer   // p → M [4·D], m [1]
+}
+
+// glinerToken is the scorer of token models as engine.OutputPairs takes it.
+type glinerToken struct {
+	word, wordTerms   layer // words → t¹ [D], U [4·D]
+	label, labelTerms layer // labels → l¹ [D], V [4·D]
+	inner             *engine.Weight
+	head, bias        *engine.Weight
+}
+
+// loadGLiNER packs what stands behind the encoder.
+func loadGLiNER(l *loading, c *glinerConfig) error {
+	g := &gliner{config: c}
+	p := l.p.head("", l.p.compute)
+	if l.shape.columns != c.Hidden {
+		g.project = p.layer(c.Hidden, l.shape.columns, "token_rep_layer.projection", engine.NoAct)
+	}
+	for i := range c.RNNLayers {
+		g.lstms = append(g.lstms, p.lstm(c.Hidden, fmt.Sprintf("rnn.lstm.%%s_l%d", i)))
+	}
+	if c.SpanMode == tokenLevel {
+		g.token = loadTokenScorer(p, c.Hidden)
+	} else {
+		g.span = loadSpanLayer(p, c.Hidden)
+	}
+	l.p.join(p)
+	l.m.gliner = g
+	l.m.GLiNER = &GLiNER{TokenLevel: c.SpanMode == tokenLevel, MaxWidth: int(c.MaxWidth),
+		MaxLen: int(c.MaxLen), EntToken: c.EntToken, SepToken: c.SepToken, ClassToken: int32(c.ClassToken),
+		EmbedEnt: c.EmbedEnt, Subtokens: glinerSubtokens[c.Subtokens]}
+	l.gives(OutSpans, given{rows: engine.PoolMean, record: g.record})
+	return l.p.err
+}
+
+// lstm packs a layer of an LSTM of two directions over d columns. name has %s where PyTorch has
+// weight_ih and the like.
+func (p *packer) lstm(d int64, name string) (l glinerLSTM) {
+	h := d / 2
+	of := func(what, direction string) string { return fmt.Sprintf(name, what) + direction }
+	l.gates.weight = p.linear(4*h, d, of("weight_ih", ""), of("weight_ih", "_reverse"))
+	var bias []float32
+	for _, direction := range []string{"", "_reverse"} {
+		in, state := p.hostTensor(of("bias_ih", direction), 4*h), p.hostTensor(of("bias_hh", direction), 4*h)
+		for i := range min(len(in), len(state)) {
+			bias = append(bias, in[i]+state[i])
+		}
+	}
+	l.gates.bias = p.values(engine.VectorWeight, 1, bias)
+	states := p.head(p.prefix, engine.ComputeF32) // the state of an LSTM stays in float32
+	l.forward = states.linear(4*h, h, of("weight_hh", ""))
+	l.reverse = states.linear(4*h, h, of("weight_hh", "_reverse"))
+	p.join(states)
+	return l
+}
+
+// affineOf reads a linear layer [n, k] into host memory.
+func (p *packer) affineOf(n, k int64, name string) affine {
+	return affine{in: k, out: n, weight: p.hostTensor(name+".weight", n, k),
+		bias: p.hostTensor(name+".bias", n)}
+}
+
+// columns returns the matrix of a's columns from first to first + n, without the bias.
+func (a affine) columns(first, n int64) affine {
+	part := affine{in: n, out: a.out}
+	for o := range a.out {
+		if a.weight != nil {
+			part.weight = append(part.weight, a.weight[o*a.in+first:][:n]...)
+		}
+	}
+	return part
+}
+
+// rows returns a's rows from first to first + n.
+func (a affine) rows(first, n int64) affine {
+	part := affine{in: a.in, out: n}
+	if a.weight != nil {
+		part.weight, part.bias = a.weight[first*a.in:][:n*a.in], a.bias[first:][:n]
+	}
+	return part
+}
+
+// transposed returns y = x·W, without a bias.
+func (a affine) transposed() affine {
+	t := affine{in: a.out, out: a.in, weight: make([]float32, len(a.weight))}
+	for o := range a.out {
+		for i := range a.in {
+			if a.weight != nil {
+				t.weight[i*a.out+o] = a.weight[o*a.in+i]
+			}
+		}
+	}
+	return t
+}
+
+// twoLayers packs the package's projection: a linear to four times n columns, ReLU, a linear to n.
+func (p *packer) twoLayers(n, k int64, name string, act engine.Act) []layer {
+	return []layer{p.layer(4*n, k, name+".0", engine.ReLU), p.layer(n, 4*n, name+".3", act)}
+}
+
+func loadSpanLayer(p *packer, d int64) (s glinerSpan) {
+	const at = "span_rep_layer.span_rep_layer."
+	s.start = p.twoLayers(d, d, at+"project_start", engine.ReLU)
+	s.end = p.twoLayers(d, d, at+"project_end", engine.ReLU)
+	s.label = p.twoLayers(d, d, "prompt_rep_layer", engine.NoAct)
+	first, second := p.affineOf(4*d, 2*d, at+"out_project.0"), p.affineOf(d, 4*d, at+"out_project.3")
+	if p.err != nil {
+		return s
+	}
+	starts := first.columns(0, d)
+	starts.bias = first.bias
+	s.start = append(s.start, starts.pack(p, engine.NoAct))
+	s.end = append(s.end, first.columns(d, d).pack(p, engine.NoAct))
+	s.labelRows = second.transposed().pack(p, engine.NoAct)
+	s.labelBias = affine{in: d, out: 1, weight: second.bias}.pack(p, engine.NoAct)
+	return s
+}
+
+func loadTokenScorer(p *packer, d int64) (s glinerToken) {
+	word, label := p.affineOf(2*d, d, "scorer.proj_token"), p.affineOf(2*d, d, "scorer.proj_label")
+	first := p.affineOf(4*d, 3*d, "scorer.out_mlp.0")
+	head, bias := p.hostTensor("scorer.out_mlp.3.weight", 3, 4*d), p.vector(3, "scorer.out_mlp.3.bias")
+	if p.err != nil {
+		return s
+	}
+	ofWords := first.columns(0, d)
+	ofWords.bias = first.bias
+	s.word = word.rows(d, d).pack(p, engine.NoAct)
+	s.wordTerms = word.rows(0, d).then(ofWords).pack(p, engine.NoAct)
+	s.label = label.rows(d, d).pack(p, engine.NoAct)
+	s.labelTerms = label.rows(0, d).then(first.columns(d, d)).pack(p, engine.NoAct)
+	scores := p.head(p.prefix, p.compute)
+	if p.compute == engine.ComputeINT8 || p.compute == engine.ComputeFP8 {
+		scores.compute = engine.ComputeF32 // scores have no quantised classes
+	}
+	s.inner = scores.values(engine.LinearWeight, d, first.columns(2*d, d).weight)
+	p.join(scores)
+	s.head, s.bias = p.values(engine.DataWeight, 4*d, head), bias
+	return s
+}
+
+// tokens records the encoder's states in the head's width. They are narrowed before rows are taken,
+// so that a word without tokens has zeros, as in the package.
+func (g *gliner) tokens(r *recording) engine.Value {
+	if g.project.weight == nil {
+		return r.x
+	}
+	return g.project.apply(r.Recorder, r.x)
+}
+
+// words records the states of a text's words, before the LSTM.
+func (g *gliner) words(r *recording, tokens engine.Value) engine.Value {
+	switch glinerSubtokens[g.config.Subtokens] {
+	case engine.PoolLast:
+		return r.TakeLast(tokens, engine.RowsWords)
+	case engine.PoolMean:
+		return r.TakeMean(tokens, engine.RowsWords)
+	}
+	return r.TakeFirst(tokens, engine.RowsWords)
+}
+
+// context records the LSTM over the words.
+func (g *gliner) context(r *recording, x engine.Value) engine.Value {
+	for _, l := range g.lstms {
+		x = r.LSTM(l.gates.apply(r.Recorder, x), l.forward, l.reverse)
+	}
+	return x
+}
+
+// record records the head and its output.
+func (g *gliner) record(r *recording) {
+	tokens := g.tokens(r)
+	words, labels := g.context(r, g.words(r, tokens)), r.TakeFirst(tokens, engine.RowsMarkers)
+	if s := &g.token; g.config.SpanMode == tokenLevel {
+		r.OutputPairs(engine.PairScores{
+			Words: s.word.apply(r.Recorder, words), WordTerms: s.wordTerms.apply(r.Recorder, words),
+			Labels: s.label.apply(r.Recorder, labels), LabelTerms: s.labelTerms.apply(r.Recorder, labels),
+			Weight: s.inner, Head: s.head, Bias: s.bias,
+		})
+		return
+	}
+	s := &g.span
+	p := applyAll(r.Recorder, labels, s.label)
+	r.OutputSpans(engine.SpanScores{
+		Starts: applyAll(r.Recorder, words, s.start), Ends: applyAll(r.Recorder, words, s.end),
+		Labels: s.labelRows.apply(r.Recorder, p), Bias: s.labelBias.apply(r.Recorder, p),
+		Widest: int(g.config.MaxWidth),
+	})
+}

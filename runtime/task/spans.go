@@ -1,0 +1,411 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/batch"
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/model"
+	"github.com/sie-engine/sie/runtime/spans"
+	"github.com/sie-engine/sie/runtime/tokenizer"
+	"github.com/sie-engine/sie/runtime/words"
+)
+
+// The family of GLiNER models, which find entities of the request's labels. A text is read in
+// windows of words behind a prompt of the labels; what is found in its windows is put together.
+func init() {
+	families[catalog.FamilySpanExtractor] = &family{
+		task:    arch.Spans,
+		extract: &extractor{check: checkSpanLabels, run: extractSpans},
+	}
+}
+
+// labelsField is the place of the labels in a request.
+const labelsField = "params.labels"
+
+// checkSpanLabels refuses labels that no model of the family takes.
+func checkSpanLabels(r *Request) error {
+	if err := needLabels(r); err != nil {
+		return err
+	}
+	return labelError(words.DefaultLabelLimits.CheckLabels(labelsField, r.Labels, 0, nil))
+}
+
+// labelError returns an error about labels as a 400.
+func labelError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errs.Invalid(labelsField, err.Error())
+}
+
+// finding is a request for spans on its way. Owned by one goroutine.
+type finding struct {
+	*run
+	how      *arch.GLiNER
+	variant  *model.Variant
+	decoding spans.Decoding
+	adjacent bool     // entities of one label that touch are joined
+	labels   []string // as the prompt has them
+	floor    float32  // the logit above which the device gives scores
+
+	prompt    []int32 // up to the words
+	markers   []int32 // the places of the labels' rows in it
+	sep       int32   // behind the words
+	limits    words.Limits
+	tokenizer tokenizer.Batch // of one call
+}
+
+// window is a window of an input.
+type window struct {
+	words.Window
+	input int
+	found []spans.Entity
+	room  int // records that a second run has room for; 0: the first one's
+}
+
+// extractSpans answers a request.
+func extractSpans(r *run) error {
+	f := &finding{run: r, how: r.use.Weights().GLiNER}
+	if err := f.options(); err != nil {
+		return err
+	}
+	if err := f.readPrompt(); err != nil {
+		return err
+	}
+	var err error
+	if f.variant, err = r.variantFor(arch.Want{Give: arch.Give(arch.OutSpans)}); err != nil {
+		return err
+	}
+	for first := 0; first < len(r.req.Inputs); first += chunkTexts {
+		if err := f.answer(first, min(first+chunkTexts, len(r.req.Inputs))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// options reads the request's options.
+func (f *finding) options() error {
+	threshold := 0.5
+	if v := f.option("threshold"); v != nil {
+		threshold, _ = number(v)
+	}
+	if math.IsNaN(threshold) || threshold < 0 || threshold > 1 {
+		return errs.Invalidf("options.threshold",
+			"Field 'options.threshold' is %v; a number from 0 to 1 is wanted", threshold)
+	}
+	for _, name := range []string{"relation_labels", "relation_threshold"} {
+		if f.option(name) != nil {
+			return errs.Invalidf("options."+name,
+				"Field 'options.%s': model '%s' finds no relations; leave it out", name, f.model.ID)
+		}
+	}
+	truth := func(name string, otherwise bool) bool {
+		if v, ok := f.option(name).(bool); ok {
+			return v
+		}
+		return otherwise
+	}
+	f.decoding = spans.Decoding{Threshold: threshold, FlatNER: truth("flat_ner", true),
+		MultiLabel: truth("multi_label", false)}
+	f.adjacent = truth("merge_adjacent_entities", false)
+	f.floor = spans.LogitFloor(threshold)
+	return nil
+}
+
+// readPrompt makes the tokens before the words: the sequence's first one, each label behind a
+// marker, and the separator. Labels are sorted, as the published server gives them to its adapter.
+func (f *finding) readPrompt() error {
+	f.labels = slices.Sorted(slices.Values(f.req.Labels))
+	reserved := []string{f.how.EntToken, f.how.SepToken}
+	if err := words.DefaultLabelLimits.CheckLabels(labelsField, f.req.Labels, 0, reserved); err != nil {
+		return labelError(err)
+	}
+	t := f.use.Tokenizer()
+	marker, known := f.how.ClassToken, true
+	if marker < 0 {
+		marker, known = t.TokenToID(f.how.EntToken)
+	}
+	separator, has := t.TokenToID(f.how.SepToken)
+	if !known || !has {
+		return errs.Internal(fmt.Errorf("the tokenizer of %s has no %s or no %s", f.model.ID, f.how.EntToken,
+			f.how.SepToken))
+	}
+	ids, ends, err := f.tokenize(f.labels, nil, nil)
+	if err != nil {
+		return err
+	}
+	special := t.Special()
+	f.prompt, f.sep = []int32{special.CLS}, special.SEP
+	from := 0
+	for _, end := range ends {
+		at := int32(len(f.prompt))
+		f.prompt = append(append(f.prompt, marker), ids[from:end]...)
+		if from = end; !f.how.EmbedEnt {
+			at++ // what follows the marker, be it the next one
+		}
+		f.markers = append(f.markers, at)
+	}
+	f.prompt = append(f.prompt, separator)
+	if err := words.DefaultLabelLimits.CheckPrompt(labelsField, len(f.prompt)-1); err != nil {
+		return labelError(err)
+	}
+	weights := f.use.Weights()
+	f.limits = words.DefaultLimits(min(f.how.MaxLen, weights.ShortLen)) // as many words as rows, at most
+	f.limits.MaxSubtokens = words.Budget(f.how.MaxLen, strings.HasPrefix(weights.Arch, "deberta"), 0)
+	room := weights.MaxSeqLen - len(f.prompt) - 1
+	if room < 1 {
+		return errs.Invalidf(labelsField,
+			"%s take %d tokens, and model '%s' reads %d at once: none are left for the text; give fewer or shorter labels",
+			labelsField, len(f.prompt), f.model.ID, weights.MaxSeqLen)
+	}
+	f.limits.MaxSubtokens = min(f.limits.MaxSubtokens, room)
+	return nil
+}
+
+// tokenize is a words.Tokenize.
+func (f *finding) tokenize(list []string, ids []int32, ends []int) ([]int32, []int, error) {
+	start := time.Now()
+	defer func() { f.reader.took += time.Since(start) }()
+	if f.use.Weights().LowerCase {
+		list = lower(list)
+	}
+	b := &f.tokenizer
+	err := f.use.Tokenizer().EncodeParallel(f.ctx, b, list, tokenizer.Options{NoSpecial: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range list {
+		ids = append(ids, b.Text(i)...)
+		ends = append(ends, len(ids))
+	}
+	return ids, ends, nil
+}
+
+// answer finds the entities of inputs [first, end).
+func (f *finding) answer(first, end int) error {
+	var all []*window
+	for i := first; i < end; i++ {
+		list, err := f.windows(i)
+		if err != nil {
+			return err
+		}
+		all = append(all, list...)
+	}
+	if err := f.find(all, first > 0); err != nil {
+		return err
+	}
+	for len(all) > 0 {
+		i, n := all[0].input, 1
+		for n < len(all) && all[n].input == i {
+			n++
+		}
+		if err := f.put(i, all[:n]); err != nil {
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+// windows splits an input's text, or answers the input with an error and returns none.
+func (f *finding) windows(i int) ([]*window, error) {
+	text := f.req.Inputs[i].Text
+	if words.IsBlank(text) {
+		return nil, f.reader.refuse(i, errs.Invalidf(f.reader.location(i),
+			"Field '%s' is blank; a text with words is wanted", f.reader.location(i)))
+	}
+	list, err := words.Windows(text, f.limits, f.tokenize)
+	var bound *words.BoundError
+	switch {
+	case errors.As(err, &bound):
+		place := f.reader.location(i)
+		return nil, f.reader.refuse(i, errs.TooLong(place, fmt.Sprintf("Field '%s': %s", place, bound)))
+	case err != nil:
+		return nil, f.reader.textError(err, i)
+	}
+	out := make([]*window, len(list))
+	for j, w := range list {
+		if len(w.IDs) == 0 && len(list) == 1 {
+			return nil, f.reader.refuse(i, errs.Invalidf(f.reader.location(i),
+				"Field '%s' has only characters that the model's tokenizer drops; a text with words is wanted",
+				f.reader.location(i)))
+		}
+		if len(w.Words) > len(f.prompt)+len(w.IDs) { // a batch has room for as many words as tokens
+			return nil, f.reader.refuse(i, errs.Invalidf(f.reader.location(i),
+				"Field '%s' has %d words in a row of which the model's tokenizer drops all but %d tokens; leave such characters out",
+				f.reader.location(i), len(w.Words), len(w.IDs)))
+		}
+		out[j] = &window{Window: w, input: i}
+		f.reader.tokens += w.Fresh()
+		if w.First {
+			f.reader.tokens += 2
+		}
+	}
+	return out, nil
+}
+
+// find runs windows, those that found more than there was room for a second time.
+func (f *finding) find(all []*window, admitted bool) error {
+	for len(all) > 0 {
+		var again []*window
+		of := func(n int) int { return all[n].input }
+		f.again = make([]int, len(all))
+		for n := range all {
+			f.again[n] = of(n)
+		}
+		err := f.job(f.variant, len(all), admitted, func(first, end int) ([]batch.Item, error) {
+			items := make([]batch.Item, end-first)
+			for n := range items {
+				items[n] = f.item(all[first+n])
+				items[n].Index = n
+			}
+			return items, nil
+		}, func(n int, out *batch.Result) error {
+			w := all[n]
+			more, err := f.decode(w, out[0])
+			if more {
+				again = append(again, w)
+			}
+			return err
+		})
+		f.again = nil
+		if err != nil {
+			return err
+		}
+		all, admitted = again, true
+	}
+	return nil
+}
+
+// item makes the batch item of a window.
+func (f *finding) item(w *window) batch.Item {
+	n := len(f.prompt)
+	ids := make([]int32, 0, n+len(w.IDs)+1)
+	ids = append(append(append(ids, f.prompt...), w.IDs...), f.sep)
+	in := batch.Inputs{IDs: ids, Markers: batch.Places{First: f.markers}}
+	places := make([]int32, 2*len(w.Words))
+	in.Words.First, in.Words.Last = places[:len(w.Words)], places[len(w.Words):]
+	from := 0
+	for i, end := range w.Ends {
+		in.Words.First[i], in.Words.Last[i] = int32(n+from), int32(n+end-1)
+		if from == end { // the tokenizer dropped the word
+			in.Words.First[i], in.Words.Last[i] = -1, -1
+		}
+		from = end
+	}
+	o := &f.variant.Outputs[0]
+	spec := f.variant.FoundSpec(o, f.most(w), f.floor)
+	if w.room > 0 {
+		spec.Dims, spec.Bytes = int32(w.room), int(engine.FoundBytes(o, w.room))
+	}
+	return batch.Item{Inputs: in, Specs: []batch.Spec{spec}}
+}
+
+// most returns the most records that a window may give.
+func (f *finding) most(w *window) int {
+	n := len(w.Words) * len(f.labels)
+	if !f.how.TokenLevel {
+		n *= min(f.how.MaxWidth, len(w.Words))
+	}
+	return max(1, n)
+}
+
+// decode reads what the device gave for a window, or notes the room that it needs and returns true.
+func (f *finding) decode(w *window, out []byte) (again bool, err error) {
+	o := &f.variant.Outputs[0]
+	room := (len(out) - int(engine.FoundBytes(o, 0))) / (4 * o.Columns)
+	var count int
+	var found []spans.Span
+	if f.how.TokenLevel {
+		var list []engine.Pair
+		if count, list = engine.Pairs(o, out, room); count <= room {
+			pairs := make([]spans.Pair, len(list))
+			for i, p := range list {
+				pairs[i] = spans.Pair{Word: p.Word, Label: p.Label, Start: p.Logits[0], End: p.Logits[1],
+					Inside: p.Logits[2]}
+			}
+			if found, err = spans.DecodePairs(pairs, len(w.Words), f.decoding); err != nil {
+				return false, f.reader.refuse(w.input, errs.Invalid("options.threshold", err.Error()))
+			}
+		}
+	} else {
+		var list []engine.Span
+		if count, list = engine.Spans(out, room); count <= room {
+			candidates := make([]spans.Candidate, len(list))
+			for i, s := range list {
+				candidates[i] = spans.Candidate{Start: s.First, Width: s.Last - s.First, Label: s.Label,
+					Logit: s.Logit}
+			}
+			found = spans.DecodeSpans(candidates, len(w.Words), f.decoding)
+		}
+	}
+	if count < 0 || count > f.most(w) {
+		return false, fmt.Errorf("task: %d scores of %d words and %d labels",
+			count, len(w.Words), len(f.labels))
+	}
+	if count > room {
+		f.variant.Grow(count)
+		w.room = count
+		return true, nil
+	}
+	w.found = spans.Entities(found, w.Words)
+	return false, nil
+}
+
+// put answers input i from what its windows found.
+func (f *finding) put(i int, all []*window) error {
+	answer := &f.result.Found[i]
+	if answer.Err != nil {
+		return nil
+	}
+	list, found := make([]words.Window, len(all)), make([][]spans.Entity, len(all))
+	for n, w := range all {
+		list[n], found[n] = w.Window, w.found
+	}
+	merged := spans.Merge(list, found, f.decoding)
+	if f.adjacent {
+		merged = spans.MergeAdjacent(merged)
+	}
+	if err := f.hold(int64(len(merged))*entryBytes, i+1); err != nil {
+		return err
+	}
+	text := f.req.Inputs[i].Text
+	at := bytesOf(text)
+	for _, e := range merged {
+		answer.Entities = append(answer.Entities, api.Entity{
+			Text: text[at(e.Start):at(e.End)], Label: f.labels[e.Label], Score: float64(e.Score),
+			Start: e.Start, End: e.End,
+		})
+	}
+	return nil
+}
+
+// bytesOf returns a function from code points of a text to bytes. Calls come nearly in order.
+func bytesOf(text string) func(point int) int {
+	point, at := 0, 0
+	return func(to int) int {
+		if to < point {
+			point, at = 0, 0
+		}
+		for i := range text[at:] {
+			if point == to {
+				at += i
+				return at
+			}
+			point++
+		}
+		at = len(text)
+		return at
+	}
+}
