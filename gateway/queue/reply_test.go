@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -20,6 +21,9 @@ func TestReceiptsGoToSidecarsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := g.conn.Flush(); err != nil { // the broker knows the gateway's inbox
+		t.Fatal(err)
+	}
 	mark := work.Mark{Kind: work.KindMark, WorkItemID: "0190.0", RequestID: "0190", WorkerID: "w",
 		State: work.ServerDied}
 	data, err := mark.MarshalMsg(nil)
@@ -36,9 +40,11 @@ func TestReceiptsGoToSidecarsAlone(t *testing.T) {
 		}
 	}
 	receipt := string(receipts[work.Unknown])
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // heartbeats never end
+	defer cancel()
 	for {
 		var m *nats.Msg
-		if m, err = all.NextMsg(10 * time.Second); err != nil {
+		if m, err = all.NextMsgWithContext(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if string(m.Data) != receipt {
