@@ -230,6 +230,11 @@ CASES = {
         DEBERTA,
         dict(span_mode="markerV0", hidden_size=16, num_rnn_layers=1, max_width=12),
     ),
+    "deberta-marker": (
+        unigram,
+        dict(DEBERTA, num_hidden_layers=1),
+        dict(span_mode="marker", hidden_size=16, num_rnn_layers=1, max_width=3),
+    ),
 }
 
 
@@ -283,7 +288,7 @@ def gaps(scores: np.ndarray, quantiles) -> list[float]:
 
 
 # Cases with the first texts only.
-FEW = {"bert-torch": 4, "modernbert-span": 7, "modernbert-token": 7, "deberta-span": 7}
+FEW = {"bert-torch": 4, "modernbert-span": 7, "modernbert-token": 7, "deberta-span": 7, "deberta-marker": 4}
 
 
 class Recorder:
