@@ -66,8 +66,8 @@ type glinerLSTM struct {
 	forward, reverse *engine.Weight
 }
 
-// glinerSpan is the span layer of markerV0 as engine.OutputSpans takes it: out_project's first
-// matrix is split by its columns, its second one is folded into the labels.
+// glinerSpan is a span layer as engine.OutputSpans takes it: out_project's first matrix is split by
+// its columns, its second one is folded into the labels. For spanMarker see there.
 type glinerSpan struct {
 	start, end           []layer // words → A [4·D], B [4·D]
 	label                []layer // labels → p [D]
@@ -92,9 +92,12 @@ func loadGLiNER(l *loading, c *glinerConfig) error {
 	for i := range c.RNNLayers {
 		g.lstms = append(g.lstms, p.lstm(c.Hidden, fmt.Sprintf("rnn.lstm.%%s_l%d", i)))
 	}
-	if c.SpanMode == tokenLevel {
+	switch c.SpanMode {
+	case tokenLevel:
 		g.token = loadTokenScorer(p, c.Hidden)
-	} else {
+	case spanMarker:
+		g.span = loadMarkerLayer(p, c.Hidden)
+	default:
 		g.span = loadSpanLayer(p, c.Hidden)
 	}
 	l.p.join(p)

@@ -11,7 +11,8 @@ import (
 )
 
 var glinerCases = []string{"gliner-bert-span", "gliner-bert-token", "gliner-bert-torch",
-	"gliner-modernbert-span", "gliner-modernbert-token", "gliner-deberta-span"}
+	"gliner-modernbert-span", "gliner-modernbert-token", "gliner-deberta-span",
+	"gliner-deberta-marker"}
 
 // glinerText is one text of a golden case: what a batch brings for it, and where its rows are.
 type glinerText struct {

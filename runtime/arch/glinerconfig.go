@@ -139,9 +139,9 @@ func (c *glinerConfig) check() error {
 		return refuse(glinerFile, "hidden_size", "is %d; an LSTM of two directions needs an even number",
 			c.Hidden)
 	}
-	if c.SpanMode != "markerV0" && c.SpanMode != tokenLevel {
-		return refuse(glinerFile, "span_mode", "is %.60q; supported are markerV0 and %s", c.SpanMode,
-			tokenLevel)
+	if c.SpanMode != "markerV0" && c.SpanMode != spanMarker && c.SpanMode != tokenLevel {
+		return refuse(glinerFile, "span_mode", "is %.60q; supported are markerV0, %s and %s", c.SpanMode,
+			spanMarker, tokenLevel)
 	}
 	if _, ok := glinerSubtokens[c.Subtokens]; !ok {
 		return refuse(glinerFile, "subtoken_pooling", "is %.60q; supported are %s", c.Subtokens,

@@ -51,7 +51,8 @@ profiles:
 // Entities are the package's in text, label, places and order, for span and token models.
 func TestSpansEqualPackage(t *testing.T) {
 	for _, name := range []string{"gliner-bert-span", "gliner-bert-token", "gliner-bert-torch",
-		"gliner-modernbert-span", "gliner-modernbert-token", "gliner-deberta-span"} {
+		"gliner-modernbert-span", "gliner-modernbert-token", "gliner-deberta-span",
+		"gliner-deberta-marker"} {
 		r := start(t, nil, nil, spansEntry(t, name))
 		for _, text := range readTexts[spansText](t, name) {
 			for _, q := range text.Requests {
