@@ -22,10 +22,14 @@ type Catalog struct {
 type NotFoundError struct {
 	ID          string
 	Suggestions []string
+	Why         string // what Later says of the id
 }
 
 func (e *NotFoundError) Error() string {
 	text := fmt.Sprintf("Model '%s' not found", clip(e.ID))
+	if e.Why != "" {
+		return text + ": " + e.Why
+	}
 	if len(e.Suggestions) > 0 {
 		text += " Did you mean '" + strings.Join(e.Suggestions, "', '") + "'?"
 	}
@@ -124,6 +128,9 @@ func (c *Catalog) With(models ...*Model) (*Catalog, error) {
 func (c *Catalog) Resolve(id string) (*Resolved, error) {
 	if r, ok := c.byID[id]; ok {
 		return r, nil
+	}
+	if why := Later(id); why != "" {
+		return nil, &NotFoundError{ID: id, Why: why}
 	}
 	return nil, &NotFoundError{ID: id, Suggestions: c.Suggest(id)}
 }

@@ -112,6 +112,12 @@ func summary(r *Resolved) string {
 	if e := r.AdaptiveBatching.Enabled; e != nil {
 		cols = append(cols, fmt.Sprintf("adaptive=%v", *e))
 	}
+	if slices.Contains(r.Outputs, outJSON) && r.Family != FamilyZeroShot {
+		for _, key := range sortedKeys(r.Runtime.Raw) {
+			cols = append(cols, fmt.Sprintf("%s=%v", key, r.Runtime.Raw[key]))
+		}
+		cols = append(cols, "at "+r.Revision[:7])
+	}
 	return strings.Join(cols, " | ")
 }
 
@@ -135,7 +141,8 @@ func TestBuiltinFiles(t *testing.T) {
 		if err := r.Usable(); (err == nil) != ok {
 			t.Errorf("%s: family %s served %v, usable %v", r.ID, r.Family, ok, err)
 		}
-		if r.MaxSequenceLength == 0 || len(r.Inputs) != 1 {
+		// GLiNER's own file says how many words it reads at once
+		if r.MaxSequenceLength == 0 && r.Family != FamilySpanExtractor || len(r.Inputs) != 1 {
 			t.Errorf("%s: length %d, inputs %v", r.ID, r.MaxSequenceLength, r.Inputs)
 		}
 	}
@@ -183,7 +190,7 @@ func TestBuiltinBundles(t *testing.T) {
 		t.Error("hashes do not tell bundles apart")
 	}
 	if _, err := bs.ByName("nope"); err == nil ||
-		err.Error() != "bundle 'nope' not found. Available: ['candle', 'default']" {
+		err.Error() != "bundle 'nope' not found. Available: ['candle', 'default', 'gliner']" {
 		t.Errorf("got %v", err)
 	}
 }

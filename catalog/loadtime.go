@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"maps"
 	"sort"
 )
 
@@ -105,17 +106,19 @@ func init() {
 		"lora_paths":  func(o *LoadtimeOptions, v any) (err error) { o.LoRAs, err = asLoRAs(v); return err },
 	}
 	checked := map[string]func(any) error{
-		"attn_implementation": isText, "backend": isText, "cuda_graphs": isText,
-		"classification_type": isText, "classification_task": isText, "positive_label": isText,
-		"default_task": isText, "hypothesis_template": isText, "causal": isBool, "append_eos": isBool,
+		"attn_implementation": isText, "backend": isText,
+		"cuda_graphs":         isAny, // YAML reads an unquoted off as false
+		"classification_task": isText, "positive_label": isText,
+		"default_task": isText, "causal": isBool, "append_eos": isBool,
 		"fused_rope": isBool, "fused_kernels": isBool, "prefix_reuse": isBool, "use_model_encode": isBool,
-		"modernbert_flash": isAny, "multi_label": isBool, "mem_fraction_static": isNumber,
+		"modernbert_flash": isAny, "mem_fraction_static": isNumber,
 		"score_threshold": isNumber, "max_len": isCount, "max_prompt_tokens": isCount,
 		"text_batch_tokens": isCount, "prefix_cache_mb": isCount, "max_concurrent_dispatch": isCount,
 		"batch_size": isCount, "config_kwargs": isMap, "forward_kwargs": isMap,
 		"model_kwargs": isMap, "tokenizer_kwargs": isMap,
 		"default_labels": func(v any) error { _, err := asTextList(v); return err },
 	}
+	maps.Copy(checked, extractSpecs)
 	for key, check := range checked {
 		loadtimeSpecs[key] = func(_ *LoadtimeOptions, v any) error { return check(v) }
 	}

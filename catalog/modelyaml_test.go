@@ -214,7 +214,7 @@ func TestBadModels(t *testing.T) {
 		{"length option", line("pooling: mean", "max_seq_length: 0"),
 			"x.yaml:14: profiles.default.adapter_options.runtime.max_seq_length: must be between 1 and 16777216; got 0"},
 		{"threshold", line("pooling: mean", "threshold: high"),
-			`x.yaml:14: profiles.default.adapter_options.runtime.threshold: expected a finite number, got the string "high"`},
+			`x.yaml:14: profiles.default.adapter_options.runtime.threshold: expected a number from 0 to 1, got the string "high"`},
 		{"weights", line("pooling: mean", "score_weights: {dense: -1}"),
 			"x.yaml:14: profiles.default.adapter_options.runtime.score_weights: weight dense must be a finite number of at least 0, got the number -1"},
 		{"misspelt option", line("pooling: mean", "querry_template: x"),

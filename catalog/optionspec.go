@@ -3,6 +3,7 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -92,17 +93,15 @@ func init() {
 		},
 	}
 	checked := map[string]func(any) error{
-		"profile": isText, "lora": isText, "output_similarity": isSimilarity, "hypothesis_template": isText,
-		"task": isText, "prompt_name": isText, "classification_type": isText, "classification_task": isText,
-		"cuda_graphs":    isText,
-		"group_encoding": isText, "flat_ner": isBool, "multi_label": isBool,
-		"merge_adjacent_entities": isBool, "precompute_labels": isBool, "ocr": isBool, "threshold": isNumber,
+		"profile": isText, "lora": isText, "output_similarity": isSimilarity, "task": isText,
+		"prompt_name": isText, "classification_task": isText, "ocr": isBool,
+		"cuda_graphs":   isAny, // YAML reads an unquoted off as false
 		"box_threshold": isNumber, "text_threshold": isNumber, "score_threshold": isNumber,
-		"relation_threshold": isNumber, "prune_threshold": isNumber, "highlight_threshold": isNumber,
-		"score_floor": isNumber, "span_entry_bias": isNumber, "top_k": isCount, "max_new_tokens": isCount,
-		"num_beams": isCount, "window_words": isCount, "batch_size": isCount, "window_overlap": isNumber,
-		"relation_labels": isAny, "label_groups": isAny, "examples": isAny, "entity_descriptions": isAny,
+		"prune_threshold": isNumber, "highlight_threshold": isNumber, "span_entry_bias": isNumber,
+		"max_new_tokens": isCount, "num_beams": isCount, "batch_size": isCount, "relation_labels": isAny,
+		"label_groups": isAny, "examples": isAny, "entity_descriptions": isAny,
 	}
+	maps.Copy(checked, extractSpecs)
 	for key, check := range checked {
 		runtimeSpecs[key] = func(_ *RuntimeOptions, v any) error { return check(v) }
 	}

@@ -11,7 +11,8 @@ import (
 
 // pythonGolden is testdata/python.json, written by testdata/golden.py.
 type pythonGolden struct {
-	Close []struct {
+	Bundle string // the hash of the bundle gliner over three documents
+	Close  []struct {
 		Word string
 		In   string
 		Want []string

@@ -251,6 +251,17 @@ func TestReadiness(t *testing.T) {
 	if _, _, after := ask("GET", "/v1/configs/epoch", "", ""); bytes.Equal(before, after) {
 		t.Error("another catalog has the same hashes")
 	}
+	for model, want := range map[string]string{
+		`"urchade/gliner_small-v2.1"`:                       `"default"`,
+		`"urchade/gliner_small-v2.1","bundle":"gliner"`:     `"gliner"`,
+		`"gliner:/knowledgator/gliclass-small-v1.0"`:        `"gliner"`,
+		`"BAAI/bge-small-en-v1.5:candle","bundle":"gliner"`: `"compatible_bundles":["default","candle"]`,
+	} {
+		_, _, body := ask("POST", "/v1/configs/resolve", "", `{"model":`+model+`}`)
+		if !bytes.Contains(body, []byte(want)) {
+			t.Errorf("%s: %s, want %s", model, body, want)
+		}
+	}
 }
 
 // Who may read and who may write, for each set of tokens.

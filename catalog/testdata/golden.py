@@ -3,6 +3,7 @@
 Usage: python3 golden.py > python.json    (any Python 3; standard library only)
 """
 import difflib
+import hashlib
 import json
 import random
 import sys
@@ -44,7 +45,26 @@ TEMPLATES = ["{text}", "query: {text}", "Instruct: {instruction}\nQuery: {text}"
              "}}{{", "", "{text}{text}{instruction}", "{", "}", "{}", "{0}", "{other}", "a{text", "a}b",
              "{te{xt}", "é{text}模", "<|user|>\n{instruction}\n<|embed|>\n{text}", "{ text}", "{text }",
              "{{}}", "{{{{{text}}}}}", "{text}}", "{{text}"]
+
+def profile(name, adapter, load, run):
+    """A profile as sie-config and a worker hash it, with all that it inherits."""
+    options = {k: v for k, v in (("loadtime", load), ("runtime", run)) if v}
+    return {"name": name, "config": {"adapter_path": adapter, "max_batch_tokens": 16384,
+                                     "compute_precision": None, "adapter_options": options}}
+
+
+GLINER, GLICLASS = "sie_server.adapters.gliner:GLiNERAdapter", "sie_server.adapters.gliclass:GLiClassAdapter"
+SINGLE = {"classification_type": "single-label", "cuda_graphs": "bucketed"}
+# What the bundle gliner has of the documents of TestGLiNERBundleHash.
+BUNDLE = [
+    {"sie_id": "acme/classes", "revision": None, "profiles": [
+        profile("default", GLICLASS, SINGLE, {"threshold": 0.0}),
+        profile("multi-label", GLICLASS, SINGLE, {"classification_type": "multi-label", "threshold": 0.0})]},
+    {"sie_id": "acme/names", "revision": "a" * 40, "profiles": [
+        profile("default", GLINER, {}, {"merge_adjacent_entities": True, "threshold": 0.75})]},
+]
 json.dump({
+    "bundle": hashlib.sha256(json.dumps(BUNDLE, sort_keys=True, separators=(",", ":")).encode()).hexdigest(),
     "close": [{"word": w, "in": name, "want": difflib.get_close_matches(w, lst)}
               for name, lst in (("ids", IDS), ("keys", KEYS)) for w in WORDS],
     "lists": {"ids": IDS, "keys": KEYS},

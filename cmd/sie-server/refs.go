@@ -140,6 +140,9 @@ func (r *refs) add(flag, ref string) (string, error) {
 	if variant || !strings.Contains(base, "/") {
 		return "", fmt.Errorf("%s %s: not in the catalog%s", flag, ref, hint(r.all, ref))
 	}
+	if why := catalog.Later(base); why != "" {
+		return "", fmt.Errorf("%s %s: %s", flag, ref, why)
+	}
 	m, err := r.onHub(ref)
 	return ref, r.put(flag, ref, m, err)
 }

@@ -284,6 +284,49 @@ func TestRouteTellsTheBundleOfItsLane(t *testing.T) {
 	}
 }
 
+// A model of the built-in catalog whose labels a request names goes to a lane of the bundle gliner,
+// where there is one and the default bundle has none, and where a request names it.
+func TestTheGLiNERBundleHasItsModels(t *testing.T) {
+	c, err := catalog.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := catalog.BuiltinBundles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := []string{"p/l4/default", "p/l4/gliner"}
+	for _, q := range []struct {
+		spec  string
+		lanes []string
+		want  string
+	}{
+		{"urchade/gliner_small-v2.1", both, "default"}, {"urchade/gliner_small-v2.1", both[1:], "gliner"},
+		{"gliner:/urchade/gliner_small-v2.1", both, "gliner"},
+		{"gliner:/knowledgator/gliclass-edge-v3.0:multi-label", both, "gliner"},
+		{"knowledgator/gliclass-edge-v3.0:multi-label", both[1:], "gliner"},
+		{"gliner:/cross-encoder/nli-deberta-v3-base", both, "gliner"},
+		{"gliner:/BAAI/bge-m3", both, ""}, {"BAAI/bge-m3", both[1:], ""},
+	} {
+		f := fleet.New(slog.New(slog.DiscardHandler))
+		f.Connected()
+		o := models.Options{Fleet: f}
+		for _, l := range q.lanes {
+			o.Lanes = append(o.Lanes, laneOf(l))
+		}
+		r := models.New(o)
+		r.Set(c, b, models.Version{Epoch: 1})
+		m, err := r.Find(q.spec)
+		var route models.Route
+		if err == nil {
+			route, err = m.Route("", "")
+		}
+		if route.Lane.Bundle != q.want || (err == nil) != (q.want != "") {
+			t.Errorf("%s with %v: %+v, %v; want %q", q.spec, q.lanes, route.Lane, err, q.want)
+		}
+	}
+}
+
 // A route has the hashes and the engine of its bundle; a change of another model keeps the model's.
 func TestRouteTellsTheConfiguration(t *testing.T) {
 	r, _ := rig(t, "default/l4/default")

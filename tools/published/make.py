@@ -71,12 +71,14 @@ def patterns(tensors: dict[str, list[int]]) -> dict[str, list[int]]:
 
 
 def write(row: dict) -> None:
-    config = row["files"]["config.json"]
+    config = row["files"].get("config.json")
     weights = []
     for part in row["weights"]:
         tensors = part.get("tensors")
         if tensors is None:
             tensors = class_tensors(config, part["class"])
+        elif callable(tensors):  # of a package's class, which is slow to build
+            tensors = tensors()
         tensors = {
             part.get("prefix", "") + k.removeprefix(part.get("strip", "")): v
             for k, v in tensors.items()

@@ -4,8 +4,10 @@ import berts
 import debertas
 import decoders
 import encoders
+import extractors
 
 
 def rows() -> list[dict]:
     encoding = [*berts.bert_family(), *berts.modernberts(), *debertas.debertas(), *encoders.others()]
-    return [*encoding, *decoders.qwens(), decoders.gemma()]
+    found = [*extractors.gliners(), *extractors.gliclasses()]
+    return [*encoding, *found, *decoders.qwens(), decoders.gemma()]
