@@ -79,6 +79,29 @@ def mmbert(vocab: int) -> dict:
     )
 
 
+def mt5() -> dict:
+    """The encoder of mT5-XL, of which no server here knows the architecture."""
+    return {
+        "model_type": "mt5",
+        "d_ff": 5120,
+        "d_kv": 64,
+        "d_model": 2048,
+        "dense_act_fn": "gelu_new",
+        "feed_forward_proj": "gated-gelu",
+        "hidden_size": 2048,
+        "is_encoder_decoder": True,
+        "is_gated_act": True,
+        "layer_norm_epsilon": 1e-6,
+        "num_decoder_layers": 24,
+        "num_heads": 32,
+        "num_layers": 24,
+        "pad_token_id": 0,
+        "relative_attention_max_distance": 128,
+        "relative_attention_num_buckets": 32,
+        "vocab_size": 250112,
+    }
+
+
 def encoder(config: dict) -> dict:
     return {k: v for k, v in config.items() if k != "architectures"}
 
@@ -238,6 +261,73 @@ def gliners() -> list[dict]:
     ]
 
 
+def relex() -> dict:
+    """Entities and relations of one encoder: a marker <<REL>> more than GLiNER has."""
+    inner = deberta("large", ENGLISH + 3)
+    config = gliner_config(
+        512,
+        "microsoft/deberta-v3-large",
+        inner,
+        class_token_index=ENGLISH,
+        embed_rel_token=True,
+        max_len=2048,
+        model_type="gliner_uni_encoder_span_relex",
+        rel_token="<<REL>>",
+        rel_token_index=ENGLISH + 2,
+        relations_layer="dot",
+        triples_layer=None,
+    )
+    source = (
+        "derived: the backbone and the markers that the published server states; which adjacency "
+        "and which scorer of pairs the model has is not known here"
+    )
+    return gliner("knowledgator/gliner-relex-large-v1.0", config, config_from=source)
+
+
+# columns, blocks, heads
+LABEL_TOWERS = {
+    "sentence-transformers/all-MiniLM-L6-v2": (384, 6, 12),
+    "sentence-transformers/all-MiniLM-L12-v2": (384, 12, 12),
+    "BAAI/bge-small-en-v1.5": (384, 12, 12),
+    "BAAI/bge-base-en-v1.5": (768, 12, 12),
+}
+
+
+def bi(id: str, name: str, inner: dict, labels: str, hidden: int, words: int) -> dict:
+    """A tower for texts and one for labels. The LSTM is saved and never run."""
+    config = gliner_config(
+        hidden,
+        name,
+        inner,
+        class_token_index=-1,
+        labels_encoder=labels,
+        labels_encoder_config=encoder(bert(*LABEL_TOWERS[labels])),
+        max_len=words,
+        model_type="gliner_bi_encoder_span",
+    )
+    return gliner(f"knowledgator/{id}", config)
+
+
+def bis() -> list[dict]:
+    ettins = "jhu-clsp/ettin-encoder-"
+    modern = encoder(modernbert(768, 22, 12, 1152, vocab=MODERN))
+    mini, small = "sentence-transformers/all-MiniLM-", "BAAI/bge-small-en-v1.5"
+    return [
+        bi("gliner-bi-edge-v2.0", ettins + "32m", ettin("32m", MODERN), mini + "L6-v2", 512, 1024),
+        bi("gliner-bi-small-v2.0", ettins + "68m", ettin("68m", MODERN), mini + "L12-v2", 512, 1024),
+        bi("gliner-bi-base-v2.0", ettins + "150m", ettin("150m", MODERN), small, 512, 1024),
+        bi(
+            "gliner-bi-large-v2.0",
+            ettins + "400m",
+            ettin("400m", MODERN),
+            "BAAI/bge-base-en-v1.5",
+            512,
+            1024,
+        ),
+        bi("modern-gliner-bi-base-v1.0", "answerdotai/ModernBERT-base", modern, small, 768, 2048),
+    ]
+
+
 def gliclass_config(inner: dict, name: str, base: int, **more) -> dict:
     """config.json, with the markers behind the base tokens of the tokenizer."""
     return {
@@ -347,6 +437,7 @@ def gliclasses() -> list[dict]:
         gliclass("gliclass-modern-large-v3.0", modern("large", 1024, 28, 16, 2624), **dot),
         gliclass("gliclass-multilang-edge", many, **cross),
         gliclass("gliclass-multilang-mini", multi, **cross),
+        gliclass("gliclass-multilang-ultra", (mt5(), "google/mt5-xl", 250100), **cross),
         gliclass("gliclass-small-v1.0", english("small", 2)),
         gliclass("opir-edge-multilang-v1.0", many, **cross),
         gliclass("opir-edge-v1.0", edge, LAYOUT, **mlp),

@@ -9,5 +9,5 @@ import extractors
 
 def rows() -> list[dict]:
     encoding = [*berts.bert_family(), *berts.modernberts(), *debertas.debertas(), *encoders.others()]
-    found = [*extractors.gliners(), *extractors.gliclasses()]
+    found = [*extractors.gliners(), extractors.relex(), *extractors.bis(), *extractors.gliclasses()]
     return [*encoding, *found, *decoders.qwens(), decoders.gemma()]
