@@ -179,6 +179,9 @@ func (c *glinerConfig) nested() (nested, error) {
 				c.Backbone, strings.Join(slices.Sorted(maps.Keys(glinerBackbones)), ", "))
 		}
 		config = sizes.config()
+		if c.VocabSize != -1 { // else as many rows as the checkpoint has
+			config["vocab_size"] = c.VocabSize
+		}
 	}
 	if t, _ := config["model_type"].(string); architectures[t] == nil {
 		return n, refuse(glinerFile, n.key+".model_type", "is %.60q; supported are %s",

@@ -197,7 +197,9 @@ def gliners() -> list[dict]:
 
     def pii(size: str, inner: dict, name: str, **more) -> dict:
         config = gliner_config(768, name, inner, max_types=100, **{"max_len": 2048, **more})
-        return gliner(f"knowledgator/gliner-pii-{size}-v1.0", config, config_from=SIZE)
+        if size == "base":  # names its backbone alone, and says how many ids there are
+            del config["encoder_config"]
+        return gliner(f"knowledgator/gliner-pii-{size}-v1.0", config, inner, config_from=SIZE)
 
     tiny = encoder(bert(128, 2, 2, vocab=30525))
     return [
