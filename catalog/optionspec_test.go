@@ -33,7 +33,8 @@ func TestMisspeltOptionsAreTold(t *testing.T) {
 // them.
 func TestExtractOptionsHaveRanges(t *testing.T) {
 	for key, values := range map[string]struct{ good, bad []any }{
-		"threshold":          {[]any{0, 1, 0.5, float32(0.25), int64(1)}, []any{-0.1, 1.01, math.NaN(), math.Inf(1), "0.5", true}},
+		"threshold": {[]any{0, 1, 0.5, float32(0.25), int64(1)},
+			[]any{-0.1, 1.01, math.NaN(), math.Inf(1), "0.5", true}},
 		"relation_threshold": {[]any{0.7}, []any{2, -1}},
 		"score_floor":        {[]any{0.6, 1}, []any{1.5, "x"}},
 		"flat_ner":           {[]any{true, false}, []any{1, "true"}},

@@ -136,6 +136,43 @@ func TestCheckModelSaysWhatTheReferenceDoes(t *testing.T) {
 	}
 }
 
+// check-model says of models that find entities and classes what it says of others: the encoder,
+// the task, the files, the memory.
+func TestCheckModelOfExtractors(t *testing.T) {
+	all := weightstest.ReadPublished(t, filepath.Join(golden.Root(t), "..", "published"))
+	for id, parts := range map[string][]string{
+		"urchade/gliner_small-v2.1":         {"deberta-v2, 6 blocks", "spans", "0 left over"},
+		"numind/NuNER_Zero":                 {"deberta-v2, 24 blocks", "spans", "0 left over"},
+		"NeuML/gliner-bert-tiny":            {"bert, 2 blocks", "spans"},
+		"knowledgator/gliclass-edge-v3.0":   {"modernbert, 10 blocks", "gliclass", `"model.logit_scale"`},
+		"knowledgator/gliclass-small-v1.0":  {"deberta-v2, 6 blocks", "gliclass", `"model.logit_scale"`},
+		"knowledgator/gliner-pii-edge-v1.0": {"modernbert, 10 blocks", "spans"},
+	} {
+		dir := t.TempDir()
+		all[id].Write(t, dir)
+		out, err := checks(t, id+"="+dir)
+		if err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+		says(t, out, append(parts, "architecture  ", "task          ", "model.safetensors", " MiB in fp32",
+			"0 wrong or missing")...)
+	}
+}
+
+// A model of a kind that comes later is refused by name, before anything is asked of the hub.
+func TestCheckModelNamesLaterKinds(t *testing.T) {
+	for id, kind := range map[string]string{
+		"fastino/gliner2-base-v1": "GLiNER2", "jackboyla/glirel-large-v0": "GLiREL",
+		"convaiinnovations/laya": "Laya", "knowledgator/gliformer-base-v1": "GLiFormer",
+		"openai/privacy-filter": "OpenAI's privacy filter",
+	} {
+		out, err := checks(t, id)
+		if err == nil || !strings.Contains(out+err.Error(), "it is of the kind "+kind) {
+			t.Errorf("%s: %v\n%s", id, err, out)
+		}
+	}
+}
+
 // compared runs models as check-model --compare does, and returns what it prints.
 func compared(t *testing.T, refs ...string) (string, error) {
 	t.Helper()
