@@ -46,8 +46,7 @@ func Check(dir string, dev *engine.Device, o Options) (*Report, error) {
 	r := &Report{Arch: m.Arch, Compute: m.Compute, Dim: m.Dim, Layers: m.Layers,
 		Problems: s.found.problems, Size: Size{Packed: s.packed, Passing: s.peak - s.packed}}
 	if m.encoder != nil {
-		shape := m.encoder.shape()
-		r.Tokens = shape.longest(parts.limits.maxSeqLen)
+		r.Tokens = m.longest(parts.limits.maxSeqLen)
 	}
 	for _, file := range slices.Sorted(maps.Keys(s.found.read)) {
 		r.Parts = append(r.Parts, file)

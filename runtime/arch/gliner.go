@@ -23,6 +23,7 @@ var Spans = Task{&head{
 	loadedBy: "GLiNER",
 	files:    []string{glinerFile},
 	outputs:  []Output{OutSpans},
+	added:    glinerTokens,
 	read:     readGLiNER,
 }}
 
@@ -33,7 +34,7 @@ type GLiNER struct {
 	MaxLen     int // words that are read at once
 	EntToken   string
 	SepToken   string
-	ClassToken int32 // the id of EntToken; -1: the tokenizer's
+	ClassToken int32 // the id of EntToken that the configuration says; -1: none
 	EmbedEnt   bool  // a label's row is its marker; else the token behind it
 	Subtokens  engine.Pooling
 }
@@ -84,6 +85,12 @@ type glinerToken struct {
 
 // loadGLiNER packs what stands behind the encoder.
 func loadGLiNER(l *loading, c *glinerConfig) error {
+	switch l.m.encoder.(type) {
+	case *bert, *deberta, *modernbert:
+	default:
+		return refuse(glinerFile, "encoder_config.model_type",
+			"is that of %s; GLiNER is supported over encoders of the BERT family, ModernBERT and DeBERTa", l.m.Arch)
+	}
 	g := &gliner{config: c}
 	p := l.p.head("", l.p.compute)
 	if l.shape.columns != c.Hidden {
@@ -105,6 +112,9 @@ func loadGLiNER(l *loading, c *glinerConfig) error {
 	l.m.GLiNER = &GLiNER{TokenLevel: c.SpanMode == tokenLevel, MaxWidth: int(c.MaxWidth),
 		MaxLen: int(c.MaxLen), EntToken: c.EntToken, SepToken: c.SepToken, ClassToken: int32(c.ClassToken),
 		EmbedEnt: c.EmbedEnt, Subtokens: glinerSubtokens[c.Subtokens]}
+	if c.resized() { // the package takes the id of the token that it added
+		l.m.GLiNER.ClassToken = -1
+	}
 	l.gives(OutSpans, given{rows: engine.PoolMean, record: g.record})
 	return l.p.err
 }

@@ -50,6 +50,8 @@ type head struct {
 	// labels reads the labels of a model that made or files chose; nil: the head has none that
 	// Detect returns.
 	labels func(*saved) ([]string, error)
+	// added returns the tokens of Task.AddedTokens; nil: the head has none.
+	added func(dir fs.FS) ([]string, error)
 	// read reads the modules in dir, and returns what packs the head.
 	read func(dir fs.FS) (chain, loader, error)
 	// linears names the head's linears in the checkpoints of a family of encoders. Adapters for

@@ -104,13 +104,15 @@ type Options struct {
 	Compute   engine.Compute // 0 = fp16 on a GPU for a checkpoint in it, else the device's default
 	Pooling   engine.Pooling // 0 = as the module chain says, mean without one
 	Normalize *bool          // nil = as the module chain says, true without one
-	MaxSeqLen int            // 0 = as the files say; never beyond the model's positions
-	ShortLen  int            // tokens of a text up to which it is short; 0 = DefaultShortLen
-	MaxTokens int            // of a batch; 0 = DefaultMaxTokens. Raised to the longest short text.
-	MaxSeqs   int            // of a batch; 0 = DefaultMaxSeqs
-	Answers   []int32        // of a judge: the tokens whose logits are read; nil = as the module chain says
-	Dense     string         // folder of the one Dense module of an embedder; "" = as the module chain says
-	NoPruning bool           // compute the whole last block even where only one row of it is read; for tests
+	// 0 = as the files say; never beyond the model's positions. GLiNER reads windows of words, whose
+	// length the model's own file says.
+	MaxSeqLen int
+	ShortLen  int     // tokens of a text up to which it is short; 0 = DefaultShortLen
+	MaxTokens int     // of a batch; 0 = DefaultMaxTokens. Raised to the longest short text.
+	MaxSeqs   int     // of a batch; 0 = DefaultMaxSeqs
+	Answers   []int32 // of a judge: the tokens whose logits are read; nil = as the module chain says
+	Dense     string  // folder of the one Dense module of an embedder; "" = as the module chain says
+	NoPruning bool    // compute the whole last block even where only one row of it is read; for tests
 	// NoPrefixes computes what texts have in common once for each text, as if they had nothing in
 	// common; for tests and benchmarks
 	NoPrefixes bool
@@ -366,11 +368,20 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 	return nil
 }
 
+// longest returns the longest sequence where the files state a length, or 0. A model that reads
+// windows of words takes as many tokens as its encoder can.
+func (m *Model) longest(stated int64) int64 {
+	shape := m.encoder.shape()
+	if m.GLiNER != nil {
+		shape.usual = 0
+	}
+	return shape.longest(stated)
+}
+
 // recordFirst records the program of the model's own outputs.
 func (m *Model) recordFirst(limits textLimits, o Options) (err error) {
-	shape := m.encoder.shape()
-	longest := shape.longest(limits.maxSeqLen)
-	if o.MaxSeqLen > 0 {
+	shape, longest := m.encoder.shape(), m.longest(limits.maxSeqLen)
+	if o.MaxSeqLen > 0 && m.GLiNER == nil {
 		longest = min(shape.positions, int64(o.MaxSeqLen))
 	}
 	short := min(longest, int64(cmp.Or(o.ShortLen, DefaultShortLen)))

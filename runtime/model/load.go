@@ -127,7 +127,11 @@ func (h *Host) load(
 	if err != nil {
 		return nil, err
 	}
-	tok, err := tokenizer.Load(folder)
+	added, err := task.AddedTokens(found.model.Dir)
+	if err != nil {
+		return nil, err
+	}
+	tok, err := tokenizer.LoadExtra(folder, added)
 	if err != nil {
 		return nil, tokenizerError{err}
 	}
@@ -263,7 +267,8 @@ type tokenizerError struct{ error }
 
 func (e tokenizerError) Unwrap() error { return e.error }
 
-// check reports whether tokenizer and weights fit together: vocabulary size and maximum length.
+// check reports whether tokenizer and weights fit together: vocabulary size, maximum length and
+// markers.
 func (l *Model) check() error {
 	if have := l.tokenizer.VocabSize(); have > l.vocab {
 		return &arch.ModelError{File: "tokenizer.json", Reason: fmt.Sprintf(
@@ -273,7 +278,7 @@ func (l *Model) check() error {
 		return &arch.ModelError{File: "tokenizer.json", Reason: fmt.Sprintf(
 			"adds %d special tokens to a text; the model takes %d in all", n, l.maxTokens)}
 	}
-	return nil
+	return l.weights.GLiNER.CheckTokens(l.tokenizer.TokenToID)
 }
 
 // compute returns the precision that the operator chose, or 0 for the device's default. If the

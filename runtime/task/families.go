@@ -37,8 +37,11 @@ type vectors struct {
 type extractor struct {
 	instructed bool                 // reads an instruction; else one is refused
 	check      func(*Request) error // refuses a bad request without a loaded model; nil: no check
-	classes    func(*run) int       // bounds the classes in an item's result; nil: none
-	run        func(*run) error
+	// ready refuses bad options, of the request and of its profile, without a loaded model; nil: no
+	// check
+	ready   func(*Prepared) error
+	classes func(*run) int // bounds the classes in an item's result; nil: none
+	run     func(*run) error
 }
 
 // Tasks returns, for each family, what is loaded from a model's files.

@@ -295,6 +295,11 @@ func (p *Prepared) checkExtract() error {
 			return err
 		}
 	}
+	if x.ready != nil {
+		if err := x.ready(p); err != nil {
+			return err
+		}
+	}
 	for i, l := range p.req.Labels {
 		if strings.TrimSpace(l) == "" {
 			return errs.Invalidf("params.labels", "label %d of params.labels is empty", i)

@@ -3,7 +3,6 @@ package task
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -24,45 +23,27 @@ import (
 // windows of words behind a prompt of the labels; what is found in its windows is put together.
 func init() {
 	families[catalog.FamilySpanExtractor] = &family{
-		task:    arch.Spans,
-		extract: &extractor{check: checkSpanLabels, run: extractSpans},
+		task: arch.Spans,
+		extract: &extractor{run: extractSpans, ready: func(p *Prepared) error {
+			_, err := askSpans(p)
+			return err
+		}},
 	}
-}
-
-// labelsField is the place of the labels in a request.
-const labelsField = "params.labels"
-
-// checkSpanLabels refuses labels that no model of the family takes.
-func checkSpanLabels(r *Request) error {
-	if err := needLabels(r); err != nil {
-		return err
-	}
-	return labelError(words.DefaultLabelLimits.CheckLabels(labelsField, r.Labels, 0, nil))
-}
-
-// labelError returns an error about labels as a 400.
-func labelError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return errs.Invalid(labelsField, err.Error())
 }
 
 // finding is a request for spans on its way. Owned by one goroutine.
 type finding struct {
 	*run
-	how      *arch.GLiNER
-	variant  *model.Variant
-	decoding spans.Decoding
-	adjacent bool     // entities of one label that touch are joined
-	labels   []string // as the prompt has them
-	floor    float32  // the logit above which the device gives scores
+	spanAsk
+	how     *arch.GLiNER
+	variant *model.Variant
+	labels  []string // as the prompt has them
 
-	prompt    []int32 // up to the words
-	markers   []int32 // the places of the labels' rows in it
-	sep       int32   // behind the words
-	limits    words.Limits
-	tokenizer tokenizer.Batch // of one call
+	prompt   []int32 // up to the words
+	markers  []int32 // the places of the labels' rows in it
+	sep      int32   // behind the words
+	limits   words.Limits
+	tokenize words.Tokenize
 }
 
 // window is a window of an input.
@@ -75,14 +56,17 @@ type window struct {
 
 // extractSpans answers a request.
 func extractSpans(r *run) error {
-	f := &finding{run: r, how: r.use.Weights().GLiNER}
-	if err := f.options(); err != nil {
+	ask, err := askSpans(r.Prepared)
+	if err != nil {
+		return err
+	}
+	f := &finding{run: r, spanAsk: ask, how: r.use.Weights().GLiNER}
+	if err := f.noRelations(); err != nil {
 		return err
 	}
 	if err := f.readPrompt(); err != nil {
 		return err
 	}
-	var err error
 	if f.variant, err = r.variantFor(arch.Want{Give: arch.Give(arch.OutSpans)}); err != nil {
 		return err
 	}
@@ -94,53 +78,28 @@ func extractSpans(r *run) error {
 	return nil
 }
 
-// options reads the request's options.
-func (f *finding) options() error {
-	threshold := 0.5
-	if v := f.option("threshold"); v != nil {
-		threshold, _ = number(v)
-	}
-	if math.IsNaN(threshold) || threshold < 0 || threshold > 1 {
-		return errs.Invalidf("options.threshold",
-			"Field 'options.threshold' is %v; a number from 0 to 1 is wanted", threshold)
-	}
+// noRelations refuses the options of models that find relations.
+func (f *finding) noRelations() error {
 	for _, name := range []string{"relation_labels", "relation_threshold"} {
 		if f.option(name) != nil {
 			return errs.Invalidf("options."+name,
 				"Field 'options.%s': model '%s' finds no relations; leave it out", name, f.model.ID)
 		}
 	}
-	truth := func(name string, otherwise bool) bool {
-		if v, ok := f.option(name).(bool); ok {
-			return v
-		}
-		return otherwise
-	}
-	f.decoding = spans.Decoding{Threshold: threshold, FlatNER: truth("flat_ner", true),
-		MultiLabel: truth("multi_label", false)}
-	f.adjacent = truth("merge_adjacent_entities", false)
-	f.floor = spans.LogitFloor(threshold)
 	return nil
 }
 
 // readPrompt makes the tokens before the words: the sequence's first one, each label behind a
 // marker, and the separator. Labels are sorted, as the published server gives them to its adapter.
 func (f *finding) readPrompt() error {
+	if err := f.check(f.req.Labels, []string{f.how.EntToken, f.how.SepToken}); err != nil {
+		return err
+	}
 	f.labels = slices.Sorted(slices.Values(f.req.Labels))
-	reserved := []string{f.how.EntToken, f.how.SepToken}
-	if err := words.DefaultLabelLimits.CheckLabels(labelsField, f.req.Labels, 0, reserved); err != nil {
-		return labelError(err)
-	}
 	t := f.use.Tokenizer()
-	marker, known := f.how.ClassToken, true
-	if marker < 0 {
-		marker, known = t.TokenToID(f.how.EntToken)
-	}
-	separator, has := t.TokenToID(f.how.SepToken)
-	if !known || !has {
-		return errs.Internal(fmt.Errorf("the tokenizer of %s has no %s or no %s", f.model.ID, f.how.EntToken,
-			f.how.SepToken))
-	}
+	marker, _ := t.TokenToID(f.how.EntToken) // both are known since the model was loaded
+	separator, _ := t.TokenToID(f.how.SepToken)
+	f.readWords(t, marker, separator)
 	ids, ends, err := f.tokenize(f.labels, nil, nil)
 	if err != nil {
 		return err
@@ -157,8 +116,8 @@ func (f *finding) readPrompt() error {
 		f.markers = append(f.markers, at)
 	}
 	f.prompt = append(f.prompt, separator)
-	if err := words.DefaultLabelLimits.CheckPrompt(labelsField, len(f.prompt)-1); err != nil {
-		return labelError(err)
+	if err := f.checkPrompt(len(f.prompt) - 1); err != nil {
+		return err
 	}
 	weights := f.use.Weights()
 	f.limits = words.DefaultLimits(min(f.how.MaxLen, weights.ShortLen)) // as many words as rows, at most
@@ -173,23 +132,15 @@ func (f *finding) readPrompt() error {
 	return nil
 }
 
-// tokenize is a words.Tokenize.
-func (f *finding) tokenize(list []string, ids []int32, ends []int) ([]int32, []int, error) {
-	start := time.Now()
-	defer func() { f.reader.took += time.Since(start) }()
-	if f.use.Weights().LowerCase {
-		list = lower(list)
+// readWords sets how words are tokenized: each on its own, and none becomes a marker, whatever its
+// characters are.
+func (f *finding) readWords(t *tokenizer.Tokenizer, markers ...int32) {
+	tokens := t.WordTokens(f.ctx, markers)
+	f.tokenize = func(list []string, ids []int32, ends []int) ([]int32, []int, error) {
+		start := time.Now()
+		defer func() { f.reader.took += time.Since(start) }()
+		return tokens(list, ids, ends)
 	}
-	b := &f.tokenizer
-	err := f.use.Tokenizer().EncodeParallel(f.ctx, b, list, tokenizer.Options{NoSpecial: true})
-	if err != nil {
-		return nil, nil, err
-	}
-	for i := range list {
-		ids = append(ids, b.Text(i)...)
-		ends = append(ends, len(ids))
-	}
-	return ids, ends, nil
 }
 
 // answer finds the entities of inputs [first, end).
@@ -353,6 +304,11 @@ func (f *finding) decode(w *window, out []byte) (again bool, err error) {
 	if count < 0 || count > f.most(w) {
 		return false, fmt.Errorf("task: %d scores of %d words and %d labels",
 			count, len(w.Words), len(f.labels))
+	}
+	if count > spans.MaxCandidates {
+		return false, f.reader.refuse(w.input, errs.Invalid("options.threshold", fmt.Sprintf(
+			"Field 'options.threshold' is %v, and %d spans of %d words and %d labels are above it, more than %d; raise it",
+			f.decoding.Threshold, count, len(w.Words), len(f.labels), spans.MaxCandidates)))
 	}
 	if count > room {
 		f.variant.Grow(count)

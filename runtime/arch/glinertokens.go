@@ -1,0 +1,53 @@
+package arch
+
+import (
+	"io/fs"
+
+	"github.com/sie-engine/sie/internal/files"
+)
+
+// AddedTokens returns the special tokens that a model in dir was trained with beside those of its
+// tokenizer's files, in the order of their ids: the markers of a prompt. Those that the files have
+// keep their ids. A task without markers has none.
+func (t Task) AddedTokens(dir string) ([]string, error) {
+	if t.head == nil || t.added == nil {
+		return nil, nil
+	}
+	return t.added(files.Dir(dir))
+}
+
+// glinerUnused is a token that the package adds before the markers and never writes.
+const glinerUnused = "[FLERT]"
+
+// glinerTokens returns what the package adds to the tokenizer of a backbone. A configuration that
+// says both the id of a label's marker and the size of the vocabulary is of a model whose tokenizer
+// has the markers, and gets none.
+func glinerTokens(dir fs.FS) ([]string, error) {
+	c, err := readGLiNERConfig(dir)
+	if err != nil || !c.resized() {
+		return nil, err
+	}
+	return []string{glinerUnused, c.EntToken, c.SepToken}, nil
+}
+
+// CheckTokens checks that a model's markers are tokens, and that the id of a label's marker, where
+// the configuration says one, is that of its token: with another one no label is ever found. id
+// looks up a token. The error is a *ModelError. A model without markers has none.
+func (g *GLiNER) CheckTokens(id func(token string) (int32, bool)) error {
+	if g == nil {
+		return nil
+	}
+	for _, t := range []struct{ key, token string }{{"ent_token", g.EntToken}, {"sep_token", g.SepToken}} {
+		if _, ok := id(t.token); !ok {
+			return refuse(glinerFile, t.key,
+				"is %q, and the tokenizer has no such token; save the tokenizer with it, or set class_token_index and vocab_size to -1",
+				t.token)
+		}
+	}
+	marker, _ := id(g.EntToken)
+	if g.ClassToken >= 0 && g.ClassToken != marker {
+		return refuse(glinerFile, "class_token_index", "is %d, and %s is the token %d", g.ClassToken, g.EntToken,
+			marker)
+	}
+	return nil
+}
