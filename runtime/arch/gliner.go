@@ -55,7 +55,8 @@ func readGLiNER(dir fs.FS) (chain, loader, error) {
 // gliner is the packed head. D = hidden_size, H = D/2.
 type gliner struct {
 	config  *glinerConfig
-	project layer // [D, C] where the encoder is of another width
+	fuser   *glinerFuser // nil: the last state is read
+	project layer        // [D, C] where the encoder is of another width
 	lstms   []glinerLSTM
 	span    glinerSpan
 	token   glinerToken
@@ -93,6 +94,14 @@ func loadGLiNER(l *loading, c *glinerConfig) error {
 	}
 	g := &gliner{config: c}
 	p := l.p.head("", l.p.compute)
+	if c.FuseLayers {
+		if l.shape.blocks < 2 {
+			return refuse(glinerFile, "fuse_layers", "is true and the encoder has one block; 2 are needed")
+		}
+		q := p.head("token_rep_layer.bert_layer.layers_fuser.", engine.ComputeF32)
+		g.fuser = loadFuser(q, l.shape.columns, int64(l.shape.blocks))
+		p.join(q)
+	}
 	if l.shape.columns != c.Hidden {
 		g.project = p.layer(c.Hidden, l.shape.columns, "token_rep_layer.projection", engine.NoAct)
 	}
@@ -115,7 +124,8 @@ func loadGLiNER(l *loading, c *glinerConfig) error {
 	if c.resized() { // the package takes the id of the token that it added
 		l.m.GLiNER.ClassToken = -1
 	}
-	l.gives(OutSpans, given{rows: engine.PoolMean, record: g.record})
+	l.gives(OutSpans, given{rows: engine.PoolMean, states: c.FuseLayers, precise: c.FuseLayers,
+		record: g.record})
 	return l.p.err
 }
 
@@ -253,10 +263,27 @@ func (g *gliner) context(r *recording, x engine.Value) engine.Value {
 	return x
 }
 
+// rows records the states of words, before the LSTM, and of labels.
+func (g *gliner) rows(r *recording) (words, labels engine.Value) {
+	ofWords := func(tokens engine.Value) engine.Value { return g.words(r, tokens) }
+	ofLabels := func(tokens engine.Value) engine.Value { return r.TakeFirst(tokens, engine.RowsMarkers) }
+	if f := g.fuser; f != nil {
+		weights := f.weights(r)
+		words = f.rows(r, weights, engine.RowsWords, ofWords)
+		labels = f.rows(r, weights, engine.RowsMarkers, ofLabels)
+		if g.project.weight != nil {
+			words, labels = g.project.apply(r.Recorder, words), g.project.apply(r.Recorder, labels)
+		}
+		return words, labels
+	}
+	tokens := g.tokens(r)
+	return ofWords(tokens), ofLabels(tokens)
+}
+
 // record records the head and its output.
 func (g *gliner) record(r *recording) {
-	tokens := g.tokens(r)
-	words, labels := g.context(r, g.words(r, tokens)), r.TakeFirst(tokens, engine.RowsMarkers)
+	words, labels := g.rows(r)
+	words = g.context(r, words)
 	if s := &g.token; g.config.SpanMode == tokenLevel {
 		r.OutputPairs(engine.PairScores{
 			Words: s.word.apply(r.Recorder, words), WordTerms: s.wordTerms.apply(r.Recorder, words),

@@ -12,7 +12,7 @@ import (
 
 var glinerCases = []string{"gliner-bert-span", "gliner-bert-token", "gliner-bert-torch",
 	"gliner-modernbert-span", "gliner-modernbert-token", "gliner-deberta-span",
-	"gliner-deberta-marker"}
+	"gliner-deberta-marker", "gliner-bert-fused"}
 
 // glinerText is one text of a golden case: what a batch brings for it, and where its rows are.
 type glinerText struct {
@@ -74,11 +74,12 @@ func checkGLiNERStates(t *testing.T, dev *engine.Device, c *golden.Case, compute
 	m, runner := load(t, dev, c.Dir, Options{Task: Spans, Compute: compute})
 	texts := glinerTexts(c, 1)
 	r := &recording{Recorder: dev.Record(m.caps), model: m, pass: pass{keep: engine.PoolMean}}
+	if m.gliner.fuser != nil {
+		r.pass.observe = func(_ int, x engine.Value) { r.states = append(r.states, r.precise(x)) }
+	}
 	r.x = m.encoder.forward(r.Recorder, r.pass)
 	g := m.gliner
-	tokens := g.tokens(r)
-	words := g.words(r, tokens)
-	labels := r.TakeFirst(tokens, engine.RowsMarkers)
+	words, labels := g.rows(r)
 	for _, x := range []engine.Value{r.x, words, g.context(r, words), labels} {
 		r.OutputValues(x)
 	}

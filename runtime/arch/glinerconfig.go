@@ -28,6 +28,7 @@ type glinerConfig struct {
 	Subtokens  string          `json:"subtoken_pooling"`
 	RNNLayers  int64           `json:"num_rnn_layers"`
 	EmbedEnt   bool            `json:"embed_ent_token"`
+	FuseLayers bool            `json:"fuse_layers"`       // words and labels are made of the states of all blocks
 	ClassToken int64           `json:"class_token_index"` // -1: the tokenizer's
 	Splitter   string          `json:"words_splitter_type"`
 	EntToken   string          `json:"ent_token"`
@@ -41,7 +42,6 @@ type glinerConfig struct {
 
 // glinerRefused are keys of models that are not served yet.
 type glinerRefused struct {
-	FuseLayers     bool            `json:"fuse_layers"`
 	SpanEncoder    json.RawMessage `json:"span_encoder_config"`
 	RepresentSpans bool            `json:"represent_spans"`
 	Precomputed    *bool           `json:"precomputed_prompts_mode"`
@@ -111,7 +111,6 @@ func (c *glinerConfig) checkKind() error {
 		{"labels_decoder", "set", has(c.LabelsDecoder)},
 		{"relations_layer", "set", has(c.Relations)},
 		{"span_encoder_config", "set", isSet(c.SpanEncoder)},
-		{"fuse_layers", "true", c.FuseLayers},
 		{"represent_spans", "true", c.RepresentSpans && c.SpanMode == tokenLevel},
 		{"precomputed_prompts_mode", "true", c.Precomputed != nil && *c.Precomputed},
 	} {

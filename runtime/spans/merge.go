@@ -20,10 +20,13 @@ func Merge(windows []words.Window, found [][]Entity, d Decoding) []Entity {
 	}
 	type key struct{ start, end, label int }
 	var best []Entity
-	at := map[key]int{}
+	at, all := map[key]int{}, make([]placed, len(found))
+	for i, entities := range found {
+		all[i] = place(entities)
+	}
 	for i, entities := range found {
 		for _, e := range entities {
-			if cutAtEdge(e, i, windows, found) {
+			if cutAtEdge(e, i, windows, all) {
 				continue
 			}
 			k := key{e.Start, e.End, e.Label}
@@ -46,17 +49,42 @@ func inText(a, b Entity) int {
 	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End))
 }
 
+// placed are the entities of a window in the order of their starts, with the greatest end of those
+// up to each, so that a look for what overlaps a place can stop.
+type placed struct {
+	entities []Entity
+	reach    []int
+}
+
+func place(found []Entity) placed {
+	p := placed{entities: slices.Clone(found), reach: make([]int, len(found))}
+	slices.SortFunc(p.entities, inText)
+	most := 0
+	for i, e := range p.entities {
+		most = max(most, e.End)
+		p.reach[i] = most
+	}
+	return p
+}
+
+// overlaps reports whether one of the entities has e's label and shares characters with it.
+func (p placed) overlaps(e Entity) bool {
+	behind, _ := slices.BinarySearchFunc(p.entities, e.End,
+		func(o Entity, end int) int { return cmp.Compare(o.Start, end) })
+	for i := behind - 1; i >= 0 && p.reach[i] > e.Start; i-- {
+		if o := p.entities[i]; o.Label == e.Label && e.Start < o.End {
+			return true
+		}
+	}
+	return false
+}
+
 // cutAtEdge reports whether a neighbour of window i has the whole place of an entity that lies at
 // the window's edge, and found an overlapping one of its label.
-func cutAtEdge(e Entity, i int, windows []words.Window, found [][]Entity) bool {
+func cutAtEdge(e Entity, i int, windows []words.Window, found []placed) bool {
 	whole := func(j int) bool {
 		w := windows[j]
-		if e.Start < w.Start || w.ReadEnd < e.End {
-			return false
-		}
-		return slices.ContainsFunc(found[j], func(o Entity) bool {
-			return o.Label == e.Label && o.Start < e.End && e.Start < o.End
-		})
+		return w.Start <= e.Start && e.End <= w.ReadEnd && found[j].overlaps(e)
 	}
 	return i > 0 && e.Start <= windows[i].Start && whole(i-1) ||
 		i+1 < len(windows) && e.End >= windows[i].ReadEnd && whole(i+1)
