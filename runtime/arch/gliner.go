@@ -93,12 +93,16 @@ func loadGLiNER(l *loading, c *glinerConfig) error {
 			"is that of %s; GLiNER is supported over encoders of the BERT family, ModernBERT and DeBERTa", l.m.Arch)
 	}
 	g := &gliner{config: c}
-	p := l.p.head("", l.p.compute)
+	compute := l.p.compute
+	if c.FuseLayers {
+		compute = engine.ComputeF32 // as are rows that were multiplied by a text's weights
+	}
+	p := l.p.head("", compute)
 	if c.FuseLayers {
 		if l.shape.blocks < 2 {
 			return refuse(glinerFile, "fuse_layers", "is true and the encoder has one block; 2 are needed")
 		}
-		q := p.head("token_rep_layer.bert_layer.layers_fuser.", engine.ComputeF32)
+		q := p.head("token_rep_layer.bert_layer.layers_fuser.", compute)
 		g.fuser = loadFuser(q, l.shape.columns, int64(l.shape.blocks))
 		p.join(q)
 	}

@@ -52,7 +52,7 @@ profiles:
 func TestSpansEqualPackage(t *testing.T) {
 	for _, name := range []string{"gliner-bert-span", "gliner-bert-token", "gliner-bert-torch",
 		"gliner-modernbert-span", "gliner-modernbert-token", "gliner-deberta-span",
-		"gliner-deberta-marker"} {
+		"gliner-deberta-marker", "gliner-bert-fused"} {
 		r := start(t, nil, nil, spansEntry(t, name))
 		for _, text := range readTexts[spansText](t, name) {
 			for _, q := range text.Requests {
