@@ -206,8 +206,8 @@ func TestGLiNERMarkersAreTokens(t *testing.T) {
 	}
 }
 
-// FuzzGLiNERConfig loads a tiny model with any gliner_config.json. What is refused has an error, and
-// what is not can be sized.
+// FuzzGLiNERConfig looks at a tiny model with any gliner_config.json. What is refused has an error,
+// and what is not can be sized.
 func FuzzGLiNERConfig(f *testing.F) {
 	c := golden.Open(f, "gliner-bert-span")
 	dir := changedGLiNER(f, c, nil)

@@ -28,7 +28,7 @@ type glinerConfig struct {
 	Subtokens  string          `json:"subtoken_pooling"`
 	RNNLayers  int64           `json:"num_rnn_layers"`
 	EmbedEnt   bool            `json:"embed_ent_token"`
-	FuseLayers bool            `json:"fuse_layers"`       // words and labels are made of the states of all blocks
+	FuseLayers bool            `json:"fuse_layers"`       // the states of all blocks are read
 	ClassToken int64           `json:"class_token_index"` // -1: the tokenizer's
 	Splitter   string          `json:"words_splitter_type"`
 	EntToken   string          `json:"ent_token"`

@@ -4,9 +4,9 @@ import "github.com/sie-engine/sie/runtime/engine"
 
 // glinerFuser weighs the states behind the blocks of an encoder, U_1 … U_K, for each text, where
 // fuse_layers says so: s = σ(W₂·relu(W₁·z)), z_k = w·(mean of U_k over the text's tokens), and
-// x = P·Σ s_k·U_k. The mean is that of the text's own tokens, prompt included; the package's has the
-// padding of its batch in it. P and the sum are linear, so that rows are taken before them; a word
-// without tokens has P's bias.
+// x = P·Σ s_k·U_k. The mean is that of the text's own tokens, prompt included; the package's has
+// the padding of its batch in it. P and the sum are linear, so that rows are taken before them; a
+// word without tokens has P's bias.
 type glinerFuser struct {
 	squeeze, first, second layer
 	spread                 []layer // [C, K] each: 1/2 + t_k/2 in every column, t = tanh of the half
@@ -58,8 +58,8 @@ func (f *glinerFuser) weights(r *recording) (out []engine.Value) {
 	return out
 }
 
-// rows records the rows of x that take takes of a state of tokens, for words or markers. weights are
-// those of f.weights.
+// rows records the rows of x that take takes of a state of tokens, for words or markers. weights
+// are those of f.weights.
 func (f *glinerFuser) rows(r *recording, weights []engine.Value, space engine.Rows,
 	take func(tokens engine.Value) engine.Value) engine.Value {
 	x, project := engine.NoValue, f.project

@@ -16,6 +16,9 @@ func (t Task) AddedTokens(dir string) ([]string, error) {
 	return t.added(files.Dir(dir))
 }
 
+// classTokenKey is the key of the id of a label's marker.
+const classTokenKey = "class_token_index"
+
 // glinerUnused is a token that the package adds before the markers and never writes.
 const glinerUnused = "[FLERT]"
 
@@ -40,13 +43,13 @@ func (g *GLiNER) CheckTokens(id func(token string) (int32, bool)) error {
 	for _, t := range []struct{ key, token string }{{"ent_token", g.EntToken}, {"sep_token", g.SepToken}} {
 		if _, ok := id(t.token); !ok {
 			return refuse(glinerFile, t.key,
-				"is %q, and the tokenizer has no such token; save the tokenizer with it, or set class_token_index and vocab_size to -1",
-				t.token)
+				"is %q, and the tokenizer has no such token; save it with one, or set %s and vocab_size to -1",
+				t.token, classTokenKey)
 		}
 	}
 	marker, _ := id(g.EntToken)
 	if g.ClassToken >= 0 && g.ClassToken != marker {
-		return refuse(glinerFile, "class_token_index", "is %d, and %s is the token %d", g.ClassToken, g.EntToken,
+		return refuse(glinerFile, classTokenKey, "is %d, and %s is the token %d", g.ClassToken, g.EntToken,
 			marker)
 	}
 	return nil

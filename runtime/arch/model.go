@@ -104,8 +104,8 @@ type Options struct {
 	Compute   engine.Compute // 0 = fp16 on a GPU for a checkpoint in it, else the device's default
 	Pooling   engine.Pooling // 0 = as the module chain says, mean without one
 	Normalize *bool          // nil = as the module chain says, true without one
-	// 0 = as the files say; never beyond the model's positions. GLiNER reads windows of words, whose
-	// length the model's own file says.
+	// 0 = as the files say; never beyond the model's positions. GLiNER reads windows of words, the
+	// length of which its own file says.
 	MaxSeqLen int
 	ShortLen  int     // tokens of a text up to which it is short; 0 = DefaultShortLen
 	MaxTokens int     // of a batch; 0 = DefaultMaxTokens. Raised to the longest short text.

@@ -164,19 +164,21 @@ func TestSpansAreCheckedBeforeLoading(t *testing.T) {
 		"256 characters":     {[]string{strings.Repeat("a", 128), strings.Repeat("b", 128)}, nil, ""},
 		"257 characters": {[]string{strings.Repeat("a", 128), strings.Repeat("b", 128), "c"}, nil,
 			"8 tokens (max_prompt_tokens)"},
-		"threshold 0":         {[]string{"a"}, map[string]any{"threshold": 0.0}, ""},
-		"threshold 1":         {[]string{"a"}, map[string]any{"threshold": 1.0}, ""},
-		"threshold below":     {[]string{"a"}, map[string]any{"threshold": -1e-9}, "from 0 to 1"},
-		"threshold above":     {[]string{"a"}, map[string]any{"threshold": 1.0000001}, "from 0 to 1"},
-		"threshold NaN":       {[]string{"a"}, map[string]any{"threshold": math.NaN()}, "threshold"},
-		"threshold infinite":  {[]string{"a"}, map[string]any{"threshold": math.Inf(1)}, "threshold"},
-		"threshold as text":   {[]string{"a"}, map[string]any{"threshold": "0.5"}, "threshold"},
-		"threshold as truth":  {[]string{"a"}, map[string]any{"threshold": true}, "threshold"},
-		"flat_ner as text":    {[]string{"a"}, map[string]any{"flat_ner": "yes"}, "flat_ner"},
-		"multi_label a list":  {[]string{"a"}, map[string]any{"multi_label": []any{}}, "multi_label"},
-		"merge as a number":   {[]string{"a"}, map[string]any{"merge_adjacent_entities": 2}, "merge_adjacent"},
-		"an unknown option":   {[]string{"a"}, map[string]any{"treshold": 0.5}, "treshold"},
-		"another's option":    {[]string{"a"}, map[string]any{"label_groups": map[string]any{}}, "label_groups"},
+		"threshold 0":        {[]string{"a"}, map[string]any{"threshold": 0.0}, ""},
+		"threshold 1":        {[]string{"a"}, map[string]any{"threshold": 1.0}, ""},
+		"threshold below":    {[]string{"a"}, map[string]any{"threshold": -1e-9}, "from 0 to 1"},
+		"threshold above":    {[]string{"a"}, map[string]any{"threshold": 1.0000001}, "from 0 to 1"},
+		"threshold NaN":      {[]string{"a"}, map[string]any{"threshold": math.NaN()}, "threshold"},
+		"threshold infinite": {[]string{"a"}, map[string]any{"threshold": math.Inf(1)}, "threshold"},
+		"threshold as text":  {[]string{"a"}, map[string]any{"threshold": "0.5"}, "threshold"},
+		"threshold as truth": {[]string{"a"}, map[string]any{"threshold": true}, "threshold"},
+		"flat_ner as text":   {[]string{"a"}, map[string]any{"flat_ner": "yes"}, "flat_ner"},
+		"multi_label a list": {[]string{"a"}, map[string]any{"multi_label": []any{}}, "multi_label"},
+		"merge as a number": {[]string{"a"}, map[string]any{"merge_adjacent_entities": 2},
+			"merge_adjacent"},
+		"an unknown option": {[]string{"a"}, map[string]any{"treshold": 0.5}, "treshold"},
+		"another's option": {[]string{"a"}, map[string]any{"label_groups": map[string]any{}},
+			"label_groups"},
 		"windows by a client": {[]string{"a"}, map[string]any{"max_windows": 500}, "max_windows"},
 	} {
 		_, err := r.Extract(t.Context(), &ExtractRequest{Model: "none", Texts: []string{"Berlin"},
@@ -203,7 +205,8 @@ func TestSpansPromptTokens(t *testing.T) {
 	}
 	r := start(t, nil, nil, entries...)
 	ask := func(model string, labels []string) string {
-		res, err := r.Extract(t.Context(), &ExtractRequest{Model: model, Texts: []string{"x"}, Labels: labels})
+		res, err := r.Extract(t.Context(),
+			&ExtractRequest{Model: model, Texts: []string{"x"}, Labels: labels})
 		if err == nil && res.Found[0].Err == nil {
 			return ""
 		}

@@ -84,7 +84,8 @@ def main():
             logits = []
             for row in rows:
                 prepared = model.prepare_batch([row], labels)
-                batch = model.collate_batch(prepared["input_x"], prepared["entity_types"], model.create_collator())
+                collator = model.create_collator()
+                batch = model.collate_batch(prepared["input_x"], prepared["entity_types"], collator)
                 with torch.no_grad():
                     result = model.model(**{k: v for k, v in batch.items() if isinstance(v, torch.Tensor)})
                 logits.append(result.logits[0, : len(prepared["input_x"][0]["tokenized_text"])])
@@ -101,7 +102,8 @@ def main():
         print(seed, words, kind, len(plan), "windows", threshold, len(merged), "entities", flush=True)
     body = ",\n".join(json.dumps(c, separators=(",", ":")) for c in out)
     (OUT / "cases.json").write_text("[\n" + body + "\n]\n")
-    manifest.write(OUT, "tools/golden/gliner_long.py", "gliner-deberta-span", "float32", {"vocabulary": VOCABULARY})
+    notes = {"vocabulary": VOCABULARY}
+    manifest.write(OUT, "tools/golden/gliner_long.py", "gliner-deberta-span", "float32", notes)
 
 
 torch.set_num_threads(1)
