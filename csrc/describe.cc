@@ -129,6 +129,7 @@ void add_details(Text *text, const sie_program *p, const Op &op) {
       if (op.kind == SIE_OP_SPANS) text->add(" of at most %d words", op.widest);
       if (op.kind == SIE_OP_PAIRS)
         text->add(" %s, %d logits", compute_name(op.weights[0]->compute), op.n_logits);
+      if (op.inputs[0] != 0) text->add(", labels by %s", p->inputs[op.inputs[0]].name.text);
       text->add(" to %s", p->outputs[op.output].name.text);
       break;
     case SIE_OP_OUTPUT_ROWS:

@@ -128,7 +128,7 @@ sie_status place_lane(sie_program *p, sie_error *err) {
   for (PlannedOp &planned : p->plan) {
     for (Operand *o : {&planned.in[0], &planned.in[1], &planned.in[2], &planned.in[3], &planned.addend,
                        &planned.residual, &planned.out, &planned.sum, &planned.quantised, &planned.found}) {
-      if (!o->present) continue;
+      if (!o->present || o->given != 0) continue;
       int64_t base = p->buffers[o->buffer].offset;
       o->offset += base;
       o->scale += base;

@@ -198,11 +198,22 @@ class Planner {
     BufferParts parts = parts_of(b, slab_rows(b.of_seqs));
     int64_t bytes = column * dtype_bytes(b.dtype);
     return {true,          buffer,      b.dtype,    bytes,      bytes,        b.ld,
-            b.scale_group, parts.scale, parts.zero, b.outliers, parts.outlier};
+            b.scale_group, parts.scale, parts.zero, b.outliers, parts.outlier, 0};
   }
 
   Operand float_operand(sie_value v) {
     const Value &value = p_->values[v];
+    if (value.given != 0) {
+      const int64_t bytes = value.column * dtype_bytes(SIE_F32);
+      Operand rows = {};
+      rows.present = true;
+      rows.buffer = -1;
+      rows.dtype = SIE_F32;
+      rows.column = rows.offset = bytes;
+      rows.ld = p_->inputs[value.given].columns;
+      rows.given = value.given;
+      return rows;
+    }
     return operand(p_->values[value.base].buffer, value.column);
   }
 

@@ -124,6 +124,7 @@ struct Value {
   int32_t buffer;     // of the base: float rows, or -1 when only a quantised form exists
   int32_t quantised;  // u8 or f8e4m3 rows, or -1
   int32_t rounded;    // of a stream: rows of the class's type, or -1
+  sie_input given;    // of a base: the input whose rows it is, which has no buffer; 0: none
 };
 
 constexpr int max_operands = 4;  // that an operation reads, besides a residual
@@ -136,7 +137,7 @@ struct Op {
   bool updates;                  // writes in[0] and in[1] in place
   const sie_weight *weights[3];  // linear: w; embed: word, position, type; lstm: w, w_reverse
   sie_input
-      inputs[3];      // embed: ids, type_ids; lora: adapter; maxsim: queries, partner; take_rows: first, last
+      inputs[3];      // embed: ids, type_ids; lora: adapter; maxsim: queries, partner; take_rows: first, last; spans, pairs: partner
   const float *bias;  // linear, norms
   const float *gamma, *beta;  // norms
   const float *vector;        // attention: ALiBi's slopes; pool: the vector that scores the rows
@@ -171,6 +172,7 @@ struct Operand {
   int64_t scale, zero;  // offsets; zero: u8 only
   bool outliers;
   int64_t outlier;  // offset, where outliers
+  sie_input given;  // the input whose rows it is; 0: it has a buffer
 };
 
 struct Buffer {
@@ -396,6 +398,12 @@ inline sie_space whole_of(const sie_program *p, sie_space space) {
 
 // Whether a value, or what it is a view of, is stored in f32 whatever its class.
 inline bool is_stream(const sie_program *p, sie_value v) { return p->values[p->values[v].base].stream; }
+
+// The most labels of one sequence, whose rows are of this space.
+inline int64_t most_labels(const sie_program *p, sie_space space) {
+  const Space &whole = p->spaces[whole_of(p, space)];
+  return whole.kind == SIE_SPACE_SHARED ? whole.max_rows : whole.max_each;
+}
 
 // The most rows that a batch may have of a space.
 inline int64_t rows_cap(const sie_program *p, sie_space space) {

@@ -32,6 +32,7 @@ sie_status record_take_rows(sie_program *p, const void *params, sie_error *err);
 sie_status record_product(sie_program *p, const void *params, sie_error *err);
 sie_status record_dots(sie_program *p, const void *params, sie_error *err);
 sie_status record_lstm(sie_program *p, const void *params, sie_error *err);
+sie_status record_given_rows(sie_program *p, const void *params, sie_error *err);
 sie_status record_splade(sie_program *p, const void *params, sie_error *err);
 sie_status record_maxsim(sie_program *p, const void *params, sie_error *err);
 sie_status record_output_rows(sie_program *p, const void *params, sie_error *err);
@@ -51,6 +52,9 @@ sie_status take_params(const void *params, T *to, sie_error *err) {
 
 // v must be a value that operations may read. In all checks, `name` is the field's name.
 sie_status check_value(const sie_program *p, sie_value v, const char *name, sie_error *err);
+
+// v must be a value that operations may read, or rows that batches bring (SIE_GIVEN_ROWS).
+sie_status check_value_or_given(const sie_program *p, sie_value v, const char *name, sie_error *err);
 
 // v must be a number that no earlier operation uses for its result.
 sie_status check_result(const sie_program *p, sie_value v, const char *name, sie_error *err);
@@ -99,6 +103,11 @@ sie_status check_has(const sie_program *p, bool has, uint32_t kind, sie_error *e
 sie_status check_input(const sie_program *p, sie_input input, uint32_t kind, int64_t least, int64_t bound,
                        const char *name, sie_error *err);
 void read_input(sie_program *p, sie_input input, int64_t least, int64_t bound);
+
+// partner must be an i32 input of the SEQS space that names groups of the SHARED space, or −1 for none.
+// check_partner changes nothing; read_partner, called after all checks, records what it names.
+sie_status check_partner(const sie_program *p, sie_input partner, sie_space shared, sie_error *err);
+void read_partner(sie_program *p, sie_input partner, sie_space shared);
 
 // An operation uses a segment of the program's state, which must be declared to write, or to read.
 sie_status check_segment(const sie_program *p, int32_t segment, bool writes, sie_error *err);

@@ -281,11 +281,7 @@ sie_status record_maxsim(sie_program *p, const void *params, sie_error *err) {
               queries.columns);
   SIE_FAIL_IF(p->queries != 0 && p->queries != m.queries, SIE_UNSUPPORTED, err,
               "the program's queries are %s; it has one input of them", p->inputs[p->queries].name.text);
-  SIE_TRY(check_input(p, m.partner, SIE_SPACE_SEQS, -1, int64_t{INT32_MAX} + 1, "partner", err));
-  const Input &partner = p->inputs[m.partner];
-  SIE_FAIL_IF(partner.optional && partner.otherwise != -1, SIE_INVALID_ARGUMENT, err,
-              "%s counts as %d where it is left out; only -1 is always there", partner.name.text,
-              partner.otherwise);
+  SIE_TRY(check_partner(p, m.partner, queries.space, err));
   Op op = new_op(SIE_OP_MAXSIM);
   op.in[0] = m.x;
   op.out = m.y;
@@ -296,8 +292,7 @@ sie_status record_maxsim(sie_program *p, const void *params, sie_error *err) {
   p->queries = m.queries;
   p->inputs[m.queries].read = true;
   p->inputs[m.queries].columns = static_cast<int32_t>(value.columns);
-  read_input(p, m.partner, -1, int64_t{INT32_MAX} + 1);
-  p->inputs[m.partner].groups_of = queries.space;
+  read_partner(p, m.partner, queries.space);
   return SIE_OK;
 }
 

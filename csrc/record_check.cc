@@ -26,6 +26,14 @@ bool is_made(const sie_program *p, sie_value v) {
 }  // namespace
 
 sie_status check_value(const sie_program *p, sie_value v, const char *name, sie_error *err) {
+  SIE_TRY(check_value_or_given(p, v, name, err));
+  SIE_FAIL_IF(p->values[v].given != 0, SIE_INVALID_ARGUMENT, err,
+              "%s is rows of %s that batches bring; output_spans and output_pairs alone read them, as labels",
+              name, space_name(p, p->values[v].space));
+  return SIE_OK;
+}
+
+sie_status check_value_or_given(const sie_program *p, sie_value v, const char *name, sie_error *err) {
   SIE_FAIL_IF(!is_made(p, v), SIE_INVALID_ARGUMENT, err,
               "%s is %d, a value that no operation before it makes", name, v);
   SIE_FAIL_IF(p->values[v].outputs_only, SIE_INVALID_ARGUMENT, err,
@@ -164,6 +172,22 @@ void read_input(sie_program *p, sie_input input, int64_t least, int64_t bound) {
   i.bound = std::min(i.bound, bound);
 }
 
+sie_status check_partner(const sie_program *p, sie_input partner, sie_space shared, sie_error *err) {
+  SIE_TRY(check_input(p, partner, SIE_SPACE_SEQS, -1, int64_t{INT32_MAX} + 1, "partner", err));
+  const Input &i = p->inputs[partner];
+  SIE_FAIL_IF(i.optional && i.otherwise != -1, SIE_INVALID_ARGUMENT, err,
+              "%s counts as %d where it is left out; only -1 is always there", i.name.text, i.otherwise);
+  SIE_FAIL_IF(i.groups_of != 0 && i.groups_of != shared, SIE_INVALID_ARGUMENT, err,
+              "%s names groups of %s for another operation, and here those of %s", i.name.text,
+              space_name(p, i.groups_of), space_name(p, shared));
+  return SIE_OK;
+}
+
+void read_partner(sie_program *p, sie_input partner, sie_space shared) {
+  read_input(p, partner, -1, int64_t{INT32_MAX} + 1);
+  p->inputs[partner].groups_of = shared;
+}
+
 const char *space_name(const sie_program *p, sie_space space) { return p->spaces[space].name.text; }
 
 Op new_op(uint32_t kind) {
@@ -175,7 +199,7 @@ Op new_op(uint32_t kind) {
 
 bool reserve_value(sie_program *p, sie_value v) {
   while (p->values.size() <= v) {
-    Value none = {0, 0, static_cast<int32_t>(p->values.size()), 0, 0, false, false, -1, -1, -1};
+    Value none = {0, 0, static_cast<int32_t>(p->values.size()), 0, 0, false, false, -1, -1, -1, 0};
     if (!p->values.push(none)) return false;
   }
   return true;
@@ -186,7 +210,7 @@ sie_status append(sie_program *p, const Op &op, sie_space space, uint32_t comput
   bool room = reserve_value(p, std::max(op.out, op.sum)) && p->ops.push(op);
   SIE_FAIL_IF(!room, SIE_OUT_OF_MEMORY, err, "no memory to record an operation");
   for (sie_value v : {op.out, op.sum}) {
-    if (v != SIE_NO_VALUE) p->values[v] = {space, compute, v, 0, columns, false, false, -1, -1, -1};
+    if (v != SIE_NO_VALUE) p->values[v] = {space, compute, v, 0, columns, false, false, -1, -1, -1, 0};
   }
   return SIE_OK;
 }

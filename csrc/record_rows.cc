@@ -128,7 +128,7 @@ sie_status record_columns(sie_program *p, const void *params, sie_error *err) {
   sie_columns_params c;
   SIE_TRY(take_params(params, &c, err));
   SIE_TRY(check_result(p, c.y, "y", err));
-  SIE_TRY(check_value(p, c.x, "x", err));
+  SIE_TRY(check_value_or_given(p, c.x, "x", err));
   SIE_TRY(check_zero(c.reserved, "reserved", err));
   Value value = p->values[c.x];
   SIE_FAIL_IF(c.column < 0 || c.width < 1 || c.column > value.columns || c.width > value.columns - c.column,

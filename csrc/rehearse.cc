@@ -57,7 +57,9 @@ sie_op_bounds bounds_of(const sie_program *p, const Op &op, const SlabCaps &caps
     bounds.final_dims = p->outputs[op.output].columns;
   }
   if (finds(op.kind)) {
-    bounds.labels = std::min(caps.tokens, p->spaces[whole_of(p, p->values[op.in[2]].space)].max_each);
+    const sie_space labels = p->values[op.in[2]].space;
+    bounds.labels = most_labels(p, labels);
+    if (kind_of(p, labels) != SIE_SPACE_SHARED) bounds.labels = std::min(caps.tokens, bounds.labels);
     bounds.k = in.columns;
   }
   if (op.kind == SIE_OP_PAIRS) {

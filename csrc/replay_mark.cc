@@ -43,7 +43,7 @@ sie_status mark_nonfinite(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   if (!hides_or_ends(op) || planned.writes) return SIE_OK;
   for (int i = 0; i < (finds(op.kind) ? max_operands : 1); i++) {
-    if (op.in[i] == SIE_NO_VALUE) continue;
+    if (op.in[i] == SIE_NO_VALUE || planned.in[i].given != 0) continue;  // given rows are no sequence's
     sie_mark_nonfinite_args a = {};
     a.rows = rows(r, op.in[i]);
     a.seqs = seqs(r);

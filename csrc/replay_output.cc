@@ -105,6 +105,7 @@ void fill_found(const Replay &r, const PlannedOp &planned, Args *a) {
   a->seqs = seqs(r);
   a->cu_words = words != nullptr ? words : r.one_row_each;
   a->cu_labels = offsets(r, op.in[2]);
+  a->label_group = op.inputs[0] != 0 ? indices(r, op.inputs[0]) : nullptr;
   a->write = planned.writes ? 1 : 0;
   const sie_tensor found = tensor(r, planned.found);
   a->found = static_cast<int32_t *>(found.p);

@@ -37,8 +37,15 @@ inline sie_tensor long_tensor(const Replay &r, const Operand &o) {
   return t;
 }
 
+// Rows that the batch brings.
+inline sie_tensor given_tensor(const Replay &r, const Operand &o) {
+  const char *rows = static_cast<const char *>(r.slab->inputs[o.given]) + o.column;
+  return {const_cast<char *>(rows), o.ld, SIE_F32, 0, nullptr, nullptr, nullptr};  // no kernel writes them
+}
+
 inline sie_tensor tensor(const Replay &r, const Operand &o) {
   if (!o.present) return {};
+  if (o.given != 0) return given_tensor(r, o);
   if (r.long_cap > 0) return long_tensor(r, o);
   sie_tensor t = {r.values + o.offset, o.ld, o.dtype, o.scale_group, nullptr, nullptr, nullptr};
   if (o.scale_group != 0) t.scale = reinterpret_cast<float *>(r.values + o.scale);

@@ -478,7 +478,9 @@ typedef struct sie_output_sparse_args {
 typedef struct sie_spans_args {
   sie_rows words, seqs;
   const int32_t *cu_words;  /* [B+1] relative to the first row of starts, ends */
-  const int32_t *cu_labels; /* [B+1] relative to the first row of labels, bias */
+  const int32_t *cu_labels; /* [B+1] relative to the first row of labels, bias; by groups: [groups+1] */
+  /* [B] the group of labels that a sequence has, or −1 for none; NULL: each has its own, by its number */
+  const int32_t *label_group;
   int64_t k;
   sie_tensor starts, ends; /* A, B: fX [R, K] */
   sie_tensor labels;       /* M: fX [labels, K] */
@@ -508,7 +510,7 @@ typedef struct sie_spans_args {
  * y[n_logits]}, by ascending row, label. */
 typedef struct sie_pairs_args {
   sie_rows words, seqs;
-  const int32_t *cu_words, *cu_labels; /* as in sie_spans_args */
+  const int32_t *cu_words, *cu_labels, *label_group; /* as in sie_spans_args */
   int64_t n, k;
   sie_tensor words_x, words_u;   /* t, U: fX [R, K], [R, N] */
   sie_tensor labels_x, labels_u; /* l, V: fX [labels, K], [labels, N] */

@@ -305,7 +305,8 @@ typedef enum sie_kind {
   SIE_DOTS = 26,
   SIE_LSTM = 27,
   SIE_OUTPUT_SPANS = 28,
-  SIE_OUTPUT_PAIRS = 29
+  SIE_OUTPUT_PAIRS = 29,
+  SIE_GIVEN_ROWS = 30
 } sie_kind;
 
 typedef struct sie_op {
@@ -623,6 +624,17 @@ typedef struct sie_maxsim_params {
   sie_input partner; /* i32 of the SEQS space: a group of that space, or −1 */
 } sie_maxsim_params;
 
+/* SIE_GIVEN_ROWS: y[R, C] f32, the rows of an f32 input of a SHARED space as the batch brings them. C is
+ * the input's own number of columns, or sets it where the input has none yet. Nothing is computed or
+ * copied: SIE_COLUMNS makes views of y, and SIE_OUTPUT_SPANS and SIE_OUTPUT_PAIRS read them as labels
+ * that sequences share; no other operation reads them. */
+typedef struct sie_given_rows_params {
+  uint32_t struct_size;
+  sie_value y;
+  sie_input input;
+  int32_t columns; /* C */
+} sie_given_rows_params;
+
 /* The fields that all outputs share. Outputs are numbered from 0 in the order in which they are
  * recorded. An output's name is unique among outputs. All except VALUES write a sequence's rows as
  * its item says (sie_out_item).
@@ -693,7 +705,9 @@ typedef struct sie_smve_params {
  * every word i of a sequence, every width w below widest with word i + w in the sequence, and every
  * label c of it:
  *   y = relu(starts_i + ends_(i+w))·labels_c + bias_c
- * (the fold of GLiNER's span layer: sie_spans_args in kernels/ops.h). At an item's offset, a multiple
+ * (the fold of GLiNER's span layer: sie_spans_args in kernels/ops.h). A sequence's labels are its own
+ * rows of a ROWS space; or, given rows (SIE_GIVEN_ROWS), those of the group that its partner names, and
+ * none for −1. At an item's offset, a multiple
  * of 16, are
  *   int32 count, three int32 of 0, then dims records {int32 i, int32 w, int32 c, f32 y}
  * count is the true number and may exceed dims: then a run with more room gives all. Records ascend
@@ -704,8 +718,10 @@ typedef struct sie_output_spans_params {
   int32_t widest; /* 1 … SIE_MAX_SPAN_WIDTH */
   const char *name;
   sie_value starts, ends; /* [words, K], of one ROWS space */
-  sie_value labels;       /* [labels, K], of another ROWS space */
+  sie_value labels;       /* [labels, K], of another ROWS space, or given rows */
   sie_value bias;         /* [labels, 1] or SIE_NO_VALUE: 0 */
+  sie_input partner;      /* of given rows: i32 of the SEQS space, a group of theirs or −1; else 0 */
+  int32_t reserved;       /* 0 */
 } sie_output_spans_params;
 
 /* SIE_OUTPUT_PAIRS: the words and labels of which one of n_logits scores is above the item's
@@ -715,10 +731,10 @@ typedef struct sie_output_spans_params {
  * with records {int32 i, int32 c, f32 y[n_logits]}, by i, c. w is of class F32, BF16 or F16. */
 typedef struct sie_output_pairs_params {
   uint32_t struct_size;
-  int32_t reserved; /* 0 */
+  sie_input partner; /* as for spans */
   const char *name;
   sie_value words, word_terms;   /* [words, K], [words, N]; words: a ROWS space or SEQS */
-  sie_value labels, label_terms; /* [labels, K], [labels, N], of another ROWS space */
+  sie_value labels, label_terms; /* [labels, K], [labels, N], of another ROWS space, or given rows */
   const sie_weight *w;           /* SIE_WEIGHT_LINEAR [N, K] */
   const sie_weight *head;        /* SIE_WEIGHT_DATA f32 [n_logits, N], n_logits 1 … 3 */
   const sie_weight *bias;        /* SIE_WEIGHT_VECTOR [n_logits] or NULL: 0 */

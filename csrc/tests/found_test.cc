@@ -61,13 +61,18 @@ struct Operands {
   sie_value tokens, labels;  // all columns
 };
 
-sie_status make_operands(Model *m, sie_value x, Operands *o) {
+// given: the labels are rows that the batch brings, with as many columns as its own would have.
+sie_status make_operands(Model *m, sie_value x, Operands *o, bool given = false) {
   sie_value rows;
   sie_program *p = m->program;
   *o = {sized<sie_output_spans_params>(), sized<sie_output_pairs_params>(), 0, 0};
   TRY(heads::embed_labels(m, &rows));
   TRY(heads::project(m, x, token_columns, hidden, &o->tokens));
   TRY(heads::project(m, rows, label_columns, hidden, &o->labels));
+  if (given) {
+    TRY(record::given_rows(p, label_columns, &o->labels, &m->err));
+    o->spans.partner = o->pairs.partner = record::partner;
+  }
   int64_t at = 0;
   auto view = [&](sie_value of, int64_t width, sie_value *y) {
     at += width;
@@ -104,6 +109,13 @@ sie_status found_tail(Model *m, sie_value x) {
   return record::output_values(m->program, o.labels, 3, &m->err);
 }
 
+sie_status given_tail(Model *m, sie_value x) {
+  Operands o;
+  TRY(make_operands(m, x, &o, true));
+  TRY(record::add(m->program, SIE_OUTPUT_SPANS, o.spans, &m->err));
+  return record::add(m->program, SIE_OUTPUT_PAIRS, o.pairs, &m->err);
+}
+
 sie_status spans_tail(Model *m, sie_value x) {
   Operands o;
   TRY(make_operands(m, x, &o));
@@ -122,10 +134,11 @@ const heads::Head found = {
     nullptr, {{}, {}, {Kind::values, token_columns}, {Kind::values, label_columns, false, false, true}},
     1,       false};
 
-bool open(Model *m, uint32_t kind, uint32_t isa, int threads, uint32_t compute) {
+bool open(Model *m, uint32_t kind, uint32_t isa, int threads, uint32_t compute,
+          sie_status (*tail)(Model *, sie_value) = found_tail) {
   model::Shape shape;
   shape.layers = 1;
-  shape.tail = found_tail;
+  shape.tail = tail;
   sie_status status = m->open(kind, isa, threads, compute, shape);
   CHECK(status == SIE_OK, "%s", m->err.message);
   return status == SIE_OK;
@@ -303,6 +316,55 @@ TEST(found_change_no_bits) {
   }
 }
 
+// Sequences of the same number have the same labels, which are given once; those of number 1 have none,
+// and one sequence is given none.
+TEST(found_with_given_labels_are_those_with_own_ones) {
+  const std::vector<int> numbers = {3, 12, 4, 1005, 3, 1, 0, 12, 5, 1005};
+  constexpr size_t without = 8;
+  const Path ref = {0, SIE_COMPUTE_F32, "ref"};
+  std::vector<Path> paths = model::machine_paths();
+  paths.push_back(ref);
+  for (const Path &path : paths) {
+    const uint32_t kind = path.name == ref.name ? SIE_DEVICE_REF : SIE_DEVICE_CPU;
+    for (int threads : {1, 3}) {
+      Model own, given;
+      if (!open(&own, kind, path.isa, threads, path.compute)) return;
+      if (!open(&given, kind, path.isa, threads, path.compute, given_tail)) return;
+      Batch batch = batch_of(own.shape, numbers, 50);
+      const Result want = run(&own, batch);
+      CHECK(want.status == SIE_OK, "%s: status %d", path.name, want.status);
+      Batch shared = batch;
+      shared.queries.clear();
+      shared.cu_queries = {0};
+      shared.partner.clear();
+      for (size_t b = 0; b < numbers.size(); b++) {
+        const size_t first = static_cast<size_t>(
+            std::find(numbers.begin(), numbers.end(), numbers[b]) - numbers.begin());
+        if (b == without) {
+          shared.partner.push_back(-1);
+        } else if (first < b) {
+          shared.partner.push_back(shared.partner[first]);
+        } else {
+          const std::vector<float> rows = heads::numbers_of(found, batch, want, 3, static_cast<int>(b));
+          shared.partner.push_back(static_cast<int32_t>(shared.cu_queries.size()) - 1);
+          shared.queries.insert(shared.queries.end(), rows.begin(), rows.end());
+          shared.cu_queries.push_back(static_cast<int32_t>(shared.queries.size() / label_columns));
+        }
+      }
+      const Result got = run(&given, shared);
+      CHECK(got.status == SIE_OK, "%s: status %d, %s", path.name, got.status, given.err.message);
+      for (size_t b = 0; b < numbers.size(); b++) {
+        for (int o = 0; o < 2; o++) {
+          const int at = static_cast<int>(b);
+          const std::vector<int32_t> expected = b == without ? std::vector<int32_t>{0} : item(batch, want, o, at);
+          CHECK(item(shared, got, o, at) == expected, "%s, %d executors: output %d of %d differs", path.name,
+                threads, o, at);
+        }
+      }
+    }
+  }
+}
+
 // Each output alone: others would flag the same rows.
 TEST(found_scores_flag_what_is_not_finite) {
   for (const auto tail : {spans_tail, pairs_tail}) {
@@ -338,6 +400,7 @@ TEST(found_bad_arguments) {
   record::Caps caps;
   caps.max_tokens = caps.max_len = 64;
   caps.max_seqs = 4;
+  caps.max_query_rows = 16;
   CHECK(record::begin(m.device, caps, &p, &m.err) == SIE_OK, "%s", m.err.message);
   sie_program *own = m.program;
   m.program = p;
@@ -365,6 +428,37 @@ TEST(found_bad_arguments) {
   spans("labels of sequences", [&](sie_output_spans_params *s) { s->labels = pooled; });
   spans("words of sequences", [&](sie_output_spans_params *s) { s->starts = s->ends = pooled; });
   spans("no name", [](sie_output_spans_params *s) { s->name = nullptr; });
+  spans("a reserved field", [](sie_output_spans_params *s) { s->reserved = 1; });
+  spans("a partner of own labels", [](sie_output_spans_params *s) { s->partner = record::partner; });
+  sie_value given = 0, view = 0, y = 0;
+  ok(record::given_rows(p, label_columns, &given, &m.err));
+  ok(record::columns(p, given, 0, span_k, &view, &m.err));
+  spans("given labels without a partner", [&](sie_output_spans_params *s) { s->labels = view; });
+  spans("a partner of tokens", [&](sie_output_spans_params *s) {
+    s->labels = view;
+    s->bias = 0;
+    s->partner = record::type_ids;
+  });
+  spans("a bias of its own of given labels", [&](sie_output_spans_params *s) {
+    s->labels = view;
+    s->partner = record::partner;
+  });
+  auto given_refused = [&](const char *what, int32_t columns, sie_input input) {
+    sie_given_rows_params g = sized<sie_given_rows_params>();
+    g.y = record::next(p);
+    g.input = input;
+    g.columns = columns;
+    sie_error err = {};
+    const sie_status status = record::add(p, SIE_GIVEN_ROWS, g, &err);
+    refused(what, status, err);
+  };
+  given_refused("no columns", 0, record::queries);
+  given_refused("other columns than before", label_columns + 1, record::queries);
+  given_refused("rows of ids", 1, record::ids);
+  given_refused("rows of no input", 1, 99);
+  sie_error given_err = {};
+  refused("a pool of given rows", record::pool(p, given, SIE_POOL_MEAN, &y, &given_err), given_err);
+  refused("an output of given rows", record::output_values(p, view, 3, &given_err), given_err);
   auto pairs = [&](const char *what, const std::function<void(sie_output_pairs_params *)> &change,
                    sie_status want = SIE_INVALID_ARGUMENT) {
     sie_output_pairs_params bad = o.pairs;
@@ -373,7 +467,7 @@ TEST(found_bad_arguments) {
     const sie_status status = record::add(p, SIE_OUTPUT_PAIRS, bad, &err);
     refused(what, status, err, want);
   };
-  pairs("a reserved field", [](sie_output_pairs_params *s) { s->reserved = 1; });
+  pairs("a partner of own labels", [](sie_output_pairs_params *s) { s->partner = record::partner; });
   pairs("no weight", [](sie_output_pairs_params *s) { s->w = nullptr; });
   pairs("no head", [](sie_output_pairs_params *s) { s->head = nullptr; });
   pairs("words of other columns", [&](sie_output_pairs_params *s) { s->words = s->word_terms; });

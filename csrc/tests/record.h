@@ -303,6 +303,17 @@ inline sie_status maxsim(sie_program *p, sie_value x, int32_t normalize, sie_val
   return result(p, SIE_MAXSIM, m, y, err);
 }
 
+// The queries as given rows.
+inline sie_status given_rows(sie_program *p, int32_t columns, sie_value *y, sie_error *err) {
+  if (p->inputs[queries].space == 0) {
+    RECORD_TRY(declare_input(p, queries, "queries", queries_space, SIE_F32, 0, 0, err));
+  }
+  sie_given_rows_params g = params<sie_given_rows_params>();
+  g.input = queries;
+  g.columns = columns;
+  return result(p, SIE_GIVEN_ROWS, g, y, err);
+}
+
 // The name of an output, made from its number.
 struct OutputName {
   char text[16];

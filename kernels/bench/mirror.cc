@@ -269,7 +269,7 @@ void translate(Call *c, sie_dots_args *a) {
 
 void translate(Call *c, sie_spans_args *a) {
   c->rows(&a->words), c->rows(&a->seqs);
-  c->pointer(&a->cu_words), c->pointer(&a->cu_labels);
+  c->pointer(&a->cu_words), c->pointer(&a->cu_labels), c->pointer(&a->label_group);
   c->tensor(&a->starts), c->tensor(&a->ends), c->tensor(&a->labels), c->tensor(&a->bias);
   c->pointer(&a->found), c->pointer(&a->items), c->pointer(&a->out);
 }
@@ -277,7 +277,8 @@ void translate(Call *c, sie_spans_args *a) {
 void translate(Call *c, sie_pairs_args *a) {
   c->rows(&a->words), c->rows(&a->seqs);
   c->weight(&a->w);
-  c->pointer(&a->cu_words), c->pointer(&a->cu_labels), c->pointer(&a->head), c->pointer(&a->head_bias);
+  c->pointer(&a->cu_words), c->pointer(&a->cu_labels), c->pointer(&a->label_group);
+  c->pointer(&a->head), c->pointer(&a->head_bias);
   c->tensor(&a->words_x), c->tensor(&a->words_u), c->tensor(&a->labels_x), c->tensor(&a->labels_u);
   c->pointer(&a->found), c->pointer(&a->items), c->pointer(&a->out);
 }

@@ -6,10 +6,26 @@
 #ifndef SIE_KERNELS_COMMON_FOUND_H
 #define SIE_KERNELS_COMMON_FOUND_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "sie.h"
+
+/* The labels of a sequence, as rows. */
+typedef struct sie_label_range {
+  int64_t first, count;
+} sie_label_range;
+
+/* The labels of sequence b (sie_spans_args.label_group). */
+static inline sie_label_range sie_labels_of(const int32_t *cu_labels, const int32_t *label_group, int64_t b) {
+  const int64_t group = label_group != NULL ? label_group[b] : b;
+  sie_label_range range = {0, 0};
+  if (group < 0) return range;
+  range.first = cu_labels[group];
+  range.count = cu_labels[group + 1] - range.first;
+  return range;
+}
 
 /* The entries for which a row of found has room. */
 static inline int32_t sie_found_room(int32_t logits) { return 31 / (1 + logits); }

@@ -105,7 +105,8 @@ void begin_tile(const sie_pairs_args *a, LinearFn linear, const sie_share *share
 
 // Fills found for words [first, end) of sequence b, counted in rows.
 void find_words(const sie_pairs_args *a, int64_t b, int64_t first, int64_t end, Tile *tile) {
-  const int64_t label = a->cu_labels[b], last = a->cu_labels[b + 1];
+  const sie_label_range of = sie_labels_of(a->cu_labels, a->label_group, b);
+  const int64_t label = of.first, last = label + of.count;
   auto take = [=](int64_t r, int64_t c, const float *y) {
     sie_found_add(a->found + r * a->found_ld, a->n_logits, static_cast<int32_t>(c - label), y);
   };
@@ -126,7 +127,8 @@ void add_record(const sie_pairs_args *a, int64_t i, int64_t c, const float *y, s
 
 // Adds the records of word i of sequence b.
 void score_word(const sie_pairs_args *a, int64_t b, int64_t i, Tile *tile, sie_found_item *item) {
-  const int64_t label = a->cu_labels[b], last = a->cu_labels[b + 1];
+  const sie_label_range of = sie_labels_of(a->cu_labels, a->label_group, b);
+  const int64_t label = of.first, last = label + of.count;
   auto take = [=](int64_t, int64_t c, const float *y) { add_record(a, i, c - label, y, item); };
   for (int64_t c = label; c < last; c++) {
     tile->add(a->cu_words[b] + i, c);

@@ -111,7 +111,8 @@ void take_above(const float *z, int64_t rows, int64_t w, int64_t label, int64_t 
 
 // Fills found for words [first, end) of sequence b, counted in rows.
 void find_words(const sie_spans_args *a, int64_t b, int64_t first, int64_t end, Work *work) {
-  const int64_t label = a->cu_labels[b], labels = a->cu_labels[b + 1] - label;
+  const sie_label_range of = sie_labels_of(a->cu_labels, a->label_group, b);
+  const int64_t label = of.first, labels = of.count;
   alignas(64) float z[kRows * kPanel];
   for (int64_t r = first; r < end; r++) a->found[r * a->found_ld] = 0;
   for (int64_t c = 0; c < labels; c += kPanel) {
@@ -136,8 +137,8 @@ void add_record(int64_t i, int64_t w, int64_t c, float y, sie_found_item *item) 
 
 // Adds the records of word i of sequence b.
 void score_word(const sie_spans_args *a, int64_t b, int64_t i, Work *work, sie_found_item *item) {
-  const int64_t label = a->cu_labels[b], labels = a->cu_labels[b + 1] - label, r = a->cu_words[b] + i,
-                ld = vectors_in(labels) * kLanes;
+  const sie_label_range of = sie_labels_of(a->cu_labels, a->label_group, b);
+  const int64_t label = of.first, labels = of.count, r = a->cu_words[b] + i, ld = vectors_in(labels) * kLanes;
   const int64_t widths = least(a->cu_words[b + 1] - r, a->widest), tiles = tile_count(widths);
   for (int64_t t = 0; t < tiles; t++) {
     const int64_t w = tile_start(widths, tiles, t), rows = tile_start(widths, tiles, t + 1) - w;
@@ -171,7 +172,7 @@ sie_status spans(const sie_spans_args *a, const sie_share *share) {
     write_items(
         a, 1, 4,
         [=](int64_t b, int64_t i, int32_t code, const float *y, sie_found_item *item) {
-          const int32_t labels = a->cu_labels[b + 1] - a->cu_labels[b];
+          const int32_t labels = static_cast<int32_t>(sie_labels_of(a->cu_labels, a->label_group, b).count);
           add_record(i, code / labels, code % labels, *y, item);
         },
         [&](int64_t b, int64_t i, sie_found_item *item) { score_word(a, b, i, &work, item); }, share);

@@ -49,9 +49,10 @@ template <typename Emit>
 void score_word(const sie_pairs_args *a, int64_t b, int64_t i, const sie_share *share, Emit emit) {
   float *z = static_cast<float *>(share->scratch);
   sie_share alone = {0, 1, z + floats_of(a->n, a->k), 0, nullptr};
-  for (int64_t c = 0; c < a->cu_labels[b + 1] - a->cu_labels[b]; c++) {
+  const sie_label_range of = sie_labels_of(a->cu_labels, a->label_group, b);
+  for (int64_t c = 0; c < of.count; c++) {
     float y[3];
-    score_pair(a, a->cu_words[b] + i, a->cu_labels[b] + c, z, &alone, y);
+    score_pair(a, a->cu_words[b] + i, of.first + c, z, &alone, y);
     bool above = false;
     for (int32_t o = 0; o < a->n_logits; o++) above = above || y[o] > a->items[b].threshold;
     if (above) emit(static_cast<int32_t>(c), y);

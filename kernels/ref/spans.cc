@@ -16,7 +16,8 @@ namespace {
 template <typename Emit>
 void score_word(const sie_spans_args *a, int64_t b, int64_t i, Emit emit) {
   const int64_t first = a->cu_words[b], words = a->cu_words[b + 1] - first;
-  const int64_t label = a->cu_labels[b], labels = a->cu_labels[b + 1] - label;
+  const sie_label_range of = sie_labels_of(a->cu_labels, a->label_group, b);
+  const int64_t label = of.first, labels = of.count;
   for (int64_t w = 0; w < a->widest && i + w < words; w++) {
     for (int64_t c = 0; c < labels; c++) {
       double sum = 0;
@@ -40,7 +41,7 @@ sie_status spans(const sie_spans_args *a, const sie_share *share) {
   if (a->widest < 1 || a->widest > SIE_MAX_SPAN_WIDTH) return SIE_INVALID_ARGUMENT;
   if (a->write != 0) {
     auto number = [=](int64_t b, int64_t i, int32_t code, int32_t *numbers) {
-      const int32_t labels = a->cu_labels[b + 1] - a->cu_labels[b];
+      const int32_t labels = static_cast<int32_t>(sie_labels_of(a->cu_labels, a->label_group, b).count);
       numbers[0] = static_cast<int32_t>(i);
       numbers[1] = code / labels;
       numbers[2] = code % labels;

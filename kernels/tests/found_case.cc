@@ -42,6 +42,24 @@ void FoundCase::rows_of(int64_t u, int64_t *first, int64_t *last) const {
   *last = f_.write ? u + 1 : words_.first(u + 1);
 }
 
+int64_t FoundCase::group_of(int64_t b) const {
+  if (!f_.shared) return b;
+  return b % 4 == 3 ? -1 : units - 1 - b / 2;
+}
+
+int64_t FoundCase::give_labels(int64_t first, int64_t count, const int32_t **cu, const int32_t **group) {
+  if (!f_.shared) {
+    *cu = labels_.cu(first, count);
+    *group = nullptr;
+    return labels_.first(first);
+  }
+  groups_.clear();
+  for (int64_t b = first; b < first + count; b++) groups_.push_back(static_cast<int32_t>(group_of(b)));
+  *cu = labels_.cu(0, units);
+  *group = groups_.data();
+  return 0;
+}
+
 float FoundCase::value(double scale) {
   if (f_.above == equal) return static_cast<float>(random_.below(5) - 2);
   return static_cast<float>(static_cast<double>(random_.real()) * scale);

@@ -19,6 +19,7 @@ struct FoundShape {
   Above above;
   int32_t room;  // records of an item
   bool write, holes, bench;
+  bool shared = false;  // sequences share labels, and some have none
 };
 
 class FoundCase : public Case {
@@ -49,6 +50,12 @@ class FoundCase : public Case {
   FoundCase(const FoundShape &shape, Layout layout, int32_t logits, int32_t numbers, uint32_t seed);
   // After the operands are filled.
   void choose_thresholds();
+  // The sequence whose labels sequence b has; −1: it has none.
+  int64_t group_of(int64_t b) const;
+  int64_t label_count(int64_t b) const { return group_of(b) < 0 ? 0 : labels_.length(group_of(b)); }
+  // What an entry is told of the labels of `count` sequences from `first` on; returns the row from
+  // which the places count. Valid until the next call.
+  int64_t give_labels(int64_t first, int64_t count, const int32_t **cu, const int32_t **group);
   // A value of an operand; small integers where scores shall be equal to the threshold.
   float value(double scale);
   // Fills an operand; holes: with some NaN.
@@ -81,6 +88,7 @@ class FoundCase : public Case {
   void verify_item(const std::string &what, int64_t b);
 
   std::vector<float> thresholds_;
+  Array<int32_t> groups_;
   std::vector<std::vector<Score>> expected_;  // of each word
   std::unique_ptr<Rows> found_, items_;
   Array<sie_out_item> list_;

@@ -32,7 +32,8 @@ class PairsCase : public FoundCase {
  public:
   PairsCase(const PairsConfig &config, Layout layout, int seed)
       : FoundCase(config, layout, config.logits, 2, static_cast<uint32_t>(seed)), c_(config) {
-    form = text("pairs %s x=%s w=%s", f_.write ? "write" : "find", dtype_text(c_.x), class_text(c_.compute));
+    form = text("pairs %s x=%s w=%s%s", f_.write ? "write" : "find", dtype_text(c_.x), class_text(c_.compute),
+                f_.shared ? " shared" : "");
     shape = text("R=%lld B=%lld labels=%lld K=%lld N=%lld logits=%d above=%d room=%d%s",
                  static_cast<long long>(words()), static_cast<long long>(units),
                  static_cast<long long>(labels_.tokens()), static_cast<long long>(f_.k),
@@ -72,6 +73,7 @@ class PairsCase : public FoundCase {
       t_->poison(r);
       u_->poison(r);
     }
+    if (f_.shared) return;  // another's labels
     for (int64_t r = labels_.first(u); r < labels_.first(u + 1); r++) {
       l_->poison(r);
       v_->poison(r);
@@ -80,7 +82,7 @@ class PairsCase : public FoundCase {
   double flops() const override {
     double sum = 0;
     for (int64_t b = 0; b < units; b++) {
-      sum += 2.0 * static_cast<double>(words_.length(b) * labels_.length(b) * c_.n * (f_.k + c_.logits));
+      sum += 2.0 * static_cast<double>(words_.length(b) * label_count(b) * c_.n * (f_.k + c_.logits));
     }
     return sum;
   }
@@ -88,12 +90,12 @@ class PairsCase : public FoundCase {
 
  protected:
   sie_status pass(const sie_ops *ops, const sie_share *share, const Pass &p) override {
-    const int64_t row = words_.first(p.first), label = labels_.first(p.first);
+    const int64_t row = words_.first(p.first);
     sie_pairs_args a = {};
+    const int64_t label = give_labels(p.first, p.count, &a.cu_labels, &a.label_group);
     a.words = row_count(0, words() - row, words_.first(p.first + p.count) - row);
     a.seqs = row_count(1, units - p.first, p.count);
     a.cu_words = words_.cu(p.first, p.count);
-    a.cu_labels = labels_.cu(p.first, p.count);
     a.n = c_.n;
     a.k = f_.k;
     a.words_x = t_->tensor(row);
@@ -114,8 +116,9 @@ class PairsCase : public FoundCase {
   std::vector<Score> scores(int64_t b, int64_t i) const override {
     std::vector<Score> all;
     std::vector<double> x(static_cast<size_t>(f_.k));
-    const int64_t row = words_.first(b) + i, label = labels_.first(b);
-    for (int64_t c = 0; c < labels_.length(b); c++) {
+    const int64_t row = words_.first(b) + i, labels = label_count(b),
+                  label = labels > 0 ? labels_.first(group_of(b)) : 0;
+    for (int64_t c = 0; c < labels; c++) {
       double x_squares = 0;
       for (int64_t k = 0; k < f_.k; k++) {
         const double product = rounded(c_.compute, t_->get(row, k) * l_->get(label + c, k));
@@ -203,6 +206,8 @@ std::unique_ptr<Case> make_pairs(int index) {
         all.push_back(
             {{{2, 0}, {250, 3}, 8, few, 60, write, false, false}, 6, type.x, type.compute, 3, true});
         all.push_back({{{}, {}, 9, few, 4, write, false, false}, 6, type.x, type.compute, 3, true});
+        all.push_back(
+            {{ragged, labels, 20, in_turn, 30, write, false, false, true}, 17, type.x, type.compute, 3, true});
       }
     }
     for (int32_t count : {5, 25}) {

@@ -17,8 +17,8 @@ class SpansCase : public FoundCase {
  public:
   SpansCase(const SpansConfig &config, Layout layout, int seed)
       : FoundCase(config, layout, 1, 3, static_cast<uint32_t>(seed)), c_(config) {
-    form = text("spans %s words=%s labels=%s%s", f_.write ? "write" : "find", dtype_text(c_.words_type),
-                dtype_text(c_.labels_type), c_.bias ? " bias" : "");
+    form = text("spans %s words=%s labels=%s%s%s", f_.write ? "write" : "find", dtype_text(c_.words_type),
+                dtype_text(c_.labels_type), c_.bias ? " bias" : "", f_.shared ? " shared" : "");
     shape = text("R=%lld B=%lld labels=%lld K=%lld W=%d above=%d room=%d%s", static_cast<long long>(words()),
                  static_cast<long long>(units), static_cast<long long>(labels_.tokens()),
                  static_cast<long long>(f_.k), c_.widest, f_.above, f_.room, f_.holes ? " holes" : "");
@@ -48,13 +48,14 @@ class SpansCase : public FoundCase {
       starts_->poison(r);
       ends_->poison(r);
     }
+    if (f_.shared) return;  // another's labels
     for (int64_t r = labels_.first(u); r < labels_.first(u + 1); r++) m_->poison(r);
   }
   double flops() const override {
     double sum = 0;
     for (int64_t b = 0; b < units; b++) {
       for (int64_t i = 0; i < words_.length(b); i++) {
-        sum += 2.0 * static_cast<double>(widths(b, i) * labels_.length(b) * f_.k);
+        sum += 2.0 * static_cast<double>(widths(b, i) * label_count(b) * f_.k);
       }
     }
     return sum;
@@ -65,12 +66,12 @@ class SpansCase : public FoundCase {
 
  protected:
   sie_status pass(const sie_ops *ops, const sie_share *share, const Pass &p) override {
-    const int64_t row = words_.first(p.first), label = labels_.first(p.first);
+    const int64_t row = words_.first(p.first);
     sie_spans_args a = {};
+    const int64_t label = give_labels(p.first, p.count, &a.cu_labels, &a.label_group);
     a.words = row_count(0, words() - row, words_.first(p.first + p.count) - row);
     a.seqs = row_count(1, units - p.first, p.count);
     a.cu_words = words_.cu(p.first, p.count);
-    a.cu_labels = labels_.cu(p.first, p.count);
     a.k = f_.k;
     a.starts = starts_->tensor(row);
     a.ends = ends_->tensor(row);
@@ -86,7 +87,8 @@ class SpansCase : public FoundCase {
   }
   std::vector<Score> scores(int64_t b, int64_t i) const override {
     std::vector<Score> all;
-    const int64_t labels = labels_.length(b), row = words_.first(b) + i, label = labels_.first(b);
+    const int64_t labels = label_count(b), row = words_.first(b) + i,
+                  label = labels > 0 ? labels_.first(group_of(b)) : 0;
     for (int64_t w = 0; w < widths(b, i); w++) {
       for (int64_t c = 0; c < labels; c++) {
         double sum = c_.bias ? bias_->get(label + c, 0) : 0, h_squares = 0, m_squares = 0;
@@ -105,7 +107,7 @@ class SpansCase : public FoundCase {
     return all;
   }
   std::vector<int32_t> numbers(int64_t b, int64_t i, int32_t code) const override {
-    const int32_t labels = static_cast<int32_t>(labels_.length(b));
+    const int32_t labels = static_cast<int32_t>(label_count(b));
     return {static_cast<int32_t>(i), code / labels, code % labels};
   }
 
@@ -157,6 +159,9 @@ std::unique_ptr<Case> make_spans(int index) {
       }
       all.push_back({{{7, 5}, {3, 9}, 48, many, 30, write, false, false}, 6, SIE_F32, SIE_BF16, true});
       all.push_back({{{7, 5}, {3, 9}, 48, many, 30, write, false, false}, 6, SIE_BF16, SIE_F32, true});
+      for (int32_t dtype : {SIE_F32, SIE_BF16}) {
+        all.push_back({{ragged, labels, 33, in_turn, 40, write, false, false, true}, 5, dtype, SIE_F32, true});
+      }
     }
     for (int32_t count : {5, 25, 100}) {
       all.push_back({{{384}, {count}, 2048, few, 1024, false, false, true}, 12, SIE_F32, SIE_F32, true});

@@ -43,6 +43,7 @@ const (
 	kindLSTM
 	kindOutputSpans
 	kindOutputPairs
+	kindGivenRows
 	endOfKinds
 )
 
@@ -269,6 +270,13 @@ type maxSimParams struct {
 	queries, partner int32
 }
 
+type givenRowsParams struct {
+	size    uint32
+	y       Value
+	input   int32
+	columns int32
+}
+
 type outputParams struct {
 	size uint32
 	x    Value
@@ -289,11 +297,13 @@ type outputSpansParams struct {
 	name         unsafe.Pointer
 	starts, ends Value
 	labels, bias Value
+	partner      int32
+	_            int32
 }
 
 type outputPairsParams struct {
 	size               uint32
-	_                  int32
+	partner            int32
 	name               unsafe.Pointer
 	words, wordTerms   Value
 	labels, labelTerms Value

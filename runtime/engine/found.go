@@ -10,12 +10,35 @@ import (
 const MaxSpanWidth = 256
 
 // SpanScores holds the operands of OutputSpans. Starts and Ends have rows of one space (words),
-// Labels and Bias of another (markers).
+// Labels and Bias of another (markers). Or Labels and Bias are GivenRows.
 type SpanScores struct {
 	Starts, Ends Value // [words, K]
 	Labels       Value // [labels, K]
 	Bias         Value // [labels, 1]; NoValue: 0
 	Widest       int   // words of a span, 1 to MaxSpanWidth
+	Given        bool  // the labels are given: a sequence has those of its query
+}
+
+// GivenRows records y[R, C], the rows of Batch.Queries, which have C columns in this program. Views
+// of their columns are the labels of OutputSpans and OutputPairs; nothing else reads them.
+func (r *Recorder) GivenRows(columns int64) Value {
+	if r.caps.MaxQueryRows == 0 {
+		r.Fail(invalid("given rows", "the program's MaxQueryRows is 0: it needs room for rows of queries"))
+		return NoValue
+	}
+	queries := r.input(inputQueries, "queries", spaceQueries, F32, false, 0)
+	return operation(r, kindGivenRows, func(p *givenRowsParams, y Value) {
+		*p = givenRowsParams{y: y, input: queries, columns: int32(min(columns, math.MaxInt32))}
+	})
+}
+
+// partnerOf returns the input that says which query's rows a sequence has, or 0 where it has its
+// own.
+func (r *Recorder) partnerOf(given bool) int32 {
+	if !given {
+		return 0
+	}
+	return r.partner()
 }
 
 // OutputSpans declares the next output: for every word i of a sequence, every width w below Widest
@@ -32,22 +55,25 @@ type SpanScores struct {
 // The last two are one linear with the weight [W₃ᵀ ; b₃]. The layout is the one that Spans reads.
 // It returns the output's index. GPUs lack it.
 func (r *Recorder) OutputSpans(s SpanScores) int {
+	partner := r.partnerOf(s.Given)
 	return output(r, kindOutputSpans, func(p *outputSpansParams, name unsafe.Pointer) {
 		*p = outputSpansParams{
 			widest: int32(min(s.Widest, math.MaxInt32)), name: name, starts: s.Starts, ends: s.Ends,
-			labels: s.Labels, bias: s.Bias,
+			labels: s.Labels, bias: s.Bias, partner: partner,
 		}
 	})
 }
 
 // PairScores holds the operands of OutputPairs. Words and WordTerms have rows of one space (words
-// or sequences), Labels and LabelTerms of another (markers).
+// or sequences), Labels and LabelTerms of another (markers). Or Labels and LabelTerms are
+// GivenRows.
 type PairScores struct {
 	Words, WordTerms   Value   // [words, K], [words, N]
 	Labels, LabelTerms Value   // [labels, K], [labels, N]
 	Weight             *Weight // LinearWeight [N, K] of class F32, BF16 or F16
 	Head               *Weight // DataWeight F32 [logits, N], 1 to 3 logits
 	Bias               *Weight // VectorWeight [logits]; nil: 0
+	Given              bool    // the labels are given: a sequence has those of its query
 }
 
 // OutputPairs declares the next output: for every word i and every label c of a sequence the logits
@@ -62,9 +88,11 @@ type PairScores struct {
 //
 // The layout is the one that Pairs reads. It returns the output's index. GPUs lack it.
 func (r *Recorder) OutputPairs(s PairScores) int {
+	partner := r.partnerOf(s.Given)
 	return output(r, kindOutputPairs, func(p *outputPairsParams, name unsafe.Pointer) {
 		*p = outputPairsParams{
-			name: name, words: s.Words, wordTerms: s.WordTerms, labels: s.Labels, labelTerms: s.LabelTerms,
+			partner: partner, name: name, words: s.Words, wordTerms: s.WordTerms,
+			labels: s.Labels, labelTerms: s.LabelTerms,
 			w: r.useLocked(s.Weight), head: r.useLocked(s.Head), bias: r.useLocked(s.Bias),
 		}
 	})

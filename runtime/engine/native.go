@@ -110,7 +110,8 @@ var (
 	_ = [1]int{}[kindState-C.SIE_STATE] + [1]int{}[kindStateRows-C.SIE_STATE_ROWS]
 	_ = [1]int{}[kindTakeRows-C.SIE_TAKE_ROWS] + [1]int{}[kindProduct-C.SIE_PRODUCT] +
 		[1]int{}[kindDots-C.SIE_DOTS] + [1]int{}[kindLSTM-C.SIE_LSTM]
-	_ = [1]int{}[kindOutputSpans-C.SIE_OUTPUT_SPANS] + [1]int{}[kindOutputPairs-C.SIE_OUTPUT_PAIRS]
+	_ = [1]int{}[kindOutputSpans-C.SIE_OUTPUT_SPANS] + [1]int{}[kindOutputPairs-C.SIE_OUTPUT_PAIRS] +
+		[1]int{}[kindGivenRows-C.SIE_GIVEN_ROWS]
 	_ = [1]int{}[MaxSpanWidth-C.SIE_MAX_SPAN_WIDTH]
 	_ = [1]int{}[MaxSegments-C.SIE_MAX_SEGMENTS]
 	_ = [1]int{}[spaceSeqs-C.SIE_SPACE_SEQS] + [1]int{}[spaceRows-C.SIE_SPACE_ROWS] + [1]int{}[spaceSubset-
@@ -146,6 +147,7 @@ var mirrors = [][2]reflect.Type{
 	{reflect.TypeFor[outputSparseParams](), reflect.TypeFor[C.sie_output_sparse_params]()},
 	{reflect.TypeFor[outputSpansParams](), reflect.TypeFor[C.sie_output_spans_params]()},
 	{reflect.TypeFor[outputPairsParams](), reflect.TypeFor[C.sie_output_pairs_params]()},
+	{reflect.TypeFor[givenRowsParams](), reflect.TypeFor[C.sie_given_rows_params]()},
 	{reflect.TypeFor[muveraParams](), reflect.TypeFor[C.sie_muvera_params]()},
 	{reflect.TypeFor[smveParams](), reflect.TypeFor[C.sie_smve_params]()},
 }
