@@ -37,6 +37,7 @@ type GLiNER struct {
 	ClassToken int32 // the id of EntToken that the configuration says; -1: none
 	EmbedEnt   bool  // a label's row is its marker; else the token behind it
 	Subtokens  engine.Pooling
+	Tower      *LabelTower // nil: labels stand before the text
 }
 
 // readGLiNER reads the configuration.
@@ -60,6 +61,7 @@ type gliner struct {
 	lstms   []glinerLSTM
 	span    glinerSpan
 	token   glinerToken
+	tower   *tower // of a bi-encoder; else nil
 }
 
 // glinerLSTM is one layer of the LSTM: the gates of both directions [8·H, D], and W_hh [4·H, H].
@@ -112,14 +114,16 @@ func loadGLiNER(l *loading, c *glinerConfig) error {
 	for i := range c.RNNLayers {
 		g.lstms = append(g.lstms, p.lstm(c.Hidden, fmt.Sprintf("rnn.lstm.%%s_l%d", i)))
 	}
+	labels := c.labelPacker(p)
 	switch c.SpanMode {
 	case tokenLevel:
-		g.token = loadTokenScorer(p, c.Hidden)
+		g.token = loadTokenScorer(p, labels, c.Hidden)
 	case spanMarker:
 		g.span = loadMarkerLayer(p, c.Hidden)
 	default:
-		g.span = loadSpanLayer(p, c.Hidden)
+		g.span = loadSpanLayer(p, labels, c.Hidden)
 	}
+	p.join(labels)
 	l.p.join(p)
 	l.m.gliner = g
 	l.m.GLiNER = &GLiNER{TokenLevel: c.SpanMode == tokenLevel, MaxWidth: int(c.MaxWidth),
@@ -129,7 +133,14 @@ func loadGLiNER(l *loading, c *glinerConfig) error {
 		l.m.GLiNER.ClassToken = -1
 	}
 	l.gives(OutSpans, given{rows: engine.PoolMean, states: c.FuseLayers, precise: c.FuseLayers,
-		record: g.record})
+		labelled: c.isBi(), record: g.record})
+	if c.isBi() && l.p.err == nil {
+		var err error
+		if g.tower, err = loadTower(l, c); err != nil {
+			return err
+		}
+		g.givesLabels(l)
+	}
 	return l.p.err
 }
 
@@ -198,11 +209,12 @@ func (p *packer) twoLayers(n, k int64, name string, act engine.Act) []layer {
 	return []layer{p.layer(4*n, k, name+".0", engine.ReLU), p.layer(n, 4*n, name+".3", act)}
 }
 
-func loadSpanLayer(p *packer, d int64) (s glinerSpan) {
+// loadSpanLayer packs the span layer; labels packs what is made of labels.
+func loadSpanLayer(p, labels *packer, d int64) (s glinerSpan) {
 	const at = "span_rep_layer.span_rep_layer."
 	s.start = p.twoLayers(d, d, at+"project_start", engine.ReLU)
 	s.end = p.twoLayers(d, d, at+"project_end", engine.ReLU)
-	s.label = p.twoLayers(d, d, "prompt_rep_layer", engine.NoAct)
+	s.label = labels.twoLayers(d, d, "prompt_rep_layer", engine.NoAct)
 	first, second := p.affineOf(4*d, 2*d, at+"out_project.0"), p.affineOf(d, 4*d, at+"out_project.3")
 	if p.err != nil {
 		return s
@@ -211,12 +223,13 @@ func loadSpanLayer(p *packer, d int64) (s glinerSpan) {
 	starts.bias = first.bias
 	s.start = append(s.start, starts.pack(p, engine.NoAct))
 	s.end = append(s.end, first.columns(d, d).pack(p, engine.NoAct))
-	s.labelRows = second.transposed().pack(p, engine.NoAct)
-	s.labelBias = affine{in: d, out: 1, weight: second.bias}.pack(p, engine.NoAct)
+	s.labelRows = second.transposed().pack(labels, engine.NoAct)
+	s.labelBias = affine{in: d, out: 1, weight: second.bias}.pack(labels, engine.NoAct)
 	return s
 }
 
-func loadTokenScorer(p *packer, d int64) (s glinerToken) {
+// loadTokenScorer packs the scorer; labels packs what is made of labels.
+func loadTokenScorer(p, labels *packer, d int64) (s glinerToken) {
 	word, label := p.affineOf(2*d, d, "scorer.proj_token"), p.affineOf(2*d, d, "scorer.proj_label")
 	first := p.affineOf(4*d, 3*d, "scorer.out_mlp.0")
 	head, bias := p.hostTensor("scorer.out_mlp.3.weight", 3, 4*d), p.vector(3, "scorer.out_mlp.3.bias")
@@ -227,8 +240,8 @@ func loadTokenScorer(p *packer, d int64) (s glinerToken) {
 	ofWords.bias = first.bias
 	s.word = word.rows(d, d).pack(p, engine.NoAct)
 	s.wordTerms = word.rows(0, d).then(ofWords).pack(p, engine.NoAct)
-	s.label = label.rows(d, d).pack(p, engine.NoAct)
-	s.labelTerms = label.rows(0, d).then(first.columns(d, d)).pack(p, engine.NoAct)
+	s.label = label.rows(d, d).pack(labels, engine.NoAct)
+	s.labelTerms = label.rows(0, d).then(first.columns(d, d)).pack(labels, engine.NoAct)
 	scores := p.head(p.prefix, p.compute)
 	if p.compute == engine.ComputeINT8 || p.compute == engine.ComputeFP8 {
 		scores.compute = engine.ComputeF32 // scores have no quantised classes
@@ -267,7 +280,7 @@ func (g *gliner) context(r *recording, x engine.Value) engine.Value {
 	return x
 }
 
-// rows records the states of words, before the LSTM, and of labels.
+// rows records the states of words, before the LSTM, and of labels, which a bi-encoder has not.
 func (g *gliner) rows(r *recording) (words, labels engine.Value) {
 	ofWords := func(tokens engine.Value) engine.Value { return g.words(r, tokens) }
 	ofLabels := func(tokens engine.Value) engine.Value { return r.TakeFirst(tokens, engine.RowsMarkers) }
@@ -281,26 +294,43 @@ func (g *gliner) rows(r *recording) (words, labels engine.Value) {
 		return words, labels
 	}
 	tokens := g.tokens(r)
+	if g.tower != nil {
+		return ofWords(tokens), engine.NoValue
+	}
 	return ofWords(tokens), ofLabels(tokens)
+}
+
+// ofLabels records what the scores take of the labels' rows: M and m of a span model, l¹ and V of a
+// token model.
+func (g *gliner) ofLabels(r *recording, labels engine.Value) (rows, terms engine.Value) {
+	if s := &g.token; g.config.SpanMode == tokenLevel {
+		return s.label.apply(r.Recorder, labels), s.labelTerms.apply(r.Recorder, labels)
+	}
+	p := applyAll(r.Recorder, labels, g.span.label)
+	return g.span.labelRows.apply(r.Recorder, p), g.span.labelBias.apply(r.Recorder, p)
 }
 
 // record records the head and its output.
 func (g *gliner) record(r *recording) {
 	words, labels := g.rows(r)
 	words = g.context(r, words)
+	given := g.tower != nil
+	var terms engine.Value
+	if given {
+		labels, terms = g.givenLabels(r)
+	} else {
+		labels, terms = g.ofLabels(r, labels)
+	}
 	if s := &g.token; g.config.SpanMode == tokenLevel {
 		r.OutputPairs(engine.PairScores{
 			Words: s.word.apply(r.Recorder, words), WordTerms: s.wordTerms.apply(r.Recorder, words),
-			Labels: s.label.apply(r.Recorder, labels), LabelTerms: s.labelTerms.apply(r.Recorder, labels),
-			Weight: s.inner, Head: s.head, Bias: s.bias,
+			Labels: labels, LabelTerms: terms, Given: given, Weight: s.inner, Head: s.head, Bias: s.bias,
 		})
 		return
 	}
 	s := &g.span
-	p := applyAll(r.Recorder, labels, s.label)
 	r.OutputSpans(engine.SpanScores{
 		Starts: applyAll(r.Recorder, words, s.start), Ends: applyAll(r.Recorder, words, s.end),
-		Labels: s.labelRows.apply(r.Recorder, p), Bias: s.labelBias.apply(r.Recorder, p),
-		Widest: int(g.config.MaxWidth),
+		Labels: labels, Bias: terms, Given: given, Widest: int(g.config.MaxWidth),
 	})
 }

@@ -34,9 +34,11 @@ type glinerConfig struct {
 	EntToken   string          `json:"ent_token"`
 	SepToken   string          `json:"sep_token"`
 
-	// CrossFuser layers: a uni-encoder makes them and its forward pass never runs them
+	// CrossFuser layers: a uni-encoder makes them and its forward pass never runs them. A
+	// bi-encoder runs them, over words and labels together.
 	PostFusion string `json:"post_fusion_schema"`
 
+	glinerTower
 	glinerRefused
 }
 
@@ -45,7 +47,6 @@ type glinerRefused struct {
 	SpanEncoder    json.RawMessage `json:"span_encoder_config"`
 	RepresentSpans bool            `json:"represent_spans"`
 	Precomputed    *bool           `json:"precomputed_prompts_mode"`
-	LabelsEncoder  *string         `json:"labels_encoder"`
 	LabelsDecoder  *string         `json:"labels_decoder"`
 	Relations      *string         `json:"relations_layer"`
 }
@@ -94,6 +95,9 @@ func readGLiNERConfig(dir fs.FS) (c glinerConfig, err error) {
 	if err := c.checkKind(); err != nil {
 		return c, err
 	}
+	if c.isBi() {
+		c.RNNLayers = 0 // a bi-encoder makes them and its forward pass never runs them
+	}
 	return c, c.check()
 }
 
@@ -107,7 +111,9 @@ func (c *glinerConfig) checkKind() error {
 		there      bool
 	}{
 		{"model_type", c.ModelType, strings.Contains(c.ModelType, "streaming")},
-		{"labels_encoder", "set", has(c.LabelsEncoder)},
+		{"post_fusion_schema", c.PostFusion, c.isBi() && c.PostFusion != ""},
+		{"fuse_layers", "true beside a labels_encoder", c.isBi() && c.FuseLayers},
+		{"span_mode", "marker beside a labels_encoder", c.isBi() && c.SpanMode == spanMarker},
 		{"labels_decoder", "set", has(c.LabelsDecoder)},
 		{"relations_layer", "set", has(c.Relations)},
 		{"span_encoder_config", "set", isSet(c.SpanEncoder)},

@@ -24,10 +24,10 @@ const glinerUnused = "[FLERT]"
 
 // glinerTokens returns what the package adds to the tokenizer of a backbone. A configuration that
 // says both the id of a label's marker and the size of the vocabulary is of a model whose tokenizer
-// has the markers, and gets none.
+// has the markers, and gets none; nor does one of a bi-encoder, which has no prompt.
 func glinerTokens(dir fs.FS) ([]string, error) {
 	c, err := readGLiNERConfig(dir)
-	if err != nil || !c.resized() {
+	if err != nil || !c.resized() || c.isBi() {
 		return nil, err
 	}
 	return []string{glinerUnused, c.EntToken, c.SepToken}, nil
@@ -35,9 +35,9 @@ func glinerTokens(dir fs.FS) ([]string, error) {
 
 // CheckTokens checks that a model's markers are tokens, and that the id of a label's marker, where
 // the configuration says one, is that of its token: with another one no label is ever found. id
-// looks up a token. The error is a *ModelError. A model without markers has none.
+// looks up a token. The error is a *ModelError. A model without a prompt has no markers.
 func (g *GLiNER) CheckTokens(id func(token string) (int32, bool)) error {
-	if g == nil {
+	if g == nil || g.Tower != nil {
 		return nil
 	}
 	for _, t := range []struct{ key, token string }{{"ent_token", g.EntToken}, {"sep_token", g.SepToken}} {

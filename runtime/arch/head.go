@@ -107,6 +107,10 @@ type given struct {
 	rows engine.Pooling
 	// queries is set where a batch brings queries, lists where it lists words and markers.
 	queries, lists bool
+	// labelled is set where a batch brings the rows of labels.
+	labelled bool
+	// tower is another encoder than the model's that is read; nil: the model's.
+	tower encoder
 	// precise is set where the last state is read in float32, states where those behind all blocks
 	// are.
 	precise, states bool

@@ -59,10 +59,13 @@ type loadEncoder func(dir fs.FS, p *packer) (encoder, error)
 // names another.
 const debertaType = "deberta-v2"
 
+// bertType is the model_type of BERT, which label towers are that only their name describes.
+const bertType = "bert"
+
 // architectures maps the model_type of config.json to the loader, and names that knownClasses gives
 // to what code in repositories computes.
 var architectures = map[string]loadEncoder{
-	"bert":        bertNames.load,
+	bertType:      bertNames.load,
 	"roberta":     robertaNames.load,
 	"xlm-roberta": robertaNames.load,
 	"camembert":   robertaNames.load,
@@ -389,7 +392,10 @@ func (m *Model) recordFirst(limits textLimits, o Options) (err error) {
 	m.caps = engine.Caps{MaxTokens: max(short, int64(cmp.Or(o.MaxTokens, DefaultMaxTokens))),
 		MaxSeqs: int64(cmp.Or(o.MaxSeqs, DefaultMaxSeqs)), MaxLen: short}
 	if m.GLiNER != nil { // each word and each label has a token at least
-		m.caps.MaxWords, m.caps.MaxMarkers = m.caps.MaxTokens, m.caps.MaxTokens
+		m.caps.MaxWords = m.caps.MaxTokens
+		if m.GLiNER.Tower == nil {
+			m.caps.MaxMarkers = m.caps.MaxTokens
+		}
 	}
 	m.long = engine.Caps{MaxTokens: longest, MaxSeqs: max(1, longest/(short+1)), MaxLen: longest,
 		MinLen: short + 1, MaxWords: min(longest, m.caps.MaxWords),

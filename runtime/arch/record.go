@@ -63,7 +63,7 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 		return nil, fmt.Errorf("the model takes %d tokens: it has no program for longer texts", m.MaxSeqLen)
 	}
 	keep, caps := engine.Pooling(0), m.Caps(want.Long)
-	states, precise := false, false
+	states, precise, reads := false, false, m.encoder
 	for _, o := range outputs {
 		g, ok := m.given[o]
 		if !ok {
@@ -73,6 +73,13 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 		keep = keepOne(keep, cmp.Or(g.rows, m.denseRows(want.Pooling)))
 		if g.queries {
 			caps.MaxQueryRows = max(minQueryRows, int64(m.MaxSeqLen))
+		}
+		if g.labelled {
+			caps.MaxQueryRows = MaxGivenLabels
+		}
+		if g.tower != nil {
+			reads, caps.MaxWords, caps.MaxMarkers = g.tower, 0, 0
+			caps.MaxLen = min(caps.MaxLen, reads.shape().positions)
 		}
 		if g.lists {
 			caps.MaxWords, caps.MaxMarkers = caps.MaxTokens, caps.MaxTokens
@@ -96,7 +103,7 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 	if states {
 		r.pass.observe = func(_ int, x engine.Value) { r.states = append(r.states, r.precise(x)) }
 	}
-	r.x = m.encoder.forward(r.Recorder, r.pass)
+	r.x = reads.forward(r.Recorder, r.pass)
 	if precise {
 		r.x = r.precise(r.x)
 	}

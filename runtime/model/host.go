@@ -48,6 +48,7 @@ type Options struct {
 	Batch           batch.Options    // see batch.Options
 	MaxQueueItems   int              // [2,048]
 	MaxLoRAs        int              // LoRA adapters of one model at a time [10]
+	LabelCacheBytes int64            // of the rows of labels that one model keeps [256 MiB]
 	MemoryThreshold float64          // share of memory in use above which unused models are unloaded [0.95]
 	Metrics         *metrics.Metrics // required
 	Log             *slog.Logger     // [slog.Default()]
@@ -98,6 +99,9 @@ func New(opt Options) (*Host, error) {
 	}
 	if opt.LongIdle == 0 {
 		opt.LongIdle = time.Minute
+	}
+	if opt.LabelCacheBytes == 0 {
+		opt.LabelCacheBytes = 256 << 20
 	}
 	if opt.MaxLoRAs == 0 {
 		opt.MaxLoRAs = 10
@@ -312,6 +316,9 @@ func (h *Host) AllFull() (retry time.Duration, full bool) {
 
 // QueueLimit returns the number of items that a queue takes, Options.MaxQueueItems.
 func (h *Host) QueueLimit() int { return h.opt.MaxQueueItems }
+
+// LabelCacheBytes returns the bound on the rows of labels that one model keeps.
+func (h *Host) LabelCacheBytes() int64 { return h.opt.LabelCacheBytes }
 
 // QueueWait returns the bound on the predicted wait of a request in a queue; 0: no bound.
 func (h *Host) QueueWait() time.Duration { return h.opt.Batch.MaxBacklog }

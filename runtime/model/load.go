@@ -30,7 +30,8 @@ type Model struct {
 	replicas  []*arch.Model // one replica for each device
 	weights   *arch.Model   // the first replica, for properties that all share
 	tokenizer *tokenizer.Tokenizer
-	maxTokens int // of one text, special tokens included
+	labels    *tokenizer.Tokenizer // of the label tower; nil without one
+	maxTokens int                  // of one text, special tokens included
 	vocab     int
 	options   batch.Options
 	files     parts // held until Close, so that they are not removed from the disk
@@ -135,13 +136,24 @@ func (h *Host) load(
 	if err != nil {
 		return nil, tokenizerError{err}
 	}
+	labels, err := found.labelTokenizer()
+	closeTokenizers := func() {
+		tok.Close()
+		if labels != nil {
+			labels.Close()
+		}
+	}
+	if err != nil {
+		closeTokenizers()
+		return nil, err
+	}
 	tokens := m.MaxBatchTokens
 	if h.opt.MaxBatchTokens > 0 {
 		tokens = h.opt.MaxBatchTokens
 	}
 	answers, err := answersOf(m, tok)
 	if err != nil {
-		tok.Close()
+		closeTokenizers()
 		return nil, err
 	}
 	replicas, need, err := h.pack(ctx, found.model.Dir, arch.Options{Task: task, Compute: compute,
@@ -149,13 +161,13 @@ func (h *Host) load(
 		Dense: m.Loadtime.DenseProjectionPath})
 	if err != nil {
 		h.Fatal(err)
-		tok.Close()
+		closeTokenizers()
 		return nil, err
 	}
 	a := replicas[0]
 	l := &Model{
-		host: h, key: key, name: m.ID, replicas: replicas, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen,
-		vocab: a.Vocab, scratch: need, files: found,
+		host: h, key: key, name: m.ID, replicas: replicas, weights: a, tokenizer: tok, labels: labels,
+		maxTokens: a.MaxSeqLen, vocab: a.Vocab, scratch: need, files: found,
 		options: h.queueOptions(m, int(a.Caps(false).MaxTokens), int(a.Caps(false).MaxSeqs)),
 	}
 	l.options.Work = batch.Work(a.Cost())
@@ -166,7 +178,7 @@ func (h *Host) load(
 		}
 	}
 	if err := cmp.Or(err, l.check()); err != nil {
-		tok.Close()
+		closeTokenizers()
 		closeReplicas(replicas)
 		return nil, err
 	}
@@ -273,6 +285,13 @@ func (l *Model) check() error {
 	if have := l.tokenizer.VocabSize(); have > l.vocab {
 		return &arch.ModelError{File: "tokenizer.json", Reason: fmt.Sprintf(
 			"has ids up to %d; the model's vocabulary has %d entries", have-1, l.vocab)}
+	}
+	if l.labels != nil {
+		tower := l.weights.GLiNER.Tower
+		if have := l.labels.VocabSize(); have > tower.Vocab {
+			return &arch.ModelError{File: "tokenizer.json", Reason: fmt.Sprintf(
+				"of the labels has ids up to %d; the label tower's vocabulary has %d entries", have-1, tower.Vocab)}
+		}
 	}
 	if n := l.tokenizer.CountSpecial(false); n > l.maxTokens {
 		return &arch.ModelError{File: "tokenizer.json", Reason: fmt.Sprintf(
@@ -383,6 +402,9 @@ func (l *Model) Close() {
 	}
 	l.adapters.close()
 	l.tokenizer.Close()
+	if l.labels != nil {
+		l.labels.Close()
+	}
 	closeReplicas(l.replicas)
 	l.files.release()
 }

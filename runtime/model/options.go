@@ -32,7 +32,8 @@ func (o *Options) Validate() error {
 		value int64
 	}{{"MemoryBudget", o.MemoryBudget}, {"LoadWait", int64(o.LoadWait)},
 		{"MaxBatchTokens", int64(o.MaxBatchTokens)}, {"ShortTokens", int64(o.ShortTokens)},
-		{"LongIdle", int64(o.LongIdle)}, {"MaxQueueItems", int64(o.MaxQueueItems)}} {
+		{"LongIdle", int64(o.LongIdle)}, {"MaxQueueItems", int64(o.MaxQueueItems)},
+		{"LabelCacheBytes", o.LabelCacheBytes}} {
 		if x.value < 0 {
 			all = append(all, fmt.Errorf("%s must not be negative; got %d", x.name, x.value))
 		}

@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -10,15 +11,17 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/tokenizer"
 	"github.com/sie-engine/sie/weights/hub"
 )
 
 // parts are the repositories that a model is loaded from: its own; those that lend it their
-// tokenizer, ordered by id; and those of the adapters that its profiles name. A model with a
-// tokenizer has no lenders. All are held together.
+// tokenizer, ordered by id; and those of the adapters that its profiles name. A model has lenders
+// if it lacks a tokenizer, of its texts or of its label tower. All are held together.
 type parts struct {
 	model    hub.Resolved
 	lenders  []hub.Resolved
+	lent     []string // the lenders' ids
 	adapters []hub.Resolved
 }
 
@@ -92,10 +95,14 @@ func Pull(ctx context.Context, h *hub.Resolver, m *catalog.Resolved) (dirs []str
 	return dirs, nil
 }
 
-// lendersOf returns the ids of from, or nil if the model has its own tokenizer.
+// lendersOf returns the ids of from, or nil if the model has its own tokenizers.
 func (p *parts) lendersOf(from map[string]string) []string {
 	own, err := arch.TokenizerFolder(p.model.Dir)
-	if err != nil || hasTokenizer(own) { // load reports the error
+	tower, labels, failed := arch.LabelTokenizer(p.model.Dir)
+	if err != nil || failed != nil { // load reports the error
+		return nil
+	}
+	if hasTokenizer(own) && (tower == "" || labels != "") {
 		return nil
 	}
 	return slices.Sorted(maps.Keys(from))
@@ -109,7 +116,7 @@ func (p *parts) findTokenizers(ctx context.Context, h *hub.Resolver, from map[st
 		if !ok || err != nil {
 			return false, ofLender(id, err)
 		}
-		p.lenders = append(p.lenders, found)
+		p.lenders, p.lent = append(p.lenders, found), append(p.lent, id)
 	}
 	return true, nil
 }
@@ -121,7 +128,7 @@ func (p *parts) fetchTokenizers(ctx context.Context, h *hub.Resolver, from map[s
 		if err != nil {
 			return ofLender(id, err)
 		}
-		p.lenders = append(p.lenders, found)
+		p.lenders, p.lent = append(p.lenders, found), append(p.lent, id)
 	}
 	return nil
 }
@@ -135,13 +142,41 @@ func ofLender(id string, err error) error {
 }
 
 // tokenizerFolder returns the folder of the model's own tokenizer, or of the first lender's where
-// the model has none.
+// the model has none. The lender of a label tower is none where there is another.
 func (p *parts) tokenizerFolder() (string, error) {
 	own, err := arch.TokenizerFolder(p.model.Dir)
-	if err != nil || len(p.lenders) == 0 {
+	if err != nil || len(p.lenders) == 0 || hasTokenizer(own) {
 		return own, err
 	}
-	return p.lenders[0].Dir, nil
+	tower, _, err := arch.LabelTokenizer(p.model.Dir)
+	if len(p.lent) > 1 && p.lent[0] == tower {
+		return p.lenders[1].Dir, err
+	}
+	return p.lenders[0].Dir, err
+}
+
+// labelTokenizer loads the tokenizer of the model's label tower: the model's own, or that of the
+// lender that has the encoder's name, or of the only one. It returns nil without a label tower.
+func (p *parts) labelTokenizer() (*tokenizer.Tokenizer, error) {
+	tower, folder, err := arch.LabelTokenizer(p.model.Dir)
+	if err != nil || tower == "" {
+		return nil, err
+	}
+	if i := slices.Index(p.lent, tower); folder == "" && i >= 0 {
+		folder = p.lenders[i].Dir
+	} else if folder == "" && len(p.lenders) == 1 {
+		folder = p.lenders[0].Dir
+	}
+	if folder == "" {
+		return nil, &arch.ModelError{File: "gliner_config.json", Field: "labels_encoder", Reason: fmt.Sprintf(
+			"is %.100q, whose tokenizer is not among the model's files; name it with its commit under hf_tokenizer_dependencies of the model's entry",
+			tower)}
+	}
+	t, err := tokenizer.Load(folder)
+	if err != nil {
+		return nil, tokenizerError{err}
+	}
+	return t, nil
 }
 
 // hasTokenizer reports whether a folder has a vocabulary.

@@ -88,6 +88,10 @@ func (l *Model) Weights() *arch.Model { return l.weights }
 // Tokenizer returns the model's tokenizer. It stays open as long as the model is in use.
 func (l *Model) Tokenizer() *tokenizer.Tokenizer { return l.tokenizer }
 
+// LabelTokenizer returns the tokenizer of the model's label tower, or nil if it has none. It stays
+// open as long as the model is in use.
+func (l *Model) LabelTokenizer() *tokenizer.Tokenizer { return l.labels }
+
 // QueryWeights returns the weight of each token id in queries if a SPLADE model has such a table,
 // else nil. Read-only.
 func (l *Model) QueryWeights() []float32 { return l.idf }

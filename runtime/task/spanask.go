@@ -50,6 +50,10 @@ func askSpans(p *Prepared) (a spanAsk, err error) {
 	if err := needLabels(p.req); err != nil {
 		return a, err
 	}
+	if p.model.Adapter.Class == biClass { // labels stand in no prompt
+		a.bounds = towerLabelLimits
+		return a, a.check(p.req.Labels, nil)
+	}
 	return a, a.check(p.req.Labels, usualMarkers)
 }
 

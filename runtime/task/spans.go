@@ -39,9 +39,10 @@ type finding struct {
 	variant *model.Variant
 	labels  []string // as the prompt has them
 
-	prompt   []int32 // up to the words
-	markers  []int32 // the places of the labels' rows in it
-	sep      int32   // behind the words
+	given    *batch.Query // the rows of the labels of a model with a label tower; else nil
+	prompt   []int32      // up to the words
+	markers  []int32      // the places of the labels' rows in it
+	sep      int32        // behind the words
 	limits   words.Limits
 	tokenize words.Tokenize
 }
@@ -92,6 +93,12 @@ func (f *finding) noRelations() error {
 // readPrompt makes the tokens before the words: the sequence's first one, each label behind a
 // marker, and the separator. Labels are sorted, as the published server gives them to its adapter.
 func (f *finding) readPrompt() error {
+	if f.how.Tower != nil {
+		if err := f.readTower(); err != nil {
+			return err
+		}
+		return f.readRoom()
+	}
 	if err := f.check(f.req.Labels, []string{f.how.EntToken, f.how.SepToken}); err != nil {
 		return err
 	}
@@ -119,6 +126,11 @@ func (f *finding) readPrompt() error {
 	if err := f.checkPrompt(len(f.prompt) - 1); err != nil {
 		return err
 	}
+	return f.readRoom()
+}
+
+// readRoom reads how much of a text a window takes beside the prompt.
+func (f *finding) readRoom() error {
 	weights := f.use.Weights()
 	f.limits = words.DefaultLimits(min(f.how.MaxLen, weights.ShortLen)) // as many words as rows, at most
 	f.limits.MaxSubtokens = words.Budget(f.how.MaxLen, strings.HasPrefix(weights.Arch, "deberta"), 0)
@@ -260,7 +272,7 @@ func (f *finding) item(w *window) batch.Item {
 	if w.room > 0 {
 		spec.Dims, spec.Bytes = int32(w.room), int(engine.FoundBytes(o, w.room))
 	}
-	return batch.Item{Inputs: in, Specs: []batch.Spec{spec}}
+	return batch.Item{Inputs: in, Query: f.given, Specs: []batch.Spec{spec}}
 }
 
 // most returns the most records that a window may give.

@@ -1,0 +1,189 @@
+package task
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+
+	"github.com/sie-engine/sie/runtime/batch"
+)
+
+// labelCache keeps what a label tower gives: the row of each label, by its text, and the rows of
+// whole lists of labels in the order of their request, as batches take them. It belongs to one
+// loaded model and goes with it. What was used least recently goes when all together are above the
+// limit. A row depends on the label alone, so that it does not matter who computed it, with which
+// other labels, and when.
+type labelCache struct {
+	limit int64 // bytes
+
+	mu    sync.Mutex // guards all below; nothing is locked or computed under it
+	used  int64
+	known map[string]*list.Element // of *labelEntry: by 'l' and a label, or by 's' and a list
+	order list.List                // of *labelEntry, the most recently used first
+	// labels that a request is computing; others wait for it
+	making map[string]*labelMaking
+}
+
+// labelEntry is a label's row, or the rows of a list.
+type labelEntry struct {
+	key   string
+	row   []float32
+	lists *batch.Query
+	bytes int64
+}
+
+// labelMaking is a label that is being computed. done is closed behind the last write.
+type labelMaking struct {
+	done chan struct{}
+	row  []float32
+	err  error
+}
+
+// labelEntryBytes is what an entry takes besides its key and its rows.
+const labelEntryBytes = 256
+
+func newLabelCache(limit int64) *labelCache {
+	return &labelCache{limit: limit, known: make(map[string]*list.Element),
+		making: make(map[string]*labelMaking)}
+}
+
+// encodeLabels computes the rows of labels, in their order.
+type encodeLabels func(labels []string) ([][]float32, error)
+
+// errNotEncoded is the error of labels whose computation ended in a panic.
+var errNotEncoded = errors.New("task: labels were not computed to the end")
+
+// query returns the rows of labels, which differ, in their order. Each label that is not known is
+// computed by one of the callers that ask for it at a time: this one computes those that nobody
+// computes, in one call, and waits for the others. A label that another caller failed to compute
+// is computed here.
+func (c *labelCache) query(ctx context.Context, labels []string, encode encodeLabels) (*batch.Query, error) {
+	name := listKey(labels)
+	c.mu.Lock()
+	if e := c.lookLocked(name); e != nil {
+		c.mu.Unlock()
+		return e.lists, nil
+	}
+	c.mu.Unlock()
+	rows := map[string][]float32{}
+	for len(rows) < len(labels) {
+		if err := c.collect(ctx, labels, rows, encode); err != nil {
+			return nil, err
+		}
+	}
+	q := &batch.Query{N: len(labels)}
+	for _, label := range labels {
+		q.Rows = append(q.Rows, rows[label]...)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.lookLocked(name); e != nil { // one for all, so that a batch contains it once
+		return e.lists, nil
+	}
+	c.addLocked(&labelEntry{key: name, lists: q, bytes: 4 * int64(cap(q.Rows))})
+	return q, nil
+}
+
+// collect adds to rows what is known, what it computes, and what others compute meanwhile. A label
+// whose computation by another caller failed stays missing.
+func (c *labelCache) collect(
+	ctx context.Context, labels []string, rows map[string][]float32, encode encodeLabels,
+) error {
+	var own []string
+	var mine, others []*labelMaking
+	var awaited []string
+	c.mu.Lock()
+	for _, label := range labels {
+		if rows[label] != nil {
+			continue
+		}
+		if e := c.lookLocked(labelKey(label)); e != nil {
+			rows[label] = e.row
+		} else if m := c.making[label]; m != nil {
+			others, awaited = append(others, m), append(awaited, label)
+		} else {
+			m = &labelMaking{done: make(chan struct{})}
+			c.making[label] = m
+			mine, own = append(mine, m), append(own, label)
+		}
+	}
+	c.mu.Unlock()
+	if len(own) > 0 {
+		made, err := c.compute(own, mine, encode)
+		if err != nil {
+			return err
+		}
+		for i, label := range own {
+			rows[label] = made[i]
+		}
+	}
+	for i, m := range others {
+		select {
+		case <-m.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if m.err == nil {
+			rows[awaited[i]] = m.row
+		}
+	}
+	return nil
+}
+
+// compute makes the rows of labels that this caller has announced, and tells those who wait. It
+// does so also when make panics.
+func (c *labelCache) compute(
+	labels []string, announced []*labelMaking, encode encodeLabels,
+) (rows [][]float32, err error) {
+	err = errNotEncoded // unless encode returns
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for i, m := range announced {
+			delete(c.making, labels[i])
+			if m.err = err; err == nil {
+				m.row = rows[i]
+				c.addLocked(&labelEntry{key: labelKey(labels[i]), row: m.row, bytes: 4 * int64(len(m.row))})
+			}
+			close(m.done)
+		}
+	}()
+	rows, err = encode(labels)
+	return rows, err
+}
+
+// lookLocked returns the entry of a key, which is now the most recently used one, or nil.
+func (c *labelCache) lookLocked(key string) *labelEntry {
+	at := c.known[key]
+	if at == nil {
+		return nil
+	}
+	c.order.MoveToFront(at)
+	return at.Value.(*labelEntry)
+}
+
+// addLocked adds an entry whose key is not known, and drops what was used least recently.
+func (c *labelCache) addLocked(e *labelEntry) {
+	e.bytes += int64(len(e.key)) + labelEntryBytes
+	c.known[e.key] = c.order.PushFront(e)
+	c.used += e.bytes
+	for c.used > c.limit && c.order.Len() > 0 {
+		last := c.order.Remove(c.order.Back()).(*labelEntry)
+		delete(c.known, last.key)
+		c.used -= last.bytes
+	}
+}
+
+func labelKey(label string) string { return "l" + label }
+
+// listKey returns the key of a list. The lengths keep the keys of different lists apart.
+func listKey(labels []string) string {
+	key := []byte{'s'}
+	for _, label := range labels {
+		key = strconv.AppendInt(key, int64(len(label)), 10)
+		key = append(append(key, ':'), label...)
+	}
+	return string(key)
+}

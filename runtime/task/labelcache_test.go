@@ -1,0 +1,152 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// rowOf is what the tests take for a label's row.
+func rowOf(label string) []float32 { return []float32{float32(len(label)), float32(label[0])} }
+
+func rowsOf(labels []string) (rows [][]float32) {
+	for _, label := range labels {
+		rows = append(rows, rowOf(label))
+	}
+	return rows
+}
+
+// checkQuery asks for labels, and checks their rows and which labels were computed for it.
+func checkQuery(t *testing.T, c *labelCache, labels, computed []string) {
+	t.Helper()
+	var asked []string
+	q, err := c.query(t.Context(), labels, func(labels []string) ([][]float32, error) {
+		asked = append(asked, labels...)
+		return rowsOf(labels), nil
+	})
+	if err != nil || q.N != len(labels) || !slices.Equal(q.Rows, slices.Concat(rowsOf(labels)...)) {
+		t.Fatalf("%q: %v, %v", labels, q, err)
+	}
+	if !slices.Equal(asked, computed) {
+		t.Errorf("%q: computed %q, want %q", labels, asked, computed)
+	}
+	if c.used > c.limit {
+		t.Errorf("%d bytes, above %d", c.used, c.limit)
+	}
+	var sum int64
+	for e := range c.known {
+		sum += c.known[e].Value.(*labelEntry).bytes
+	}
+	if sum != c.used || c.order.Len() != len(c.known) || len(c.making) != 0 {
+		t.Errorf("%d bytes of %d entries, %d counted, %d in order, %d in the making", sum, len(c.known), c.used,
+			c.order.Len(), len(c.making))
+	}
+}
+
+// A label is computed once, whichever lists it is in and in whatever order.
+func TestLabelsAreComputedOnce(t *testing.T) {
+	c := newLabelCache(1 << 20)
+	checkQuery(t, c, []string{"a", "b"}, []string{"a", "b"})
+	checkQuery(t, c, []string{"b", "a"}, nil)
+	checkQuery(t, c, []string{"b", "cc", "a"}, []string{"cc"})
+	// no list is taken for another
+	checkQuery(t, c, []string{"b\x00a"}, []string{"b\x00a"})
+	checkQuery(t, c, []string{"b", "a"}, nil)
+	checkQuery(t, c, []string{"1:a"}, []string{"1:a"})
+}
+
+// Equal lists have one query, so that a batch contains it once.
+func TestEqualListsShareAQuery(t *testing.T) {
+	c := newLabelCache(1 << 20)
+	encode := func(labels []string) ([][]float32, error) { return rowsOf(labels), nil }
+	a, _ := c.query(t.Context(), []string{"a", "b"}, encode)
+	b, _ := c.query(t.Context(), []string{"a", "b"}, encode)
+	other, _ := c.query(t.Context(), []string{"b", "a"}, encode)
+	if a != b || a == other {
+		t.Error("equal lists have two queries, or different ones one")
+	}
+}
+
+// The least recently used goes first; the bound holds, with more labels than it has room for, too.
+func TestLabelCacheIsBounded(t *testing.T) {
+	c := newLabelCache(5 * (labelEntryBytes + 16))
+	checkQuery(t, c, []string{"a"}, []string{"a"}) // a label and a list each
+	checkQuery(t, c, []string{"b"}, []string{"b"})
+	checkQuery(t, c, []string{"a"}, nil)
+	checkQuery(t, c, []string{"c"}, []string{"c"})
+	checkQuery(t, c, []string{"c", "a"}, []string{"a"}) // the list [a] was used again, not the label
+	labels := make([]string, 100)
+	for i := range labels {
+		labels[i] = fmt.Sprint("label ", i)
+	}
+	checkQuery(t, c, labels, labels)
+	checkQuery(t, newLabelCache(0), labels, labels)
+}
+
+// Callers that ask for a label at once compute it once; the caller that fails fails alone.
+func TestLabelsAtOnce(t *testing.T) {
+	c := newLabelCache(1 << 20)
+	begun, release := make(chan struct{}), make(chan struct{})
+	failed := errors.New("failed")
+	var mu sync.Mutex
+	computed := map[string]int{}
+	count := func(labels []string) ([][]float32, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, label := range labels {
+			computed[label]++
+		}
+		return rowsOf(labels), nil
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		_, err := c.query(t.Context(), []string{"x", "y"}, func([]string) ([][]float32, error) {
+			close(begun)
+			<-release
+			return nil, failed
+		})
+		if !errors.Is(err, failed) {
+			t.Errorf("the caller that fails: %v", err)
+		}
+	})
+	<-begun
+	for i := range 8 {
+		all.Go(func() {
+			labels := []string{"x", "z", "y"}
+			if i%2 == 0 {
+				slices.Reverse(labels)
+			}
+			q, err := c.query(context.Background(), labels, count)
+			if err != nil || !slices.Equal(q.Rows, slices.Concat(rowsOf(labels)...)) {
+				t.Errorf("caller %d: %v, %v", i, q, err)
+			}
+		})
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, failed)
+	defer cancel()
+	if _, err := c.query(ctx, []string{"x"}, count); !errors.Is(err, failed) {
+		t.Errorf("a caller whose time is over waits: %v", err)
+	}
+	close(release)
+	all.Wait()
+	for _, label := range []string{"x", "y", "z"} {
+		if computed[label] != 1 {
+			t.Errorf("%s was computed %d times", label, computed[label])
+		}
+	}
+	checkQuery(t, c, []string{"x", "y", "z"}, nil)
+}
+
+// A panic of a caller is no end of the label.
+func TestLabelsAfterAPanic(t *testing.T) {
+	c := newLabelCache(1 << 20)
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = c.query(t.Context(), []string{"x"}, func([]string) ([][]float32, error) { panic("planted") })
+	}()
+	checkQuery(t, c, []string{"x"}, []string{"x"})
+}
