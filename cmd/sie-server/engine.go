@@ -106,6 +106,7 @@ type batchFlags struct {
 	MemoryBudget     int64         `help:"Bytes of packed weights on each device; 0: as much as there is memory." env:"SIE_MEMORY_BUDGET" default:"0" range:"0..1125899906842624"`
 	MemoryPercent    float64       `name:"memory-pressure-threshold-percent" help:"Memory use above which unused models are unloaded." env:"SIE_MEMORY_PRESSURE_THRESHOLD_PERCENT" default:"95" range:"50..99"`
 	MaxLoRAs         int           `name:"max-loras-per-model" help:"LoRA adapters of one model at a time; the least recently used one goes." env:"SIE_MAX_LORAS_PER_MODEL" default:"10" range:"1..64"`
+	LabelCache       int64         `name:"label-cache-mib" help:"MiB of what one model with a label tower keeps of labels; the least recently used go." env:"SIE_LABEL_CACHE_MIB" default:"256" range:"1..1048576"`
 	Adaptive         bool          `name:"adaptive-batching" help:"Adapt the batch wait to the latency seen." env:"SIE_ADAPTIVE_BATCHING__ENABLED" default:"true" negatable:""`
 	TargetP50        float64       `name:"adaptive-target-p50-ms" help:"Latency target of adaptive batching, in ms; 0: calibrated." env:"SIE_ADAPTIVE_BATCHING__TARGET_P50_MS" range:"0..60000"`
 }
@@ -157,8 +158,9 @@ func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.
 		Catalog: c, Hub: h, Devices: dev.options, Null: null, Precision: cmp.Precision, GPUType: cmp.GPUType,
 		LoadWait: bat.LoadWait, MaxBatchTokens: bat.MaxBatchTokens, Batch: bat.options(),
 		MaxQueueItems: bat.MaxQueued, Pinned: ids(bat.Pinned),
-		MaxLoRAs: bat.MaxLoRAs, LoadTimeout: time.Duration(bat.LoadTimeout) * time.Second,
-		IdleEvict: time.Duration(bat.IdleEvict) * time.Second, MemoryBudget: bat.MemoryBudget,
+		MaxLoRAs: bat.MaxLoRAs, LabelCacheBytes: bat.LabelCache << 20,
+		LoadTimeout: time.Duration(bat.LoadTimeout) * time.Second,
+		IdleEvict:   time.Duration(bat.IdleEvict) * time.Second, MemoryBudget: bat.MemoryBudget,
 		MemoryThreshold: bat.MemoryPercent / 100, Metrics: m, Log: log,
 	}})
 }
