@@ -197,7 +197,7 @@ class Planner {
     b.last = static_cast<int32_t>(p_->plan.size());
     BufferParts parts = parts_of(b, slab_rows(b.of_seqs));
     int64_t bytes = column * dtype_bytes(b.dtype);
-    return {true,          buffer,      b.dtype,    bytes,      bytes,        b.ld,
+    return {true,          buffer,      b.dtype,    bytes,      bytes,         b.ld,
             b.scale_group, parts.scale, parts.zero, b.outliers, parts.outlier, 0};
   }
 

@@ -5,6 +5,7 @@
 // head of the sequence and a range of its queries, against all keys.
 #include <algorithm>
 
+#include "common/found.h"
 #include "cut.h"
 #include "hooks.h"
 #include "replay_parts.h"
@@ -70,9 +71,15 @@ sie_status by_queries(const Replay &whole, int32_t index, const PlannedOp &plann
   return SIE_OK;
 }
 
+// The labels of a long slab, which is one sequence.
+int64_t labels_of(const Replay &r, const Op &op) {
+  if (op.inputs[0] == 0) return r.slab->spaces[space_of(r, op.in[2])].n;
+  return sie_labels_of(offsets(r, op.in[2]), indices(r, op.inputs[0]), 0).count;
+}
+
 sie_status by_shares(const Replay &whole, int32_t index, const PlannedOp &planned, Pause *pause) {
   int64_t rows = whole.slab->spaces[space_of(whole, planned.op.in[0])].n;
-  if (finds(planned.op.kind)) rows *= whole.slab->spaces[space_of(whole, planned.op.in[2])].n;
+  if (finds(planned.op.kind)) rows *= labels_of(whole, planned.op);
   int64_t shares = block_shares(whole.program, planned, rows, whole.share.parts);
   for (int64_t i = 0; i < shares; i++) {
     if (i > 0) pause->take();

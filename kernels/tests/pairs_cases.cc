@@ -206,8 +206,12 @@ std::unique_ptr<Case> make_pairs(int index) {
         all.push_back(
             {{{2, 0}, {250, 3}, 8, few, 60, write, false, false}, 6, type.x, type.compute, 3, true});
         all.push_back({{{}, {}, 9, few, 4, write, false, false}, 6, type.x, type.compute, 3, true});
-        all.push_back(
-            {{ragged, labels, 20, in_turn, 30, write, false, false, true}, 17, type.x, type.compute, 3, true});
+        all.push_back({{ragged, labels, 20, in_turn, 30, write, false, false, true},
+                       17,
+                       type.x,
+                       type.compute,
+                       3,
+                       true});
       }
     }
     for (int32_t count : {5, 25}) {

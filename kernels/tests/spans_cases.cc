@@ -160,7 +160,8 @@ std::unique_ptr<Case> make_spans(int index) {
       all.push_back({{{7, 5}, {3, 9}, 48, many, 30, write, false, false}, 6, SIE_F32, SIE_BF16, true});
       all.push_back({{{7, 5}, {3, 9}, 48, many, 30, write, false, false}, 6, SIE_BF16, SIE_F32, true});
       for (int32_t dtype : {SIE_F32, SIE_BF16}) {
-        all.push_back({{ragged, labels, 33, in_turn, 40, write, false, false, true}, 5, dtype, SIE_F32, true});
+        all.push_back(
+            {{ragged, labels, 33, in_turn, 40, write, false, false, true}, 5, dtype, SIE_F32, true});
       }
     }
     for (int32_t count : {5, 25, 100}) {
