@@ -136,8 +136,9 @@ struct Op {
   sie_value out, sum;            // results; sum: of a norm
   bool updates;                  // writes in[0] and in[1] in place
   const sie_weight *weights[3];  // linear: w; embed: word, position, type; lstm: w, w_reverse
-  sie_input inputs
-      [3];  // embed: ids, type_ids; lora: adapter; maxsim: queries, partner; take_rows: first, last; spans, pairs: partner
+  // embed: ids, type_ids; lora: adapter; maxsim: queries, partner; take_rows: first, last; spans,
+  // pairs: partner
+  sie_input inputs[3];
   const float *bias;          // linear, norms
   const float *gamma, *beta;  // norms
   const float *vector;        // attention: ALiBi's slopes; pool: the vector that scores the rows
