@@ -302,7 +302,8 @@ func spansOf(pairs [][]engine.Pair) [][]engine.Span {
 	for i := range pairs {
 		for _, p := range pairs[i] {
 			for k, logit := range p.Logits {
-				out[i] = append(out[i], engine.Span{First: p.Word, Last: int32(k), Label: p.Label, Logit: logit})
+				out[i] = append(out[i],
+					engine.Span{First: p.Word, Last: int32(k), Label: p.Label, Logit: logit})
 			}
 		}
 	}
@@ -370,6 +371,7 @@ func TestGLiNERBiRunsNoLSTM(t *testing.T) {
 func TestGLiNERBiRefuses(t *testing.T) {
 	const tower = "labels_encoder_config"
 	type object = map[string]any
+	noSizes := object{"model_type": bertType}
 	larger := object{"model_type": bertType, "hidden_size": 24, "num_hidden_layers": 3,
 		"num_attention_heads": 1, "intermediate_size": 24, "vocab_size": 260, "max_position_embeddings": 64}
 	for what, c := range map[string]struct {
@@ -380,7 +382,7 @@ func TestGLiNERBiRefuses(t *testing.T) {
 		"an unknown tower":            {object{tower: nil}, "labels_encoder: is \"sie/labels\""},
 		"a tower of another kind":     {object{tower: 7}, tower},
 		"a tower of no known type":    {object{tower: object{"model_type": "t5"}}, tower + ".model_type"},
-		"a tower without sizes":       {object{tower: object{"model_type": bertType}}, tower + ".hidden_size"},
+		"a tower without sizes":       {object{tower: noSizes}, tower + ".hidden_size"},
 		"a tower that is larger":      {object{tower: larger}, "token_rep_layer.labels_encoder"},
 		"spans of the mode marker":    {object{"span_mode": spanMarker}, "span_mode: is marker"},
 		"a decoder beside it":         {object{"labels_decoder": "x"}, "labels_decoder"},
