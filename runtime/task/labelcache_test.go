@@ -42,8 +42,8 @@ func checkQuery(t *testing.T, c *labelCache, labels, computed []string) {
 		sum += c.known[e].Value.(*labelEntry).bytes
 	}
 	if sum != c.used || c.order.Len() != len(c.known) || len(c.making) != 0 {
-		t.Errorf("%d bytes of %d entries, %d counted, %d in order, %d in the making", sum, len(c.known), c.used,
-			c.order.Len(), len(c.making))
+		t.Errorf("%d bytes of %d entries, %d counted, %d in order, %d in the making",
+			sum, len(c.known), c.used, c.order.Len(), len(c.making))
 	}
 }
 
