@@ -2,7 +2,7 @@
 
     build/venv-golden/bin/python bench/bimodel.py {edge,small,base,large} DIR
 
-Sizes are those of the Ettin encoders and of the label towers that the published models name. The
+Sizes are those of the Ettin encoders and of the label towers that the published v2.0 models name. The
 tokenizers are tiny: a word costs a few tokens more than with the published ones.
 """
 
@@ -40,7 +40,7 @@ def main(size: str, folder: str) -> None:
         model_name=f"sie/{size}",
         labels_encoder="sie/labels",
         labels_encoder_config=sized(BERT, labels, vocab_size=len(names), max_position_embeddings=512),
-        hidden_size=text[0],
+        hidden_size=512,
         span_mode="markerV0",
         max_width=12,
         max_len=1024,
