@@ -227,7 +227,8 @@ func (d *decoder) object(build bool) (freeForm, map[string]any, error) {
 	if err != nil || v.kind == kindNull {
 		return f, nil, err
 	}
-	f.walk = walk{build: build, field: "options", maxValues: maxOptionValues, depth: 1, values: 1}
+	f.walk = walk{build: build, field: "options", orders: orderedOption, maxValues: maxOptionValues, depth: 1,
+		values: 1}
 	var x any
 	switch s := d.src.(type) { // the head is consumed: go on with the entries
 	case *mpack:

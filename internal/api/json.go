@@ -353,10 +353,7 @@ func (s *jsonBody) list(w *walk, depth int) (any, error) {
 }
 
 func (s *jsonBody) dict(w *walk, depth int) (any, error) {
-	var out map[string]any
-	if w.build {
-		out = map[string]any{}
-	}
+	o := w.begin(depth)
 	c := cursor{left: -1, object: true}
 	for n := 0; ; n++ {
 		ok, err := s.more(&c)
@@ -365,18 +362,16 @@ func (s *jsonBody) dict(w *walk, depth int) (any, error) {
 		}
 		if !ok {
 			w.size += headerSize(n, 15, 0)
-			return out, nil
+			return o.value(), nil
 		}
 		k, err := s.textOf(w, &c)
 		if err != nil {
 			return nil, err
 		}
-		x, err := s.tree(w, depth)
+		err = o.put(depth, func() string { return string(k.resolve(nil)) },
+			func() (any, error) { return s.tree(w, depth) })
 		if err != nil {
 			return nil, at(err, "[...]")
-		}
-		if w.build {
-			out[string(k.resolve(nil))] = x
 		}
 	}
 }

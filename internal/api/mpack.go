@@ -232,10 +232,7 @@ func (s *mpack) list(w *walk, depth, n int) (any, error) {
 // inner one may have any key that a Python dictionary could have; keys that are not text are
 // converted to text.
 func (s *mpack) dict(w *walk, depth, n int) (any, error) {
-	var out map[string]any
-	if w.build {
-		out = map[string]any{}
-	}
+	o := w.begin(depth)
 	for range n {
 		from := s.p
 		k, err := s.next(wantAny)
@@ -269,15 +266,13 @@ func (s *mpack) dict(w *walk, depth, n int) (any, error) {
 				"MessagePack data is malformed: map keys must be hashable (byte " + strconv.Itoa(s.p) + ")")
 		}
 		w.size += s.p - from
-		x, err := s.tree(w, depth)
+		err = o.put(depth, func() string { return keyText(k) },
+			func() (any, error) { return s.tree(w, depth) })
 		if err != nil {
 			return nil, at(err, "[...]")
 		}
-		if w.build {
-			out[keyText(k)] = x
-		}
 	}
-	return out, nil
+	return o.value(), nil
 }
 
 func keyText(k value) string {

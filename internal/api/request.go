@@ -55,9 +55,20 @@ type Media struct {
 }
 
 // Options holds the free-form options of a request, bounded in number and depth. The types are nil,
-// bool, int64, float64, string, []byte, []any and map[string]any. They are not checked further,
-// because their meaning depends on the model.
+// bool, int64, float64, string, []byte, []any, map[string]any and, for the one option whose keys
+// have an order, Ordered. They are not checked further, because their meaning depends on the model.
 type Options map[string]any
+
+// Ordered is the value of options.label_groups: an object whose keys keep the order in which the
+// client wrote them, because the model reads groups of labels in that order. A key that is there
+// twice has its first place and its last value.
+type Ordered struct {
+	Keys   []string
+	Values map[string]any
+}
+
+// orderedOption is the option whose value is decoded as an Ordered.
+const orderedOption = "label_groups"
 
 // EncodeRequest is the body of POST /v1/encode/{model}.
 type EncodeRequest struct {

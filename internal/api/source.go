@@ -95,7 +95,9 @@ type source interface {
 // walk collects the counts and sizes of the values that tree passes over.
 type walk struct {
 	build     bool
+	orders    string // build only: the outermost object's key whose value becomes an Ordered; "": none
 	field     string // build only: the field named in the error about too many values
+	inOrder   bool   // the value that is being read stands under that key
 	maxValues int    // build only
 	values    int    // values met, containers included
 	depth     int    // deepest container, the outermost being 1
@@ -110,6 +112,55 @@ func (w *walk) count() error {
 		}
 	}
 	return nil
+}
+
+// entries collects those of one object. The zero value collects none.
+type entries struct {
+	walk    *walk
+	keys    []string
+	values  map[string]any
+	ordered bool
+}
+
+// begin begins an object at that depth. It is ordered if the outermost object has it under
+// w.orders.
+func (w *walk) begin(depth int) (e entries) {
+	if w.build {
+		e = entries{walk: w, values: map[string]any{}, ordered: depth == 2 && w.inOrder}
+	}
+	return e
+}
+
+// put adds an entry whose value read reads.
+func (e *entries) put(depth int, key func() string, read func() (any, error)) error {
+	if e.values == nil {
+		_, err := read()
+		return err
+	}
+	k := key()
+	if depth == 1 {
+		e.walk.inOrder = e.walk.orders != "" && k == e.walk.orders
+	}
+	x, err := read()
+	if err != nil {
+		return err
+	}
+	if _, twice := e.values[k]; e.ordered && !twice {
+		e.keys = append(e.keys, k)
+	}
+	e.values[k] = x
+	return nil
+}
+
+// value is the object: nil where none is built, an Ordered or a map.
+func (e *entries) value() any {
+	switch {
+	case e.values == nil:
+		return nil
+	case e.ordered:
+		return Ordered{Keys: e.keys, Values: e.values}
+	}
+	return e.values
 }
 
 // bodyError is a rejection of a body. Each level of the decoder that returns it adds its place to

@@ -169,6 +169,8 @@ func TestOptionsCross(t *testing.T) {
 	for _, o := range []Options{nil, {}, {
 		"a": int64(-1), "b": 2.5, "c": "x", "d": []any{nil, true, []byte{1}},
 		"e": map[string]any{"f": int64(1 << 40)},
+	}, {
+		"label_groups": Ordered{Keys: []string{"z", "a"}, Values: map[string]any{"z": []any{"x"}, "a": nil}},
 	}} {
 		sent := AppendOptions(nil, o)
 		got, err := ReadOptions(sent)
@@ -498,4 +500,35 @@ func BenchmarkReadEncodeResult(b *testing.B) {
 			}
 		}
 	})
+}
+
+// Groups of labels keep the client's order on their way from either format over the queue. A name
+// that is there twice has its first place and its last value. Nothing else is ordered.
+func TestOrderedOption(t *testing.T) {
+	body := []byte(`{"items":[{"text":"x"}],"params":{"options":{"a":{"label_groups":{"z":1}},"label_groups":` +
+		`{"z":["q"],"a":{"z":1,"b":2},"z":["r"],"m":[{"d":1}]},"b":{"z":1,"a":2}}}}`)
+	want := Options{
+		"a": map[string]any{"label_groups": map[string]any{"z": int64(1)}},
+		"label_groups": Ordered{Keys: []string{"z", "a", "m"}, Values: map[string]any{
+			"z": []any{"r"}, "a": map[string]any{"z": int64(1), "b": int64(2)},
+			"m": []any{map[string]any{"d": int64(1)}},
+		}},
+		"b": map[string]any{"z": int64(1), "a": int64(2)},
+	}
+	packed := AppendRaw(nil, Raw{Format: JSON, Data: body})
+	for kind, b := range map[string][]byte{"application/json": body, "application/msgpack": packed} {
+		r, err := DecodeExtract(kind, b, Limits{})
+		if err != nil || !reflect.DeepEqual(r.Options, want) {
+			t.Fatalf("%s: %#v, %v", kind, r, err)
+		}
+		got, err := ReadOptions(AppendOptions(nil, r.Options))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s over the queue: %#v, %v", kind, got, err)
+		}
+	}
+	lists := []byte(`{"items":[{"text":"x"}],"params":{"options":{"label_groups":[{"z":1,"a":2}]}}}`)
+	r, err := DecodeExtract("application/json", lists, Limits{})
+	if _, plain := r.Options["label_groups"].([]any)[0].(map[string]any); err != nil || !plain {
+		t.Errorf("a list: %#v, %v", r, err)
+	}
 }

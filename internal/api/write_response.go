@@ -334,8 +334,8 @@ func appendBox(dst []byte, w writer, box []int) []byte {
 	return each(dst, w, len(box), func(dst []byte, i int) []byte { return w.int(dst, int64(box[i])) })
 }
 
-// appendFree appends a tree of the types that Options lists, with sorted keys. A value of any other
-// type is written as null.
+// appendFree appends a tree of the types that Options lists, a map with sorted keys. A value of any
+// other type is written as null.
 func appendFree(dst []byte, w writer, x any) []byte {
 	switch v := x.(type) {
 	case bool:
@@ -355,14 +355,21 @@ func appendFree(dst []byte, w writer, x any) []byte {
 	case []string:
 		return each(dst, w, len(v), func(dst []byte, i int) []byte { return w.str(dst, v[i]) })
 	case map[string]any:
-		dst = w.object(dst, len(v))
-		for i, k := range slices.Sorted(maps.Keys(v)) {
-			if i > 0 {
-				dst = w.sep(dst)
-			}
-			dst = appendFree(w.key(dst, k), w, v[k])
-		}
-		return w.endObject(dst)
+		return appendEntries(dst, w, slices.Sorted(maps.Keys(v)), v)
+	case Ordered:
+		return appendEntries(dst, w, v.Keys, v.Values)
 	}
 	return w.null(dst)
+}
+
+// appendEntries appends an object with its keys in that order.
+func appendEntries(dst []byte, w writer, keys []string, values map[string]any) []byte {
+	dst = w.object(dst, len(keys))
+	for i, k := range keys {
+		if i > 0 {
+			dst = w.sep(dst)
+		}
+		dst = appendFree(w.key(dst, k), w, values[k])
+	}
+	return w.endObject(dst)
 }

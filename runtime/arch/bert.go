@@ -193,7 +193,9 @@ func (b *bert) loadEmbeddings(p *packer) {
 	if b.family.positions == "" {
 		b.position = p.table(config.MaxPositionEmbeddings, e, "embeddings.position_embeddings.weight")
 	}
-	b.types = p.types(config.TypeVocabSize, e)
+	if b.types = p.types(config.TypeVocabSize, e); b.types == nil && p.nested.segments != "" {
+		b.types, config.TypeVocabSize = p.segments(e), segmentCount
+	}
 	b.gamma, b.beta = p.norm(e, cmp.Or(b.family.embedNorm, "embeddings.LayerNorm"))
 	if b.projects() {
 		b.project = p.layer(config.HiddenSize, e, b.family.project, engine.NoAct)

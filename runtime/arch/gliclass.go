@@ -39,6 +39,7 @@ type LabelLayout struct {
 	Average     bool // a label's row is the mean of all up to the next marker
 	TextRows    bool // the text's rows are markers (batch.Inputs.Markers)
 	ToText      bool // they begin at the separator, and the last label's mean ends there; else all rows are
+	Filled      bool // rows of zeros follow them, as many as there are rows before the separator
 	Segments    bool // rows have segments (batch.Inputs.TypeIDs)
 }
 
@@ -65,6 +66,10 @@ type gliclassLSTM struct {
 
 // loadGLiClass packs the layers behind the encoder, in float32.
 func loadGLiClass(l *loading, config gliclassConfig) error {
+	if l.p.nested.segments != "" { // no encoder took the table
+		return refuse(configFile, "use_segment_embeddings",
+			"is true, and %s has no place for segments, or token types of its own", l.m.Arch)
+	}
 	p := l.p.head("model.", engine.ComputeF32)
 	h := &gliclassHead{config: config, scale: 1}
 	c, inner, act := config.columns, config.Hidden, activations[config.ProjectorAct]
@@ -89,7 +94,8 @@ func loadGLiClass(l *loading, config gliclassConfig) error {
 	l.m.Labelled = &LabelLayout{
 		PromptFirst: config.PromptFirst, Label: config.ClassToken, Sep: config.TextToken,
 		Example: config.ExampleToken, After: !config.EmbedClass, Average: config.ClassPooling == "average",
-		ToText: config.ExtractText, TextRows: config.textRows(), Segments: config.Segments,
+		ToText: config.ExtractText, TextRows: config.textRows(), Filled: config.filled(),
+		Segments: config.Segments,
 	}
 	l.gives(OutLabelLogits, given{
 		rows: engine.PoolMean, lists: true, precise: true, states: config.Squeeze || config.LayerID >= 0,
@@ -135,15 +141,14 @@ func (h *gliclassHead) loadLSTM(p *packer, c int64) {
 // record records the pooling, the projectors and the scorer.
 func (h *gliclassHead) record(r *recording) {
 	var text, classes engine.Value
-	switch {
-	case h.squeeze != nil:
+	if h.squeeze != nil {
 		text, classes = h.squeeze.record(h, r)
-	default:
+	} else {
 		x := r.x
 		if h.config.LayerID >= 0 {
 			x = r.states[h.config.LayerID]
 		}
-		text, classes = h.textOf(r, x), h.classesOf(r, x)
+		text, classes = h.poolText(r, h.textRows(r, x)), h.classesOf(r, x)
 	}
 	text = h.unitRows(r, applyAll(r.Recorder, text, h.text[:]))
 	classes = h.unitRows(r, applyAll(r.Recorder, classes, h.classes[:]))
@@ -154,11 +159,16 @@ func (h *gliclassHead) record(r *recording) {
 	r.OutputValues(z)
 }
 
-// textOf records what the text is made of: one pooled row of each sequence, or all rows for pass.
-func (h *gliclassHead) textOf(r *recording, x engine.Value) engine.Value {
+// textRows records the rows of x that are the text's.
+func (h *gliclassHead) textRows(r *recording, x engine.Value) engine.Value {
 	if h.config.textRows() {
-		x = r.TakeFirst(x, engine.RowsMarkers)
+		return r.TakeFirst(x, engine.RowsMarkers)
 	}
+	return x
+}
+
+// poolText records what the text is made of: one pooled row of each sequence, or all rows for pass.
+func (h *gliclassHead) poolText(r *recording, x engine.Value) engine.Value {
 	if h.config.LSTM {
 		x = r.LSTM(h.lstm.gates.apply(r.Recorder, x), h.lstm.ahead, h.lstm.back)
 	}

@@ -129,14 +129,11 @@ func largest(x []float32) float64 {
 }
 
 // gliclassRefused reports whether a variant is one that this server refuses by name.
-func gliclassRefused(name string, changes map[string]any) bool {
+func gliclassRefused(_ string, changes map[string]any) bool {
 	pooler, _ := changes["pooling_strategy"].(string)
-	lstm, whole := name == "gliclass-lstm", changes["extract_text_features"] != true
 	switch pooler {
 	case "sum", "rms", "abs_max", "abs_avg":
 		return true
-	case "avg", "max":
-		return !whole && !lstm
 	}
 	return false
 }

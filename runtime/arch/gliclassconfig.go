@@ -94,6 +94,7 @@ func readGLiClassConfig(dir fs.FS) (gliclassConfig, error) {
 	if c.Hidden == 0 {
 		c.Hidden = c.columns
 	}
+	c.Squeeze = c.Squeeze && c.LayerID == -1 // else the package reads that block alone
 	for i, token := range []*int32{&c.ClassToken, &c.TextToken, &c.ExampleToken} {
 		if *token == -1 { // behind the vocabulary, as the package counts them
 			*token = int32(c.Vocab) + int32(i)
@@ -104,7 +105,22 @@ func readGLiClassConfig(dir fs.FS) (gliclassConfig, error) {
 
 // textRows reports whether the text's rows are listed: where they are not all, or pass layers of
 // their own, which are computed in float32.
-func (c *gliclassConfig) textRows() bool { return c.ExtractText || c.LSTM || c.Pooling == passPooler }
+func (c *gliclassConfig) textRows() bool {
+	return c.ExtractText || c.LSTM || c.Pooling == passPooler || c.Squeeze && !c.squeezedPooled()
+}
+
+// squeezedPooled reports whether the rows of all blocks can be pooled before they are weighed and
+// projected: a row, or a mean of projections, is the projection of one.
+func (c *gliclassConfig) squeezedPooled() bool {
+	linear := c.Pooling == "first" || c.Pooling == "last" || c.Pooling == "avg"
+	return linear && !c.LSTM && !c.filled()
+}
+
+// filled reports whether rows of zeros follow the text's: the package moves the text to the front
+// of a sequence's rows and pools them all. It leaves the rest to no LSTM and to no attention.
+func (c *gliclassConfig) filled() bool {
+	return c.ExtractText && !c.LSTM && c.Pooling != passPooler
+}
 
 // check refuses values that the package refuses or that are not computed here.
 func (c *gliclassConfig) check() error {
@@ -137,7 +153,7 @@ func (c *gliclassConfig) check() error {
 	if err := checkNamed("scorer_type", c.Scorer, gliclassScorers); err != nil {
 		return err
 	}
-	if c.LabelsAlloc != "dynamic" && c.LabelsAlloc != nil {
+	if c.LabelsAlloc != "dynamic" {
 		return refuse(configFile, "max_labels_alloc",
 			"is %.60v; only dynamic is supported, where every text has as many places as labels", c.LabelsAlloc)
 	}
@@ -173,15 +189,6 @@ func (c *gliclassConfig) checkText() error {
 	}
 	if c.LSTM && c.columns%2 != 0 {
 		return refuse(configFile, "use_lstm", "is true; the hidden size %d has no half", c.columns)
-	}
-	if c.ExtractText && !c.LSTM && c.Pooling != "first" && c.Pooling != passPooler {
-		return refuse(configFile, "extract_text_features",
-			"is true with pooling_strategy %s, where the package counts zeros behind the text; first and pass are supported",
-			c.Pooling)
-	}
-	if c.Squeeze && (c.Pooling == "max" || c.Pooling == passPooler || c.LSTM || c.LayerID != -1) {
-		return refuse(configFile, "squeeze_layers",
-			"is true; with it pooling_strategy first, last and avg are supported, without an LSTM and encoder_layer_id")
 	}
 	return nil
 }

@@ -3,7 +3,7 @@ package arch
 // LabelRows are the rows of one sequence that the head reads, by their places.
 type LabelRows struct {
 	First, Last []int32 // of each label's row or rows, both included
-	Text        []int32 // LabelLayout.TextRows: the text's rows
+	Text        []int32 // LabelLayout.TextRows: the text's rows, −1 for one of zeros
 	Segments    []int32 // LabelLayout.Segments: of each row
 }
 
@@ -54,6 +54,11 @@ func (l *LabelLayout) Rows(ids []int32) (r LabelRows) {
 		}
 		for i := from; i < n; i++ {
 			r.Text = append(r.Text, i)
+		}
+		for range from {
+			if l.Filled {
+				r.Text = append(r.Text, -1)
+			}
 		}
 	}
 	if l.Segments {

@@ -4,12 +4,13 @@ import "github.com/sie-engine/sie/runtime/engine"
 
 // gliclassSqueeze weighs the states behind the blocks of an encoder, U_1 … U_K, for each text: s =
 // σ(W₂·relu(W₁·z)), z_k = w·(mean of U_k over the text's tokens), and x = P·Σ s_k·U_k. P is applied
-// to the rows that the head reads alone: poolings of rows that are linear change places with it.
+// to the rows that the head reads alone, behind a pooling that is linear, before any other.
 type gliclassSqueeze struct {
 	squeeze, first, second layer
 	spread                 []layer // [C, K] each: 1/2 + t_k/2 in every column, t = tanh of the half
 	project                layer
 	unbiased               layer
+	zeros, bias            *engine.Weight // [C]: of a LayerNorm that makes each row P's bias
 }
 
 func (h *gliclassHead) loadSqueeze(p *packer) {
@@ -21,6 +22,7 @@ func (h *gliclassHead) loadSqueeze(p *packer) {
 		project: p.layer(c, c, name+"output_projection", engine.NoAct),
 	}
 	s.unbiased = layer{weight: s.project.weight}
+	s.zeros, s.bias = p.values(engine.VectorWeight, 1, make([]float32, c)), s.project.bias
 	// σ(x) = 1/2 + tanh(x/2)/2
 	weight, bias := p.hostTensor(name+"W2.weight", k, k/2), p.hostTensor(name+"W2.bias", k)
 	if p.err != nil {
@@ -60,14 +62,27 @@ func (s *gliclassSqueeze) record(h *gliclassHead, r *recording) (text, classes e
 		z = append([]engine.Value{r.Join(z[:n]...)}, z[n:]...)
 	}
 	t := s.second.apply(r.Recorder, s.first.apply(r.Recorder, z[0]))
+	pooled := h.config.squeezedPooled()
+	if !pooled { // P's bias, and zeros where there is no row
+		text = h.textRows(r, r.LayerNorm(blocks[0], s.zeros, s.bias, torchEps))
+	}
 	for i, u := range blocks {
 		weight, project := s.spread[i].apply(r.Recorder, t), s.unbiased
 		if i == 0 {
 			project = s.project
 		}
-		text = r.Linear(r.Product(weight, h.textOf(r, u)), project.weight, project.bias, engine.NoAct, text)
 		rows := r.Product(r.TakeSequence(weight, engine.RowsWords), h.classesOf(r, u))
 		classes = r.Linear(rows, project.weight, project.bias, engine.NoAct, classes)
+		if pooled {
+			rows = r.Product(weight, h.poolText(r, h.textRows(r, u)))
+		} else {
+			rows = r.Product(r.TakeSequence(weight, engine.RowsMarkers), h.textRows(r, u))
+			project = s.unbiased
+		}
+		text = r.Linear(rows, project.weight, project.bias, engine.NoAct, text)
+	}
+	if !pooled {
+		text = h.poolText(r, text)
 	}
 	return text, classes
 }

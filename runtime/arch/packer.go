@@ -118,7 +118,7 @@ func (p *packer) vector(n int64, names ...string) *engine.Weight {
 }
 
 // segments packs the table of a text's segments, [3, columns], or returns nil if the model has
-// none.
+// none. Afterwards nested no longer names it.
 func (p *packer) segments(columns int64) *engine.Weight {
 	if p.nested.segments == "" {
 		return nil
@@ -126,6 +126,7 @@ func (p *packer) segments(columns int64) *engine.Weight {
 	q := p.head("", p.compute)
 	w := q.table(segmentCount, columns, p.nested.segments)
 	p.join(q)
+	p.nested.segments = ""
 	return w
 }
 

@@ -16,9 +16,12 @@ import (
 func init() {
 	families[catalog.FamilyClassifier] = &family{task: arch.GLiClass, extract: &extractor{
 		instructed: true,
-		check: func(r *Request) error {
-			_, err := askGLiClass(r, func(key string) any { return r.Options[key] })
-			return err
+		ready: func(p *Prepared) error {
+			ask, err := askGLiClass(p.req, p.option)
+			if err != nil {
+				return err
+			}
+			return ask.bound(p.window())
 		},
 		classes: func(r *run) int {
 			ask, err := askGLiClass(r.req, r.option)
@@ -29,6 +32,16 @@ func init() {
 		},
 		run: classifyGLiClass,
 	}}
+}
+
+// window is the number of tokens that the entry and the request say the model reads, 0 where they
+// say none.
+func (p *Prepared) window() int {
+	n, asked := p.model.MaxSequenceLength, p.options.MaxSeqLength
+	if n == 0 || asked == 0 {
+		return max(n, asked)
+	}
+	return min(n, asked)
 }
 
 // classifyGLiClass gives each text the scores of the request's labels. In single-label mode the
@@ -44,11 +57,11 @@ func classifyGLiClass(r *run) error {
 		return errs.Invalidf("model", "Model '%s' is no GLiClass model", r.model.ID)
 	}
 	c := &gliclassRun{run: r, ask: ask, layout: layout, scores: make([][]float64, len(r.req.Inputs))}
+	n := len(ask.rows)
+	r.reader.each = n
 	if err := c.measure(); err != nil {
 		return err
 	}
-	n := len(ask.rows)
-	r.reader.each = n
 	err = r.logits(arch.OutLabelLogits, len(r.req.Inputs)*n, c.items, func(i int, z []float64) error {
 		c.scores[i/n] = append(c.scores[i/n], ask.probabilities(z, i%n)...)
 		return nil

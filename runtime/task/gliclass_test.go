@@ -133,6 +133,17 @@ func TestGLiClassGroups(t *testing.T) {
 		if kind == "multi-label" && !sameClasses(joint.Found[0].Classes, flat.Found[0].Classes) {
 			t.Errorf("joint: %v, want %v", joint.Found[0].Classes, flat.Found[0].Classes)
 		}
+		other := ask(nil, map[string]any{
+			"label_groups":        api.Ordered{Keys: []string{"topic", "mood"}, Values: groups},
+			"classification_type": kind, "group_encoding": "joint",
+		})
+		flat = ask([]string{"topic.sport", "topic.politics", "mood.good", "mood.bad", "mood.none"},
+			map[string]any{"classification_type": kind})
+		if kind == "multi-label" && (!sameClasses(other.Found[0].Classes, flat.Found[0].Classes) ||
+			sameClasses(other.Found[0].Classes, joint.Found[0].Classes)) {
+			t.Errorf("joint, in the client's order: %v, want %v", other.Found[0].Classes,
+				flat.Found[0].Classes)
+		}
 		sum := 0.0
 		for _, p := range joint.Found[0].Data["mood"].(map[string]any)["probabilities"].(map[string]any) {
 			sum += p.(float64)
@@ -150,8 +161,22 @@ func TestGLiClassBadRequests(t *testing.T) {
 		many[i] = fmt.Sprint("l", i)
 	}
 	two := []string{"a", "b"}
-	groups := map[string]any{"g": []any{"a", "b"}}
+	groups, apart := map[string]any{"g": []any{"a", "b"}}, map[string]any{}
+	for i := range 65 {
+		apart[fmt.Sprint("g", i)] = []any{"a", "b"}
+	}
 	with := func(key string, v any) map[string]any { return map[string]any{key: v} }
+	example := func(text string, labels any) map[string]any {
+		return with("examples", []any{map[string]any{"text": text, "labels": labels}})
+	}
+	examples := make([]any, 33)
+	for i := range examples {
+		examples[i] = map[string]any{"text": "x", "labels": []any{"a"}}
+	}
+	wide := make([]string, 14)
+	for i := range wide {
+		wide[i] = strings.Repeat(string(rune('a'+i)), 128)
+	}
 	for _, c := range []struct {
 		labels  []string
 		options map[string]any
@@ -182,12 +207,50 @@ func TestGLiClassBadRequests(t *testing.T) {
 		{two, with("examples", []any{map[string]any{"text": "<<SEP>>", "labels": []any{"a"}}}),
 			"options.examples"},
 		{two, with("hypothesis_template", "{}"), "options.hypothesis_template"},
+		{two, with("threshold", true), "options.threshold"}, {two, with("threshold", "0.5"),
+			"options.threshold"},
+		{two, with("threshold", math.Inf(1)), "options.threshold"},
+		{two, with("classification_type", 1), "options.classification_type"},
+		{two, with("cuda_graphs", "exact"), "options.cuda_graphs"},
+		{two, with("cuda_graphs", true), "options.cuda_graphs"},
+		{wide, nil, "params.labels"}, // 1,792 characters in a window of 100 tokens
+		{nil, with("label_groups", []any{"a", "b"}), "options.label_groups"},
+		{nil, with("label_groups", apart), "options.label_groups"},
+		{nil, with("label_groups", map[string]any{"g": []any{"a", "b"}, " g": []any{"c", "d"}}),
+			"options.label_groups"},
+		{nil, with("label_groups", map[string]any{"a": []any{"b.c", "d"}, "a.b": []any{"c", "d"}}),
+			"options.label_groups"},
+		{nil, with("label_groups", map[string]any{long: []any{"a", "b"}}), "options.label_groups"},
+		{nil, with("label_groups", map[string]any{"<<SEP>>": []any{"a", "b"}}), "options.label_groups"},
+		{nil, with("label_groups", map[string]any{"g": []any{"a", "a "}}), "options.label_groups"},
+		{two, with("examples", examples), "options.examples"},
+		{two, example("x", nil), "options.examples"}, {two, example("x", []any{1, 2}), "options.examples"},
+		{two, example("x", []any{"a", "a", "a"}), "options.examples"},
+		{two, example(strings.Repeat("x", 2049), []any{"a"}), "options.examples"},
+		{two, example("x", map[string]any{"g": "a"}), "options.examples"},
+		{nil, map[string]any{
+			"label_groups": groups, "examples": example("x", map[string]any{"h": "a"})["examples"],
+		}, "options.examples"},
 	} {
 		_, err := r.Extract(t.Context(), &ExtractRequest{
 			Model: "gliclass", Texts: []string{"a text"}, Labels: c.labels, Options: c.options,
 		})
 		if e := errs.As(err); err == nil || e.Status != 400 || e.Param != c.param {
 			t.Errorf("%.60v %v: %v, want a 400 for %s", c.labels, c.options, err, c.param)
+		}
+	}
+	fine := []map[string]any{
+		{"label_groups": groups, "examples": example("x", map[string]any{"g": "a"})["examples"]},
+		{"label_groups": apart, "group_encoding": "joint", "threshold": 1},
+		{"label_groups": groups, "examples": []any{}},
+		{"label_groups": groups, "cuda_graphs": "off"}, {"label_groups": groups, "cuda_graphs": false},
+	}
+	delete(apart, "g64") // 64 of two labels each
+	for _, options := range append(fine, with("label_groups", apart)) {
+		_, err := r.Extract(t.Context(),
+			&ExtractRequest{Model: "gliclass", Texts: []string{"x"}, Options: options})
+		if e := errs.As(err); err != nil && e.Code != errs.InputTooLong {
+			t.Errorf("%.100v: %v", options, err)
 		}
 	}
 	r = start(t, nil, nil, gliclass(t, "gliclass-modern", 60))
@@ -235,5 +298,59 @@ func TestGLiClassItemsFailAlone(t *testing.T) {
 					res.Found[3].Err)
 			}
 		}
+	}
+}
+
+// What a profile says counts as what the request says: groups of one label are for labels that do
+// not exclude each other.
+func TestGLiClassProfiles(t *testing.T) {
+	m := gliclass(t, "gliclass-dot", 200)
+	m.Profiles[0].Loadtime = map[string]any{"classification_type": "multi-label", "cuda_graphs": "bucketed"}
+	r := start(t, nil, nil, m)
+	ask := func(options map[string]any) (*Result, error) {
+		options["label_groups"] = map[string]any{"g": []any{"a"}}
+		return r.Extract(t.Context(),
+			&ExtractRequest{Model: "gliclass", Texts: []string{"x"}, Options: options})
+	}
+	if res, err := ask(map[string]any{}); err != nil || res.Found[0].Data["g"] == nil {
+		t.Error(err)
+	}
+	_, err := ask(map[string]any{"classification_type": "single-label"})
+	if e := errs.As(err); err == nil || e.Param != "options.label_groups" {
+		t.Errorf("one label in single-label mode: %v", err)
+	}
+}
+
+// A text that many groups read is cut to what any of them reads. A model whose labels come first
+// gives the same scores for it; a text that is almost all blanks fails alone.
+func TestGLiClassLongTextsOfManyGroups(t *testing.T) {
+	r := start(t, nil, nil, gliclass(t, "gliclass-modern", 60))
+	groups := map[string]any{}
+	for i := range 64 {
+		groups[fmt.Sprint(i)] = []any{"a", "b"}
+	}
+	words := strings.Repeat("one two ", 40)
+	texts := []string{
+		words, words + strings.Repeat(" three", 3000), "one" + strings.Repeat(" ", 9000) + words,
+		strings.Repeat("x", 8300), "one two",
+	}
+	res, err := r.Extract(t.Context(), &ExtractRequest{
+		Model: "gliclass", Texts: texts, Options: map[string]any{"label_groups": groups},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, fails := range []bool{false, false, true, true, false} {
+		found := res.Found[i]
+		if e := found.Err; (e != nil) != fails || e != nil && (e.Code != errs.InputTooLong ||
+			!strings.Contains(e.Message, "8192 characters")) {
+			t.Errorf("text %d: %v", i, e)
+		}
+		if !fails && len(found.Classes) != 128 {
+			t.Errorf("text %d: %d classes", i, len(found.Classes))
+		}
+	}
+	if !slices.Equal(res.Found[0].Classes, res.Found[1].Classes) {
+		t.Error("the classes of a text change with what no row reads")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
 )
 
@@ -14,7 +15,9 @@ import (
 const (
 	maxAskedLabels      = 1000
 	maxLabelChars       = 128
-	maxLabelGroups      = 64
+	maxSeparateGroups   = 64       // each is a sequence of its own
+	maxSeparateTokens   = 32 << 10 // of the sequences of one text
+	maxTokenChars       = 16       // of labels, on average: no text has longer tokens
 	maxExamples         = 32
 	maxTaskChars        = 2048
 	maxExampleChars     = 2048
@@ -103,7 +106,7 @@ func reservedIn(text string) string {
 func askGLiClass(r *Request, option func(key string) any) (*gliclassAsk, error) {
 	a := &gliclassAsk{}
 	for _, read := range []func(*Request, func(string) any) error{
-		a.readKind, a.readThreshold, a.readTask, a.readLabels, a.readExamples,
+		a.readKind, a.readThreshold, a.readTask, a.readLabels, a.readExamples, readGraphs,
 	} {
 		if err := read(r, option); err != nil {
 			return nil, err
@@ -135,6 +138,16 @@ func (a *gliclassAsk) readThreshold(_ *Request, option func(string) any) error {
 			"Field 'options.threshold' is %.40v; a number from 0 to 1 is wanted", v)
 	}
 	a.threshold = x
+	return nil
+}
+
+// readGraphs passes over the option with which clients of the reference turn off a way of running
+// that this server does not have.
+func readGraphs(r *Request, _ func(string) any) error {
+	if v := r.Options["cuda_graphs"]; v != nil && v != false && v != "off" {
+		return errs.Invalidf("options.cuda_graphs",
+			"Field 'options.cuda_graphs' is %.40v; only off is possible in a request", v)
+	}
 	return nil
 }
 
@@ -185,38 +198,32 @@ func (a *gliclassAsk) readLabels(r *Request, option func(string) any) error {
 	return a.readGroups(groups)
 }
 
+// groupsOf returns the groups of options.label_groups by name, and their names in the client's
+// order; those of a profile are sorted.
+func groupsOf(v any) (names []string, labels map[string]any) {
+	switch v := v.(type) {
+	case api.Ordered:
+		return v.Keys, v.Values
+	case map[string]any:
+		return slices.Sorted(maps.Keys(v)), v
+	}
+	return nil, nil
+}
+
 func (a *gliclassAsk) readGroups(v any) error {
 	const field = "options.label_groups"
-	byName, ok := v.(map[string]any)
-	if !ok || len(byName) == 0 || len(byName) > maxLabelGroups {
+	keys, byName := groupsOf(v)
+	if len(keys) == 0 || len(keys) > maxAskedLabels {
 		return errs.Invalidf(field, "Field '%s' must be an object of 1 to %d groups, each a list of labels",
-			field, maxLabelGroups)
+			field, maxAskedLabels)
 	}
-	var flat []string
-	for _, key := range slices.Sorted(maps.Keys(byName)) {
-		g := gliclassGroup{name: strings.TrimSpace(key)}
-		list, ok := stringsOf(byName[key])
-		switch {
-		case g.name == "":
-			return errs.Invalidf(field, "Field '%s' has a group without a name", field)
-		case reservedIn(g.name) != "" || utf8.RuneCountInString(g.name) > maxLabelChars:
-			return errs.Invalidf(field,
-				"Field '%s': the group %s has a marker, or more than %d characters", field,
-				errs.Quote(g.name[:min(len(g.name), 100)]), maxLabelChars)
-		case !ok || len(list) == 0:
-			return errs.Invalidf(field, "Field '%s': the group %s must be a list of at least one label",
-				field,
-				errs.Quote(g.name))
-		}
-		var err error
-		if g.labels, err = checkLabelList(field, list); err != nil {
+	var names, flat []string
+	for _, key := range keys {
+		g, err := a.readGroup(field, key, byName[key])
+		if err != nil {
 			return err
 		}
-		if !a.multi && len(g.labels) < 2 {
-			return errs.Invalidf(field,
-				"Field '%s': the group %s has one label, and in single-label mode two are needed",
-				field, errs.Quote(g.name))
-		}
+		names = append(names, g.name)
 		for _, l := range g.labels {
 			flat = append(flat, g.name+groupSeparator+l)
 		}
@@ -229,12 +236,65 @@ func (a *gliclassAsk) readGroups(v any) error {
 		return errs.Invalidf(field, "Field '%s' has %d labels; at most %d are possible", field, len(flat),
 			maxAskedLabels)
 	}
+	if name, twice := repeated(names); twice {
+		return errs.Invalidf(field, "Field '%s' has the group %s twice", field, errs.Quote(name))
+	}
 	if l, twice := repeated(flat); twice {
 		return errs.Invalidf(field, "Field '%s' has %s twice, with the group's name before it", field,
 			errs.Quote(l))
 	}
 	if a.joint {
 		a.rows = []gliclassRow{{labels: flat}}
+	}
+	return nil
+}
+
+func (a *gliclassAsk) readGroup(field, key string, v any) (g gliclassGroup, err error) {
+	g.name = strings.TrimSpace(key)
+	list, ok := stringsOf(v)
+	switch {
+	case g.name == "":
+		return g, errs.Invalidf(field, "Field '%s' has a group without a name", field)
+	case reservedIn(g.name) != "" || utf8.RuneCountInString(g.name) > maxLabelChars:
+		return g, errs.Invalidf(field, "Field '%s': the group %s has a marker, or more than %d characters",
+			field, errs.Quote(g.name[:min(len(g.name), 100)]), maxLabelChars)
+	case !ok || len(list) == 0:
+		return g, errs.Invalidf(field, "Field '%s': the group %s must be a list of at least one label",
+			field, errs.Quote(g.name))
+	}
+	if g.labels, err = checkLabelList(field, list); err != nil {
+		return g, err
+	}
+	if !a.multi && len(g.labels) < 2 {
+		return g, errs.Invalidf(field,
+			"Field '%s': the group %s has one label, and in single-label mode two are needed",
+			field, errs.Quote(g.name))
+	}
+	return g, nil
+}
+
+// bound refuses what a model that reads that many tokens cannot be asked for, before anything is
+// tokenized. 0: they are not known yet.
+func (a *gliclassAsk) bound(window int) error {
+	if window <= 0 {
+		return nil
+	}
+	most := max(1, min(maxSeparateGroups, maxSeparateTokens/window))
+	if a.groups != nil && !a.joint && len(a.groups) > most {
+		return errs.Invalidf("options.label_groups",
+			"Field 'options.label_groups' has %d groups, and each reads the text on its own; at most %d are possible with a model that reads %d tokens: send fewer, or options.group_encoding=joint",
+			len(a.groups), most, window)
+	}
+	for _, row := range a.rows {
+		size := 0
+		for _, l := range row.labels {
+			size += utf8.RuneCountInString(l)
+		}
+		if size > maxTokenChars*window {
+			return errs.Invalidf(a.field(),
+				"Field '%s': the labels of one text have %d characters; at most %d are possible with a model that reads %d tokens: send fewer or shorter labels",
+				a.field(), size, maxTokenChars*window, window)
+		}
 	}
 	return nil
 }

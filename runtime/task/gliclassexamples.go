@@ -1,6 +1,8 @@
 package task
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -64,21 +66,14 @@ func (a *gliclassAsk) readExample(i int, entry any) (text string, chosen [][]str
 	}
 	names, ok := stringsOf(e["labels"])
 	if byGroup, grouped := e["labels"].(map[string]any); grouped && a.groups != nil {
-		names, ok = nil, true
-		for group, v := range byGroup {
-			labels, isList := stringsOf(v)
-			if one, isText := v.(string); isText {
-				labels, isList = []string{one}, true
-			}
-			ok = ok && isList
-			for _, l := range labels {
-				names = append(names, strings.TrimSpace(group)+groupSeparator+strings.TrimSpace(l))
-			}
-		}
-		slices.Sort(names)
+		names, ok = a.namesOf(byGroup)
 	}
 	if !ok {
 		return "", nil, errs.Invalidf(field, "Field '%s[%d].labels' must be a list of labels", field, i)
+	}
+	if most := a.count(); len(names) > most {
+		return "", nil, errs.Invalidf(field, "Field '%s[%d].labels' has %d labels; the request has %d",
+			field, i, len(names), most)
 	}
 	chosen = make([][]string, len(a.rows))
 	for _, name := range names {
@@ -93,6 +88,32 @@ func (a *gliclassAsk) readExample(i int, entry any) (text string, chosen [][]str
 		}
 	}
 	return text, chosen, nil
+}
+
+// namesOf returns the labels that an example has by group, each a label or a list, in the order of
+// the request's groups; a group that the request does not have comes last. It returns false if a
+// value is neither.
+func (a *gliclassAsk) namesOf(byGroup map[string]any) (names []string, ok bool) {
+	rank := map[string]int{}
+	for i, g := range a.groups {
+		rank[g.name] = i - len(a.groups)
+	}
+	keys := slices.SortedFunc(maps.Keys(byGroup), func(x, y string) int {
+		return cmp.Or(cmp.Compare(rank[strings.TrimSpace(x)], rank[strings.TrimSpace(y)]), cmp.Compare(x, y))
+	})
+	for _, key := range keys {
+		labels, isList := stringsOf(byGroup[key])
+		if one, isText := byGroup[key].(string); isText {
+			labels, isList = []string{one}, true
+		}
+		if !isList {
+			return nil, false
+		}
+		for _, l := range labels {
+			names = append(names, strings.TrimSpace(key)+groupSeparator+strings.TrimSpace(l))
+		}
+	}
+	return names, true
 }
 
 // find returns the row that has a label, and its name there; row −1: none has it. A label of a

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/arch"
@@ -17,7 +18,8 @@ type gliclassRun struct {
 	layout *arch.LabelLayout
 	scores [][]float64 // of each item, row after row
 	sizes  []gliclassSize
-	window int // tokens of a sequence without the special ones
+	window int      // tokens of a sequence without the special ones
+	texts  []string // of the items, where several rows read each: what any of them reads; else nil
 }
 
 // gliclassSize counts the tokens of what a row has beside its text.
@@ -29,13 +31,28 @@ type gliclassSize struct {
 // around is the number of all of them.
 func (s gliclassSize) around() int { return s.labels + s.task + s.examples }
 
+// Bounds of a text that several rows read, as the reference has them.
+const (
+	maxRowChars  = 64        // characters of a text for each token of the window
+	maxItemChars = 512 << 10 // of all rows of a text, if that is more
+	roomBehind   = 32        // tokens that a cut text has beyond the window
+)
+
 // roomForText is the least number of tokens that labels must leave for a text behind them.
 const roomForText = 8
 
 // measure counts the tokens beside the texts, and refuses labels that leave them no room.
 func (c *gliclassRun) measure() error {
+	if err := c.ask.bound(c.reader.limit); err != nil {
+		return err
+	}
 	t := c.use.Tokenizer()
 	c.window = c.reader.limit - t.CountSpecial(false)
+	if len(c.ask.rows) > 1 {
+		if err := c.cutTexts(); err != nil {
+			return err
+		}
+	}
 	var parts []string
 	for _, row := range c.ask.rows {
 		parts = append(parts, row.prompt(), c.ask.task, formatExamples(row.examples))
@@ -76,6 +93,40 @@ func (c *gliclassRun) measure() error {
 	return nil
 }
 
+// cutTexts cuts a long text to what a row can read of it, so that the work of many rows does not
+// grow with what none reads. It ends where a word does. A text of which a row could read more than
+// the bound has its item's error.
+func (c *gliclassRun) cutTexts() error {
+	most := max(maxRowChars*c.reader.limit, maxItemChars/len(c.ask.rows))
+	c.texts = c.run.texts(0, len(c.req.Inputs))
+	for i, text := range c.texts {
+		if len(text) <= most || utf8.RuneCountInString(text) <= most {
+			continue
+		}
+		end := 0
+		for range most {
+			_, n := utf8.DecodeRuneInString(text[end:])
+			end += n
+		}
+		text = text[:max(0, strings.LastIndexAny(text[:end], " \t\r\n"))]
+		var b tokenizer.Batch
+		err := c.use.Tokenizer().EncodeParallel(c.ctx, &b, []string{text},
+			tokenizer.Options{NoSpecial: true, MaxTokens: c.window + roomBehind})
+		if err != nil {
+			return c.reader.textError(err, i*len(c.ask.rows))
+		}
+		if c.texts[i] = text; b.Truncated[0] {
+			continue
+		}
+		place := c.reader.location(i * len(c.ask.rows))
+		c.fail(i, errs.TooLong(place, fmt.Sprintf(
+			"Field '%s': what model '%s' reads of the text has more than %d characters, too many to read once for each of %d groups: shorten it, or send fewer groups or options.group_encoding=joint",
+			place, c.model.ID, most, len(c.ask.rows))))
+		c.texts[i] = ""
+	}
+	return nil
+}
+
 // read tokenizes rows [first, end). A row whose text is cut is made again of a shorter text if the
 // request says truncate_text.
 func (c *gliclassRun) read(first, end int) ([][]int32, error) {
@@ -106,6 +157,9 @@ func (c *gliclassRun) read(first, end int) ([][]int32, error) {
 // row is the number of a row among those of its item; text is the item's.
 func (c *gliclassRun) row(number int) int { return number % len(c.ask.rows) }
 func (c *gliclassRun) text(number int) string {
+	if c.texts != nil {
+		return c.texts[c.reader.item(number)]
+	}
 	return c.req.Inputs[c.reader.item(number)].Text
 }
 

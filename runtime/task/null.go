@@ -218,7 +218,7 @@ func (d *nullRequest) extract(i int) error {
 		return nil
 	}
 	labels := nulldev.Labels
-	if d.family.extract.check != nil { // it needs labels
+	if x := d.family.extract; x.check != nil || x.ready != nil { // it needs labels
 		labels = d.req.Labels
 	}
 	var scores []float64
