@@ -37,7 +37,8 @@ type GLiNER struct {
 	ClassToken int32 // the id of EntToken that the configuration says; -1: none
 	EmbedEnt   bool  // a label's row is its marker; else the token behind it
 	Subtokens  engine.Pooling
-	Tower      *LabelTower // nil: labels stand before the text
+	Tower      *LabelTower      // nil: labels stand before the text
+	Relations  *GLiNERRelations // nil: the model finds no relations
 }
 
 // readGLiNER reads the configuration.
@@ -61,7 +62,8 @@ type gliner struct {
 	lstms   []glinerLSTM
 	span    glinerSpan
 	token   glinerToken
-	tower   *tower // of a bi-encoder; else nil
+	tower   *tower       // of a bi-encoder; else nil
+	relex   *glinerRelex // nil: the model finds no relations
 }
 
 // glinerLSTM is one layer of the LSTM: the gates of both directions [8·H, D], and W_hh [4·H, H].
@@ -80,8 +82,9 @@ type glinerSpan struct {
 
 // glinerToken is the scorer of token models as engine.OutputPairs takes it.
 type glinerToken struct {
-	word, wordTerms   layer // words → t¹ [D], U [4·D]
-	label, labelTerms layer // labels → l¹ [D], V [4·D]
+	prompt            []layer // labels → labels, in models that find relations
+	word, wordTerms   layer   // words → t¹ [D], U [4·D]
+	label, labelTerms layer   // labels → l¹ [D], V [4·D]
 	inner             *engine.Weight
 	head, bias        *engine.Weight
 }
@@ -124,7 +127,6 @@ func loadGLiNER(l *loading, c *glinerConfig) error {
 		g.span = loadSpanLayer(p, labels, c.Hidden)
 	}
 	p.join(labels)
-	l.p.join(p)
 	l.m.gliner = g
 	l.m.GLiNER = &GLiNER{TokenLevel: c.SpanMode == tokenLevel, MaxWidth: int(c.MaxWidth),
 		MaxLen: int(c.MaxLen), EntToken: c.EntToken, SepToken: c.SepToken, ClassToken: int32(c.ClassToken),
@@ -134,6 +136,8 @@ func loadGLiNER(l *loading, c *glinerConfig) error {
 	}
 	l.gives(OutSpans, given{rows: engine.PoolMean, states: c.FuseLayers, precise: c.FuseLayers,
 		labelled: c.isBi(), record: g.record})
+	g.loadRelex(l, p)
+	l.p.join(p)
 	if c.isBi() && l.p.err == nil {
 		var err error
 		if g.tower, err = loadTower(l, c); err != nil {
@@ -211,7 +215,7 @@ func (p *packer) twoLayers(n, k int64, name string, act engine.Act) []layer {
 
 // loadSpanLayer packs the span layer; labels packs what is made of labels.
 func loadSpanLayer(p, labels *packer, d int64) (s glinerSpan) {
-	const at = "span_rep_layer.span_rep_layer."
+	const at = glinerSpanLayer
 	s.start = p.twoLayers(d, d, at+"project_start", engine.ReLU)
 	s.end = p.twoLayers(d, d, at+"project_end", engine.ReLU)
 	s.label = labels.twoLayers(d, d, "prompt_rep_layer", engine.NoAct)
@@ -304,6 +308,7 @@ func (g *gliner) rows(r *recording) (words, labels engine.Value) {
 // token model.
 func (g *gliner) ofLabels(r *recording, labels engine.Value) (rows, terms engine.Value) {
 	if s := &g.token; g.config.SpanMode == tokenLevel {
+		labels = applyAll(r.Recorder, labels, s.prompt)
 		return s.label.apply(r.Recorder, labels), s.labelTerms.apply(r.Recorder, labels)
 	}
 	p := applyAll(r.Recorder, labels, g.span.label)

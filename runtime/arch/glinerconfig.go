@@ -39,6 +39,7 @@ type glinerConfig struct {
 	PostFusion string `json:"post_fusion_schema"`
 
 	glinerTower
+	glinerRelexConfig
 	glinerRefused
 }
 
@@ -48,7 +49,6 @@ type glinerRefused struct {
 	RepresentSpans bool            `json:"represent_spans"`
 	Precomputed    *bool           `json:"precomputed_prompts_mode"`
 	LabelsDecoder  *string         `json:"labels_decoder"`
-	Relations      *string         `json:"relations_layer"`
 }
 
 // tokenLevel is the span_mode of models that score tokens and not spans.
@@ -88,7 +88,8 @@ func (s debertaSizes) config() map[string]any {
 func readGLiNERConfig(dir fs.FS) (c glinerConfig, err error) {
 	c = glinerConfig{Backbone: "microsoft/deberta-v3-small", VocabSize: -1, Hidden: 512, MaxWidth: 12,
 		MaxLen: 384, SpanMode: "markerV0", Subtokens: "first", RNNLayers: 1, EmbedEnt: true, ClassToken: -1,
-		Splitter: "whitespace", EntToken: "<<ENT>>", SepToken: "<<SEP>>"}
+		Splitter: "whitespace", EntToken: "<<ENT>>", SepToken: "<<SEP>>",
+		glinerRelexConfig: glinerRelexConfig{EmbedRel: true, RelClass: -1, RelToken: "<<REL>>"}}
 	if err := needJSON(dir, glinerFile, &c); err != nil {
 		return c, err
 	}
@@ -98,7 +99,7 @@ func readGLiNERConfig(dir fs.FS) (c glinerConfig, err error) {
 	if c.isBi() {
 		c.RNNLayers = 0 // a bi-encoder makes them and its forward pass never runs them
 	}
-	return c, c.check()
+	return c, cmp.Or(c.check(), c.checkRelex())
 }
 
 // checkKind refuses the architectures of the package that are not served.
@@ -115,9 +116,8 @@ func (c *glinerConfig) checkKind() error {
 		{"fuse_layers", "true beside a labels_encoder", c.isBi() && c.FuseLayers},
 		{"span_mode", "marker beside a labels_encoder", c.isBi() && c.SpanMode == spanMarker},
 		{"labels_decoder", "set", has(c.LabelsDecoder)},
-		{"relations_layer", "set", has(c.Relations)},
 		{"span_encoder_config", "set", isSet(c.SpanEncoder)},
-		{"represent_spans", "true", c.RepresentSpans && c.SpanMode == tokenLevel},
+		{"represent_spans", "true", c.RepresentSpans && c.SpanMode == tokenLevel && c.Relations == nil},
 		{"precomputed_prompts_mode", "true", c.Precomputed != nil && *c.Precomputed},
 	} {
 		if k.there {

@@ -30,27 +30,42 @@ func glinerTokens(dir fs.FS) ([]string, error) {
 	if err != nil || !c.resized() || c.isBi() {
 		return nil, err
 	}
+	if c.Relations != nil {
+		return []string{c.EntToken, c.SepToken, c.RelToken}, nil
+	}
 	return []string{glinerUnused, c.EntToken, c.SepToken}, nil
 }
 
-// CheckTokens checks that a model's markers are tokens, and that the id of a label's marker, where
-// the configuration says one, is that of its token: with another one no label is ever found. id
-// looks up a token. The error is a *ModelError. A model without a prompt has no markers.
+// CheckTokens checks that a model's markers are tokens, and that the id of a label's or a
+// relation's marker, where the configuration says one, is that of its token: with another one no
+// label is ever found. id looks up a token. The error is a *ModelError. A model without a prompt
+// has no markers.
 func (g *GLiNER) CheckTokens(id func(token string) (int32, bool)) error {
 	if g == nil || g.Tower != nil {
 		return nil
 	}
-	for _, t := range []struct{ key, token string }{{"ent_token", g.EntToken}, {"sep_token", g.SepToken}} {
+	type marker struct{ key, token string }
+	markers := []marker{{"ent_token", g.EntToken}, {"sep_token", g.SepToken}}
+	if g.Relations != nil {
+		markers = append(markers, marker{"rel_token", g.Relations.Token})
+	}
+	for _, t := range markers {
 		if _, ok := id(t.token); !ok {
 			return refuse(glinerFile, t.key,
 				"is %q, and the tokenizer has no such token; save it with one, or set %s and vocab_size to -1",
 				t.token, classTokenKey)
 		}
 	}
-	marker, _ := id(g.EntToken)
-	if g.ClassToken >= 0 && g.ClassToken != marker {
-		return refuse(glinerFile, classTokenKey, "is %d, and %s is the token %d", g.ClassToken, g.EntToken,
-			marker)
+	if err := checkMarker(classTokenKey, g.ClassToken, g.EntToken, id); err != nil || g.Relations == nil {
+		return err
+	}
+	return checkMarker("rel_token_index", g.Relations.Class, g.Relations.Token, id)
+}
+
+// checkMarker checks the id that the configuration says of a marker under key; -1: none.
+func checkMarker(key string, said int32, token string, id func(token string) (int32, bool)) error {
+	if marker, _ := id(token); said >= 0 && said != marker {
+		return refuse(glinerFile, key, "is %d, and %s is the token %d", said, token, marker)
 	}
 	return nil
 }

@@ -105,8 +105,9 @@ type given struct {
 	// rows is the one row of each sequence that is read of the last hidden state, PoolMean where
 	// more are read, 0 where the request's pooling decides.
 	rows engine.Pooling
-	// queries is set where a batch brings queries, lists where it lists words and markers.
-	queries, lists bool
+	// queries is set where a batch brings queries, lists where it lists words and markers, spans
+	// where it lists spans.
+	queries, lists, spans bool
 	// labelled is set where a batch brings the rows of labels.
 	labelled bool
 	// tower is another encoder than the model's that is read; nil: the model's.

@@ -13,6 +13,8 @@ func (m *Model) OutputBytes(p *engine.Program, want Want, limit int64) (sizes []
 		o := &p.Outputs()[i]
 		bytes, count, ofOne := engine.F32.RowBytes(int64(o.Columns)), min(c.MaxSeqs, c.MaxTokens), int64(1)
 		switch {
+		case o.Of == engine.RowsSpans:
+			count, ofOne = batchCandidates, MaxCandidates
 		case o.PerToken:
 			count, ofOne = c.MaxTokens, c.MaxLen
 		case o.Form == engine.FormSparse:

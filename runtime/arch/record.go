@@ -84,6 +84,9 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 		if g.lists {
 			caps.MaxWords, caps.MaxMarkers = caps.MaxTokens, caps.MaxTokens
 		}
+		if g.spans {
+			caps.MaxSpans = batchCandidates
+		}
 		states, precise = states || g.states, precise || g.precise
 	}
 	if noPruning {

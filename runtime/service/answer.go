@@ -98,8 +98,8 @@ func extracted(model string, r *api.ExtractRequest, res *task.Result) *api.Extra
 	}
 	for i, x := range res.Found {
 		out.Items[i] = api.ExtractItem{
-			ID: api.ItemID(&r.Items[i], i), Entities: x.Entities, Classifications: x.Classes,
-			Data: x.Data, Error: x.Err,
+			ID: api.ItemID(&r.Items[i], i), Entities: x.Entities, Relations: x.Relations,
+			Classifications: x.Classes, Data: x.Data, Error: x.Err,
 		}
 	}
 	return out

@@ -43,9 +43,28 @@ type Pair struct {
 // It is an error when more than MaxCandidates spans begin and end so: the threshold is too low to
 // tell entities from words.
 func DecodePairs(pairs []Pair, words int, d Decoding) ([]Span, error) {
-	next := sameLabel(pairs)
-	edge := float32(d.Threshold)
 	var found []Span
+	full := false
+	walk(pairs, float32(d.Threshold), func(inside float32) bool { return float64(inside) >= d.Threshold },
+		func(s Span) bool {
+			if full = len(found) == MaxCandidates; !full {
+				found = append(found, s)
+			}
+			return !full
+		})
+	if full {
+		return nil, fmt.Errorf(
+			"threshold %v lets more than %d spans of %d words be entities; raise it",
+			d.Threshold, MaxCandidates, words)
+	}
+	return greedy(found, words, d), nil
+}
+
+// walk calls give for each span that begins and ends where a label's scores are above edge, and all
+// of whose inside scores pass goesOn; in the order of starts, then labels, then ends, until give
+// returns false.
+func walk(pairs []Pair, edge float32, goesOn func(inside float32) bool, give func(Span) bool) {
+	next := sameLabel(pairs)
 	for i, first := range pairs {
 		if !(Score(first.Start) > edge) {
 			continue
@@ -54,23 +73,16 @@ func DecodePairs(pairs []Pair, words int, d Decoding) ([]Span, error) {
 		// j goes over the words of the span, which may end at each of them.
 		for j, word := i, first.Word; j >= 0 && pairs[j].Word == word; j, word = next[j], word+1 {
 			inside := Score(pairs[j].Inside)
-			if !(float64(inside) >= d.Threshold) {
+			if !goesOn(inside) {
 				break
 			}
 			least = min(least, inside)
-			end := Score(pairs[j].End)
-			if !(end > edge) {
-				continue
+			if end := Score(pairs[j].End); end > edge &&
+				!give(Span{int(first.Word), int(word), int(first.Label), min(least, end)}) {
+				return
 			}
-			if len(found) == MaxCandidates {
-				return nil, fmt.Errorf(
-					"threshold %v lets more than %d spans of %d words be entities; raise it",
-					d.Threshold, MaxCandidates, words)
-			}
-			found = append(found, Span{int(first.Word), int(word), int(first.Label), min(least, end)})
 		}
 	}
-	return greedy(found, words, d), nil
 }
 
 // sameLabel returns for each pair the index of the next one with its label, or −1.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/golden"
@@ -178,23 +179,37 @@ func TestDecodeRelations(t *testing.T) {
 		if diff := differ(found, c.Found); diff != "" {
 			t.Errorf("seed %d: %s", c.Seed, diff)
 		}
+		listed := candidates(scores, 3, c.Labels, c.decoding())
+		if got := Candidates(listed, c.Words, c.Threshold, 12); !reflect.DeepEqual(got, c.Candidates) {
+			t.Errorf("seed %d: candidates %v, want %v", c.Seed, got, c.Candidates)
+		}
 		n := len(c.Candidates)
-		var pairs [][2]int
-		if c.Adjacency == nil {
-			pairs = AllPairs(n)
-		} else {
+		pairs := allLinks(n)
+		if c.Adjacency != nil {
 			adjacency := l.many(n * n)
 			for i := range adjacency {
 				adjacency[i] = Score(adjacency[i])
 			}
-			pairs = Pairs(adjacency, n, *c.Adjacency)
+			pairs = Adjacent(pairs, adjacency, n, *c.Adjacency)
 		}
-		if len(pairs)+len(c.Pairs) > 0 && !reflect.DeepEqual(pairs, c.Pairs) {
-			t.Errorf("seed %d: pairs %v, want %v", c.Seed, pairs, c.Pairs)
-			continue
+		pairs = slices.DeleteFunc(pairs, func(l Link) bool { return l.Head == l.Tail })
+		var links []Link
+		for i, p := range pairs {
+			if i >= len(c.Pairs) || c.Pairs[i] != [2]int{p.Head, p.Tail} {
+				t.Fatalf("seed %d: pairs %v, want %v", c.Seed, pairs, c.Pairs)
+			}
+			for label, logit := range l.many(c.Kinds) {
+				links = append(links, Link{p.Head, p.Tail, label, logit})
+			}
 		}
-		related := l.many(len(pairs) * c.Kinds)
-		got := DecodeRelations(found, c.Candidates, pairs, related, c.Kinds, c.RelationThreshold)
+		if len(pairs) != len(c.Pairs) {
+			t.Fatalf("seed %d: pairs %v, want %v", c.Seed, pairs, c.Pairs)
+		}
+		for i := range n { // a model scores them, too
+			links = append(links, Link{i, i, 0, 100})
+		}
+		slices.Reverse(links)
+		got := DecodeRelations(found, c.Candidates, links, c.RelationThreshold)
 		if len(got) != len(c.Relations) {
 			t.Errorf("seed %d: %d relations, want %d", c.Seed, len(got), len(c.Relations))
 			continue
@@ -211,6 +226,16 @@ func TestDecodeRelations(t *testing.T) {
 	if total < 200 {
 		t.Errorf("%d relations in all: the cases prove little", total)
 	}
+}
+
+// allLinks returns a link for every two of n candidates.
+func allLinks(n int) (links []Link) {
+	for head := range n {
+		for tail := range n {
+			links = append(links, Link{Head: head, Tail: tail})
+		}
+	}
+	return links
 }
 
 // entities reads places, labels and scores.

@@ -15,32 +15,53 @@ const (
 // AdjacencyThreshold returns the threshold of pairs for a threshold of entities.
 func AdjacencyThreshold(threshold float64) float64 { return max(threshold, MinAdjacencyThreshold) }
 
-// Pairs returns the (head, tail) of the n candidates whose entry of the adjacency matrix [n, n] is
-// above the threshold, as the model gives it, in the order of heads, then tails. None is paired
-// with itself.
-func Pairs(adjacency []float32, n int, threshold float64) [][2]int {
+// Candidates returns the (first, last) words of the spans that a span model pairs, at most most of
+// them: those with a score above the threshold for some label, in the order of candidates.
+func Candidates(candidates []Candidate, words int, threshold float64, most int) [][2]int {
 	var out [][2]int
-	for head := range n {
-		for tail := range n {
-			if head != tail && adjacency[head*n+tail] > float32(threshold) {
-				out = append(out, [2]int{head, tail})
-			}
+	for _, c := range candidates {
+		first, last := int(c.Start), int(c.Start+c.Width)
+		if !(Score(c.Logit) > float32(threshold)) || last >= words {
+			continue
 		}
+		if n := len(out); n > 0 && out[n-1] == [2]int{first, last} {
+			continue // the same span with another label
+		}
+		if len(out) == most {
+			break
+		}
+		out = append(out, [2]int{first, last})
 	}
 	return out
 }
 
-// AllPairs returns every (head, tail) of n candidates, for models without an adjacency matrix.
-func AllPairs(n int) [][2]int {
-	var out [][2]int
-	for head := range n {
-		for tail := range n {
-			if head != tail {
-				out = append(out, [2]int{head, tail})
-			}
+// PairCandidates is Candidates for a token model. It pairs the spans that DecodePairs searches,
+// except that an inside score must be above the threshold, too. A span of two labels is there
+// twice.
+func PairCandidates(pairs []Pair, threshold float64, most int) (out [][2]int) {
+	edge := float32(threshold)
+	walk(pairs, edge, func(inside float32) bool { return inside > edge }, func(s Span) bool {
+		if len(out) == most {
+			return false
 		}
-	}
+		out = append(out, [2]int{s.Start, s.End})
+		return true
+	})
 	return out
+}
+
+// Link is the score of a relation between two candidates, by their places.
+type Link struct {
+	Head, Tail, Label int
+	Logit             float32
+}
+
+// Adjacent returns the links whose entry of the adjacency matrix [n, n] of the candidates is above
+// the threshold. It works on links in place.
+func Adjacent(links []Link, adjacency []float32, n int, threshold float64) []Link {
+	return slices.DeleteFunc(links, func(l Link) bool {
+		return !(adjacency[l.Head*n+l.Tail] > float32(threshold))
+	})
 }
 
 // Relation is a relation between two spans of a window, by their places in the list of its spans.
@@ -51,33 +72,46 @@ type Relation struct {
 }
 
 // DecodeRelations returns the relations of a window with scores above the threshold, in the order
-// of pairs, then labels. found has the window's spans as they were decoded; candidates has the
-// (first, last) words of the spans that the model paired, pairs the places of heads and tails among
-// them, and logits [pairs, labels] the scores. A candidate stands for the first span with its
-// words, and pairs of one that has none are left out.
-func DecodeRelations(
-	found []Span, candidates, pairs [][2]int, logits []float32, labels int, threshold float64,
-) []Relation {
+// of heads, then tails, then labels. found has the window's spans as they were decoded, candidates
+// the (first, last) words of the spans that links name. A candidate stands for the first span with
+// its words; links of one that has none, and of a candidate with itself, are left out. It sorts
+// links.
+func DecodeRelations(found []Span, candidates [][2]int, links []Link, threshold float64) []Relation {
+	at := places(found)
+	slices.SortFunc(links, func(a, b Link) int {
+		return cmp.Or(cmp.Compare(a.Head, b.Head), cmp.Compare(a.Tail, b.Tail), cmp.Compare(a.Label, b.Label))
+	})
+	var out []Relation
+	for _, l := range links {
+		head, isHead := at[candidates[l.Head]]
+		tail, isTail := at[candidates[l.Tail]]
+		if score := Score(l.Logit); isHead && isTail && l.Head != l.Tail && float64(score) > threshold {
+			out = append(out, Relation{head, tail, l.Label, score})
+		}
+	}
+	return out
+}
+
+// Decoded returns the candidates that stand for a span that was decoded.
+func Decoded(candidates [][2]int, found []Span) (out [][2]int) {
+	at := places(found)
+	for _, c := range candidates {
+		if _, is := at[c]; is {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// places returns the place of the first span with the same words.
+func places(found []Span) map[[2]int]int {
 	at := map[[2]int]int{}
 	for i, s := range found {
 		if _, known := at[[2]int{s.Start, s.End}]; !known {
 			at[[2]int{s.Start, s.End}] = i
 		}
 	}
-	var out []Relation
-	for i, p := range pairs {
-		head, isHead := at[candidates[p[0]]]
-		tail, isTail := at[candidates[p[1]]]
-		if !isHead || !isTail {
-			continue
-		}
-		for label, logit := range logits[i*labels : (i+1)*labels] {
-			if score := Score(logit); float64(score) > threshold {
-				out = append(out, Relation{head, tail, label, score})
-			}
-		}
-	}
-	return out
+	return at
 }
 
 // Triple is a relation of an item as an answer has it.

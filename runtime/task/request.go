@@ -108,11 +108,13 @@ type Result struct {
 	Ignored                   []string // options of the request that are for other operations
 }
 
-// Extracted is what was found in one input: entities by place, or classes by score, best first. If
-// Err is set, this input could not be answered, and both lists are empty.
+// Extracted is what was found in one input: entities by place and relations between them, best
+// first, or classes by score, best first. If Err is set, this input could not be answered, and the
+// lists are empty.
 type Extracted struct {
-	Entities []api.Entity
-	Classes  []api.Class
-	Data     map[string]any // of groups of labels, by name; nil: none were asked for
-	Err      *errs.Error
+	Entities  []api.Entity
+	Relations []api.Relation
+	Classes   []api.Class
+	Data      map[string]any // of groups of labels, by name; nil: none were asked for
+	Err       *errs.Error
 }

@@ -13,7 +13,7 @@ const labelsField = "params.labels"
 
 // usualMarkers are those of all published models. A model with others is asked for them when it is
 // loaded.
-var usualMarkers = []string{"<<ENT>>", "<<SEP>>"}
+var usualMarkers = []string{"<<ENT>>", "<<SEP>>", "<<REL>>"}
 
 // spanAsk is what a request asks of a model that finds entities of its labels.
 type spanAsk struct {
@@ -21,6 +21,7 @@ type spanAsk struct {
 	adjacent bool    // entities of one label that touch are joined
 	floor    float32 // the logit above which the device gives scores
 	bounds   words.LabelLimits
+	related  *relating // nil: no relations are asked for
 }
 
 // askSpans reads the options of a request and checks them and its labels, without a loaded model.
@@ -50,11 +51,15 @@ func askSpans(p *Prepared) (a spanAsk, err error) {
 	if err := needLabels(p.req); err != nil {
 		return a, err
 	}
+	reserved := usualMarkers
 	if p.model.Adapter.Class == biClass { // labels stand in no prompt
-		a.bounds = towerLabelLimits
-		return a, a.check(p.req.Labels, nil)
+		a.bounds, reserved = towerLabelLimits, nil
 	}
-	return a, a.check(p.req.Labels, usualMarkers)
+	if err := a.check(p.req.Labels, reserved); err != nil {
+		return a, err
+	}
+	a.related, err = askRelations(p, a.bounds, threshold)
+	return a, err
 }
 
 // check refuses labels beyond a bound, and labels with a reserved marker in them.

@@ -52,7 +52,8 @@ type window struct {
 	words.Window
 	input int
 	found []spans.Entity
-	room  int // records that a second run has room for; 0: the first one's
+	in    foundIn // of a request for relations
+	room  int     // records that a second run has room for; 0: the first one's
 }
 
 // extractSpans answers a request.
@@ -62,7 +63,7 @@ func extractSpans(r *run) error {
 		return err
 	}
 	f := &finding{run: r, spanAsk: ask, how: r.use.Weights().GLiNER}
-	if err := f.noRelations(); err != nil {
+	if err := f.readRelations(); err != nil {
 		return err
 	}
 	if err := f.readPrompt(); err != nil {
@@ -79,17 +80,6 @@ func extractSpans(r *run) error {
 	return nil
 }
 
-// noRelations refuses the options of models that find relations.
-func (f *finding) noRelations() error {
-	for _, name := range []string{"relation_labels", "relation_threshold"} {
-		if f.option(name) != nil {
-			return errs.Invalidf("options."+name,
-				"Field 'options.%s': model '%s' finds no relations; leave it out", name, f.model.ID)
-		}
-	}
-	return nil
-}
-
 // readPrompt makes the tokens before the words: the sequence's first one, each label behind a
 // marker, and the separator. Labels are sorted, as the published server gives them to its adapter.
 func (f *finding) readPrompt() error {
@@ -99,30 +89,25 @@ func (f *finding) readPrompt() error {
 		}
 		return f.readRoom()
 	}
-	if err := f.check(f.req.Labels, []string{f.how.EntToken, f.how.SepToken}); err != nil {
+	if err := f.check(f.req.Labels, f.reserved()); err != nil {
 		return err
 	}
 	f.labels = slices.Sorted(slices.Values(f.req.Labels))
 	t := f.use.Tokenizer()
 	marker, _ := t.TokenToID(f.how.EntToken) // both are known since the model was loaded
 	separator, _ := t.TokenToID(f.how.SepToken)
-	f.readWords(t, marker, separator)
+	f.readWords(t, append(f.relationMarker(), marker, separator)...)
 	ids, ends, err := f.tokenize(f.labels, nil, nil)
 	if err != nil {
 		return err
 	}
 	special := t.Special()
-	f.prompt, f.sep = []int32{special.CLS}, special.SEP
-	from := 0
-	for _, end := range ends {
-		at := int32(len(f.prompt))
-		f.prompt = append(append(f.prompt, marker), ids[from:end]...)
-		if from = end; !f.how.EmbedEnt {
-			at++ // what follows the marker, be it the next one
-		}
-		f.markers = append(f.markers, at)
-	}
+	f.sep = special.SEP
+	f.prompt, f.markers = appendLabels([]int32{special.CLS}, marker, f.how.EmbedEnt, ids, ends)
 	f.prompt = append(f.prompt, separator)
+	if err := f.relationPrompt(separator); err != nil {
+		return err
+	}
 	if err := f.checkPrompt(len(f.prompt) - 1); err != nil {
 		return err
 	}
@@ -167,6 +152,11 @@ func (f *finding) answer(first, end int) error {
 	}
 	if err := f.find(all, first > 0); err != nil {
 		return err
+	}
+	if f.related != nil {
+		if err := f.relate(all); err != nil {
+			return err
+		}
 	}
 	for len(all) > 0 {
 		i, n := all[0].input, 1
@@ -290,6 +280,7 @@ func (f *finding) decode(w *window, out []byte) (again bool, err error) {
 	room := (len(out) - int(engine.FoundBytes(o, 0))) / (4 * o.Columns)
 	var count int
 	var found []spans.Span
+	var between [][2]int // that relations are looked for between
 	if f.how.TokenLevel {
 		var list []engine.Pair
 		if count, list = engine.Pairs(o, out, room); count <= room {
@@ -301,6 +292,7 @@ func (f *finding) decode(w *window, out []byte) (again bool, err error) {
 			if found, err = spans.DecodePairs(pairs, len(w.Words), f.decoding); err != nil {
 				return false, f.reader.refuse(w.input, errs.Invalid("options.threshold", err.Error()))
 			}
+			between = spans.PairCandidates(pairs, f.decoding.Threshold, arch.MaxCandidates)
 		}
 	} else {
 		var list []engine.Span
@@ -311,6 +303,7 @@ func (f *finding) decode(w *window, out []byte) (again bool, err error) {
 					Logit: s.Logit}
 			}
 			found = spans.DecodeSpans(candidates, len(w.Words), f.decoding)
+			between = spans.Candidates(candidates, len(w.Words), f.decoding.Threshold, arch.MaxCandidates)
 		}
 	}
 	if count < 0 || count > f.most(w) {
@@ -328,6 +321,9 @@ func (f *finding) decode(w *window, out []byte) (again bool, err error) {
 		return true, nil
 	}
 	w.found = spans.Entities(found, w.Words)
+	if f.related != nil {
+		f.pairSpans(w, found, between)
+	}
 	return false, nil
 }
 
@@ -356,7 +352,7 @@ func (f *finding) put(i int, all []*window) error {
 			Start: e.Start, End: e.End,
 		})
 	}
-	return nil
+	return f.putRelations(i, all)
 }
 
 // bytesOf returns a function from code points of a text to bytes. Calls come nearly in order.

@@ -18,7 +18,8 @@ MAKERS = [["bert.py"], ["sentence.py"], ["saved.py"], ["heads.py"], ["pipelines.
           ["gte.py"], ["gte_text.py"], ["nomic.py"],
           ["tokenizer.py", "--minilm", str(MINILM)], ["tokenizer_files.py"],
           ["gemma.py"], ["eurobert.py"], ["pooling.py"],
-          ["words.py"], ["word_tokens.py"], ["spans.py"], ["gliclass_models.py"]]
+          ["words.py"], ["word_tokens.py"], ["spans.py"], ["gliclass_models.py"],
+          ["gliner_relex.py"]]
 
 for name, *args in MAKERS:
     print(f"== {name}", flush=True)
