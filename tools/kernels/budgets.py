@@ -5,8 +5,9 @@
     budgets.py update BUILD      rules and promises, then writes the tables
 
 BUILD is a folder of tools/kernels/build.sh. Rules hold for every kernel: no spills, no stack, no
-local memory, no static shared memory, no float atomics, no PTX, code for every target the source is
-for, and a promise: a line of kernels/budgets/promises.txt that says what the kernel is compiled to.
+local memory, no static shared memory, no float atomics, no PTX, no wgmma that ptxas puts in series, no
+setmaxnreg that it ignores, code for every target the source is for, and a promise: a line of
+kernels/budgets/promises.txt that says what the kernel is compiled to.
 A table has a line for each kernel and target. It is exact for one version of ptxas, which stands in
 its first line: with another one, or with a release of CUDA that has no folder of tables, rules and
 promises are checked and the tables are left alone. For tables of another compiler make the folder,
@@ -52,7 +53,8 @@ def broken_rules(kernel):
 
 
 def broken_build(build):
-    """Sources, targets or PTX that should or should not be in the objects, as texts."""
+    """Sources, targets or PTX that should or should not be in the objects, and what ptxas could not
+    keep, as texts."""
     broken = []
     for source in build.sources:
         if not build.object(source).exists():
@@ -67,6 +69,7 @@ def broken_build(build):
             broken.append(f"{source}.o has code for sm_{extra}, which is no target")
         for ptx in build.ptx_in(source):
             broken.append(f"{source}.o holds PTX, {ptx}; it is for machine code only")
+        broken += [f"{source}.cu is slower than it says: ptxas {loss}" for loss in build.losses(source)]
     return broken
 
 

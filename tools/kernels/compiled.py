@@ -43,6 +43,9 @@ _PROPERTIES = re.compile(r"ptxas info\s+: Function properties for (\S+)")
 _STACK = re.compile(r"\s+(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"ptxas info\s+: Used (\d+) registers")
 _SHARED = re.compile(r"\b(\d+) bytes smem\b")
+# C7508: setmaxnreg ignored; C7510, C7511, C7515 …: wgmma in series. They come as information, before or
+# behind the report of their kernel, which they name.
+_LOSS = re.compile(r"\(C75\d\d\).*")
 
 
 def parse_ptxas(text, source):
@@ -290,6 +293,12 @@ class Build:
                 for symbol, threads in launch_bounds(cubin.read_bytes()).items():
                     bounds[target, symbol] = threads
         return bounds
+
+    def losses(self, source):
+        """What ptxas says it could not keep of a source: products by wgmma that it puts in series, a
+        setmaxnreg that it ignores."""
+        log = self.objects / f"{source}.ptxas.txt"
+        return _LOSS.findall(log.read_text()) if log.exists() else []
 
     def _cuobjdump(self, option, path):
         run = subprocess.run([self.bin / "cuobjdump", option, path], capture_output=True, text=True)

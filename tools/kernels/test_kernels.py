@@ -446,6 +446,22 @@ class WholeRun(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("sample.cu product_kernel<(Operand)1, 64> sm_100f: has no HGMMA*", said)
 
+    def test_products_in_series_and_registers_that_stay(self):
+        report = self.objects / "sample.ptxas.txt"
+        self.run_tool("update")
+        for loss in ("(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to "
+                     "insufficient register resources for the wgmma pipeline in the function 'k'",
+                     "(C7508) Potential Performance Loss: 'setmaxnreg' ignored to maintain minimum register "
+                     "requirements"):
+            good = report.read_text()
+            for text in (f"ptxas info    : {loss}\n{good}", f"{good}ptxas warning : {loss}\n"):
+                report.write_text(text)
+                status, said = self.run_tool("check")
+                self.assertEqual(status, 1)
+                self.assertIn(f"sample.cu is slower than it says: ptxas {loss}", said)
+            report.write_text(good)
+        self.assertEqual(self.run_tool("check")[0], 0)
+
     def test_missing_targets_sources_and_ptx(self):
         self.run_tool("update")
         (self.objects / "sample.o.list-elf").write_text("ELF file    1: sample.1.sm_80.cubin\n")
