@@ -262,6 +262,11 @@ bench-arch: build ## race the shapes of well-known architectures, random weights
 	@tools/setup/venv.sh bench
 	build/venv-bench/bin/python -B bench/archrace.py $(BENCHFLAGS)
 
+bench-extract: build ## race extraction in published shapes, random weights, against gliner, gliclass, transformers and ONNX Runtime (BENCHFLAGS; HTTP=1: and sie-server 0.10.1)
+	@tools/setup/venv.sh bench
+	$(if $(HTTP),@tools/setup/venv.sh sie)
+	build/venv-bench/bin/python -B bench/extractrace.py $(if $(HTTP),--published build/venv-sie/bin/sie-server) $(BENCHFLAGS)
+
 bench-sie: build minilm ## race sie-server 0.10.1 over HTTP on this machine
 	@tools/setup/venv.sh sie
 	build/venv-sie/bin/python -B bench/servers.py $(BENCHFLAGS)

@@ -10,6 +10,7 @@ each line of input with one line of JSON:
     go NAME TIMES      encodes all texts of NAME that many times               {"seconds": s}
     each NAME          encodes them one by one                                 {"each": [s, ...]}
     vectors NAME FILE  writes the vectors of NAME as float32 to a .npy file    {"written": n}
+    answers NAME       what an extractor finds in the items of NAME            {"answers": [...]}
 """
 
 import argparse
@@ -88,6 +89,10 @@ class Peer:
         np.save(path, rows)
         return {"written": len(rows)}
 
+    def answers(self, name):
+        self.engine.use(next(iter(self.settings.values())))
+        return {"answers": self.engine.answers(self.sets[name])}
+
 
 def main():
     parser = argparse.ArgumentParser()
@@ -98,7 +103,7 @@ def main():
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--no-amx", action="store_true")
     parser.add_argument("--quick", action="store_true", help="take the most promising settings untried")
-    parser.add_argument("--engines", choices=("engines", "archengines"), default="engines",
+    parser.add_argument("--engines", choices=("engines", "archengines", "extractengines"), default="engines",
                         help="the module that has the engine")
     parser.add_argument("--tune-on", type=int, default=64,
                         help="texts that settings are tried on; a quarter of a larger set")
@@ -129,6 +134,7 @@ def main():
             "go": peer.go,
             "each": peer.each,
             "vectors": peer.vectors,
+            "answers": peer.answers,
         }[command](*(r.strip() for r in rest))
         print(json.dumps(answer), file=out)
 

@@ -117,6 +117,9 @@ class Peer(Racer):
     def vectors(self, name, path):
         self.ask(f"vectors {name} {path}", 600)
 
+    def answers(self, name):
+        return self.ask(f"answers {name}", 600)["answers"]
+
 
 class Ours:
     """Our library path: `sie-server race` knows one set of texts, so there is a process for each,

@@ -99,7 +99,7 @@ def _sentence(dice, words):
     return text[0].upper() + text[1:] + "."
 
 
-def _passage(dice, words, tokens, count):
+def passage_of(dice, words, tokens, count):
     """A text of at most the given number of tokens, and hardly fewer."""
     text = ""
     for _ in range(tokens):  # a sentence has several tokens
@@ -112,51 +112,51 @@ def _passage(dice, words, tokens, count):
     return " ".join(cut)
 
 
-def _subjects(half):
+def subjects_of(half):
     names = sorted(SUBJECTS)
     return [SUBJECTS[n].split() for n in names[half::2]]
 
 
 def short_queries(n, half=0, seed=11):
     """About 12 tokens each."""
-    dice, subjects = Dice(seed), _subjects(half)
+    dice, subjects = Dice(seed), subjects_of(half)
     return [_fill(dice.pick(QUERIES), dice, dice.pick(subjects)) for _ in range(n)]
 
 
 def passages(n, count, half=0, seed=23):
     """About 127 tokens each."""
-    dice, subjects = Dice(seed), _subjects(half)
-    return [_passage(dice, dice.pick(subjects), 120 + dice.below(15), count) for _ in range(n)]
+    dice, subjects = Dice(seed), subjects_of(half)
+    return [passage_of(dice, dice.pick(subjects), 120 + dice.below(15), count) for _ in range(n)]
 
 
 def mixed(n, count, half=0, seed=37):
     """8 to 512 tokens before the cut at 256; short ones are the more frequent, as in real
     corpora."""
-    dice, subjects = Dice(seed), _subjects(half)
-    return [_passage(dice, dice.pick(subjects), int(8 * 2 ** (6 * dice.below(1000) / 999)), count)
+    dice, subjects = Dice(seed), subjects_of(half)
+    return [passage_of(dice, dice.pick(subjects), int(8 * 2 ** (6 * dice.below(1000) / 999)), count)
             for _ in range(n)]
 
 
 def sentences(n, half=0, seed=61):
     """Single sentences."""
-    dice, subjects = Dice(seed), _subjects(half)
+    dice, subjects = Dice(seed), subjects_of(half)
     return [_sentence(dice, dice.pick(subjects)) for _ in range(n)]
 
 
 def spread(n, most, count, half=0, seed=43):
     """n texts of 8 to `most` tokens, each length as likely as half of it: evenly on a logarithmic
     scale, in an order without one."""
-    dice, subjects = Dice(seed), _subjects(half)
+    dice, subjects = Dice(seed), subjects_of(half)
     lengths = [int(8 * (most / 8) ** (i / (n - 1))) for i in range(n)]
-    made = [_passage(dice, dice.pick(subjects), tokens, count) for tokens in lengths]
+    made = [passage_of(dice, dice.pick(subjects), tokens, count) for tokens in lengths]
     return [made.pop(dice.below(len(made))) for _ in range(n)]
 
 
 def long_text(tokens, count, half=0, seed=47):
     """One text of so many tokens, and hardly fewer."""
-    dice, subjects = Dice(seed), _subjects(half)
+    dice, subjects = Dice(seed), subjects_of(half)
     text = " ".join(_sentence(dice, dice.pick(subjects)) for _ in range(tokens // 24))
-    return text + " " + _passage(dice, dice.pick(subjects), max(8, tokens - count(text)), count)
+    return text + " " + passage_of(dice, dice.pick(subjects), max(8, tokens - count(text)), count)
 
 
 def calibration(count):

@@ -16,9 +16,9 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// raceCmd is the library path of the benchmark in bench/. It loads texts, then encodes all of them
-// once per line on standard input and prints the seconds taken. Several engines can so be timed in
-// turns.
+// raceCmd is the library path of the benchmarks in bench/. It loads texts, then encodes all of them,
+// or extracts from them, once per line on standard input and prints the seconds taken. Several
+// engines can so be timed in turns. The line "answers" prints what was extracted instead.
 type raceCmd struct {
 	sourceFlags  `embed:""`
 	computeFlags `embed:""`
@@ -26,6 +26,7 @@ type raceCmd struct {
 	Model        string `default:"${model}"`
 	One          bool   `help:"One text at a time, printing each one's seconds."`
 	IDs          bool   `name:"ids" help:"Tokenise once, before the first pass: what is timed is batching and the device."`
+	Extract      string `help:"Extract instead, with the params of a request that this JSON file holds."`
 }
 
 func (c *raceCmd) Run() error {
@@ -57,6 +58,12 @@ func (c *raceCmd) Run() error {
 		return err
 	}
 	all := task.Texts(texts)
+	work := encodes(ctx, m)
+	if c.Extract != "" {
+		if work, err = c.extracts(ctx, m); err != nil {
+			return err
+		}
+	}
 	if c.IDs {
 		if all, err = tokenised(ctx, m, texts); err != nil {
 			return err
@@ -67,28 +74,66 @@ func (c *raceCmd) Run() error {
 		return err
 	}
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		if err := c.pass(ctx, m, all, out); err != nil {
+		if err := c.pass(work, all, in.Text() == "answers", out); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *raceCmd) pass(ctx context.Context, m service.Model, all []api.Item, out *json.Encoder) error {
-	if !c.One {
-		start := time.Now()
-		res, err := m.Encode(admit.Unbounded(ctx), &api.EncodeRequest{Items: all})
+// raceWork does the race's operation on some of the texts. It returns the body of the answer, nil
+// for vectors, and the tokens read.
+type raceWork func(items []api.Item) (answer []byte, tokens int, err error)
+
+func encodes(ctx context.Context, m service.Model) raceWork {
+	return func(items []api.Item) ([]byte, int, error) {
+		res, err := m.Encode(admit.Unbounded(ctx), &api.EncodeRequest{Items: items})
 		if err != nil {
-			return err
+			return nil, 0, err
 		}
-		return out.Encode(
-			map[string]any{"seconds": time.Since(start).Seconds(), "tokens": res.Usage.InputTokens})
+		return nil, res.Usage.InputTokens, nil
+	}
+}
+
+func (c *raceCmd) extracts(ctx context.Context, m service.Model) (raceWork, error) {
+	params, err := os.ReadFile(c.Extract)
+	if err != nil {
+		return nil, err
+	}
+	body := fmt.Appendf(nil, `{"items": [{"text": ""}], "params": %s}`, params)
+	asked, err := api.DecodeExtract("application/json", body, api.Limits{})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Extract, err)
+	}
+	return func(items []api.Item) ([]byte, int, error) {
+		r := *asked
+		r.Items = items
+		res, err := m.Extract(admit.Unbounded(ctx), &r)
+		if err != nil {
+			return nil, 0, err
+		}
+		return api.AppendExtract(nil, nil, api.JSON, res), res.Usage.InputTokens, nil
+	}, nil
+}
+
+// pass does the work once, over all texts at once or one by one, and prints its seconds, or, where
+// they are asked for, its answers.
+func (c *raceCmd) pass(work raceWork, all []api.Item, answers bool, out *json.Encoder) error {
+	if answers || !c.One {
+		start := time.Now()
+		got, tokens, err := work(all)
+		switch {
+		case err != nil:
+			return err
+		case answers:
+			return out.Encode(map[string]any{"answers": json.RawMessage(got)})
+		}
+		return out.Encode(map[string]any{"seconds": time.Since(start).Seconds(), "tokens": tokens})
 	}
 	seconds := make([]float64, len(all))
 	for i := range seconds {
-		one := api.EncodeRequest{Items: all[i : i+1]}
 		start := time.Now()
-		if _, err := m.Encode(admit.Unbounded(ctx), &one); err != nil {
+		if _, _, err := work(all[i : i+1]); err != nil {
 			return err
 		}
 		seconds[i] = time.Since(start).Seconds()
