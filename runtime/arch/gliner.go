@@ -243,9 +243,9 @@ func loadTokenScorer(p, labels *packer, d int64) (s glinerToken) {
 	ofWords := first.columns(0, d)
 	ofWords.bias = first.bias
 	s.word = word.rows(d, d).pack(p, engine.NoAct)
-	s.wordTerms = word.rows(0, d).then(ofWords).pack(p, engine.NoAct)
+	s.wordTerms = p.joined(word.rows(0, d), ofWords).pack(p, engine.NoAct)
 	s.label = label.rows(d, d).pack(labels, engine.NoAct)
-	s.labelTerms = label.rows(0, d).then(first.columns(d, d)).pack(labels, engine.NoAct)
+	s.labelTerms = p.joined(label.rows(0, d), first.columns(d, d)).pack(labels, engine.NoAct)
 	scores := p.head(p.prefix, p.compute)
 	if p.compute == engine.ComputeINT8 || p.compute == engine.ComputeFP8 {
 		scores.compute = engine.ComputeF32 // scores have no quantised classes

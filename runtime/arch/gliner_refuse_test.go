@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/runtime/engine"
@@ -233,4 +234,18 @@ func FuzzGLiNERConfig(f *testing.F) {
 			t.Fatalf("%+v", r)
 		}
 	})
+}
+
+// Looking at a model multiplies nothing: the widest configuration costs no more than its sizes.
+func TestGLiNERIsSizedAtOnce(t *testing.T) {
+	dev := open(t, engine.Options{Kind: engine.Ref})
+	dir := changedGLiNER(t, golden.Open(t, "gliner-bert-token"), map[string]any{"hidden_size": 4096})
+	from := time.Now()
+	r, err := Check(dir, dev, Options{Task: Spans})
+	if err != nil || len(r.Problems) == 0 {
+		t.Fatal(err, r)
+	}
+	if took := time.Since(from); took > time.Minute { // products of 3·10¹¹ steps take much longer
+		t.Errorf("%v", took)
+	}
 }

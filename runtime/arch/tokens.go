@@ -4,6 +4,8 @@ import (
 	"math"
 	"path"
 	"path/filepath"
+	"runtime"
+	"sync"
 
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/weights"
@@ -16,21 +18,41 @@ type affine struct {
 	bias    []float32
 }
 
-// then returns the layer that applies a and then b in one step. It sums in float64.
+// joined is a.then(b), of which a packer that only counts needs the sizes alone.
+func (p *packer) joined(a, b affine) affine {
+	if p.sizing == nil {
+		return a.then(b)
+	}
+	c := affine{in: a.in, out: b.out, weight: make([]float32, a.in*b.out)}
+	if a.bias != nil || b.bias != nil {
+		c.bias = make([]float32, b.out)
+	}
+	return c
+}
+
+// then returns the layer that applies a and then b in one step. It sums in float64, each row on its
+// own, on all cores.
 func (a affine) then(b affine) affine {
 	c := affine{in: a.in, out: b.out, weight: make([]float32, a.in*b.out)}
-	row := make([]float64, a.in)
-	for o := range b.out {
-		clear(row)
-		for m, w := range b.weight[o*b.in : (o+1)*b.in] {
-			for i, v := range a.weight[int64(m)*a.in : int64(m+1)*a.in] {
-				row[i] += float64(w) * float64(v)
+	cores := int64(runtime.GOMAXPROCS(0))
+	var all sync.WaitGroup
+	for first := range min(cores, b.out) {
+		all.Go(func() {
+			row := make([]float64, a.in)
+			for o := first; o < b.out; o += cores {
+				clear(row)
+				for m, w := range b.weight[o*b.in : (o+1)*b.in] {
+					for i, v := range a.weight[int64(m)*a.in : int64(m+1)*a.in] {
+						row[i] += float64(w) * float64(v)
+					}
+				}
+				for i, v := range row {
+					c.weight[o*a.in+int64(i)] = float32(v)
+				}
 			}
-		}
-		for i, v := range row {
-			c.weight[o*a.in+int64(i)] = float32(v)
-		}
+		})
 	}
+	all.Wait()
 	if a.bias == nil && b.bias == nil {
 		return c
 	}
