@@ -54,7 +54,7 @@ func TestLabelsAreComputedOnce(t *testing.T) {
 	checkQuery(t, c, []string{"b", "a"}, nil)
 	checkQuery(t, c, []string{"b", "cc", "a"}, []string{"cc"})
 	// no list is taken for another
-	checkQuery(t, c, []string{"b\x00a"}, []string{"b\x00a"})
+	checkQuery(t, c, []string{"b1:a"}, []string{"b1:a"})
 	checkQuery(t, c, []string{"b", "a"}, nil)
 	checkQuery(t, c, []string{"1:a"}, []string{"1:a"})
 }
@@ -73,12 +73,13 @@ func TestEqualListsShareAQuery(t *testing.T) {
 
 // The least recently used goes first; the bound holds, with more labels than it has room for, too.
 func TestLabelCacheIsBounded(t *testing.T) {
-	c := newLabelCache(5 * (labelEntryBytes + 16))
-	checkQuery(t, c, []string{"a"}, []string{"a"}) // a label and a list each
+	c := newLabelCache(6 * (labelEntryBytes + 16)) // three labels and the list of each
+	checkQuery(t, c, []string{"a"}, []string{"a"})
 	checkQuery(t, c, []string{"b"}, []string{"b"})
-	checkQuery(t, c, []string{"a"}, nil)
 	checkQuery(t, c, []string{"c"}, []string{"c"})
-	checkQuery(t, c, []string{"c", "a"}, []string{"a"}) // the list [a] was used again, not the label
+	checkQuery(t, c, []string{"a", "b"}, nil) // the label a goes to the front, and its list goes
+	checkQuery(t, c, []string{"d"}, []string{"d"})
+	checkQuery(t, c, []string{"b", "a"}, nil)
 	labels := make([]string, 100)
 	for i := range labels {
 		labels[i] = fmt.Sprint("label ", i)
