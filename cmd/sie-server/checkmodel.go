@@ -166,7 +166,8 @@ func checkModel(
 
 // checkOptions returns the options with which a model is looked at.
 func checkOptions(m *catalog.Resolved, compute engine.Compute) arch.Options {
-	o := arch.Options{Task: task.Tasks()[m.Family], Compute: compute, Dense: m.Loadtime.DenseProjectionPath}
+	o := arch.Options{Task: task.Tasks()[m.Family], Compute: compute, MaxSeqLen: m.MaxSequenceLength,
+		Dense: m.Loadtime.DenseProjectionPath}
 	if m.Judging().Format != "" { // which tokens they are does not change what is read
 		o.Answers = []int32{0, 1}
 	}

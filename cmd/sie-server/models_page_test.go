@@ -39,7 +39,7 @@ A model of the catalog is served under its id. Others whose architecture is in t
 id on the hub or their directory: ` + "`sie-server check-model <id or directory>`" + ` says whether.
 
 "Precision" is what the model's file asks for; without one, the device's own (fp32, bf16 or int8 on a CPU,
-bf16, fp16 or fp8 on a GPU). "Tokens" is the longest text.
+bf16, fp16 or fp8 on a GPU). "Tokens" is the longest text; "any" is read in windows of words.
 
 "Verified" says what was compared with the reference:
 
@@ -119,9 +119,9 @@ func modelsPageNow(t *testing.T) string {
 			how = "real weights"
 		}
 		count[how]++
-		tokens := int64(m.MaxSequenceLength)
-		if tokens == 0 || r.Tokens < tokens {
-			tokens = r.Tokens
+		tokens := fmt.Sprint(r.Tokens)
+		if m.Family == catalog.FamilySpanExtractor {
+			tokens = "any"
 		}
 		var dims []string
 		for _, o := range m.Outputs {
@@ -129,7 +129,7 @@ func modelsPageNow(t *testing.T) string {
 				dims = append(dims, fmt.Sprint(d))
 			}
 		}
-		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %d | %s | %s | %s, names %s |", m.ID,
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s, names %s |", m.ID,
 			strings.Join(m.Outputs, ", "), cmp.Or(strings.Join(dims, ", "), "–"), tokens, r.Arch,
 			cmp.Or(string(m.Precision), "the device's"), how, names))
 	}

@@ -46,7 +46,7 @@ func Check(dir string, dev *engine.Device, o Options) (*Report, error) {
 	r := &Report{Arch: m.Arch, Compute: m.Compute, Dim: m.Dim, Layers: m.Layers,
 		Problems: s.found.problems, Size: Size{Packed: s.packed, Passing: s.peak - s.packed}}
 	if m.encoder != nil {
-		r.Tokens = m.longest(parts.limits.maxSeqLen)
+		r.Tokens = m.longest(parts.limits.maxSeqLen, o)
 	}
 	for _, file := range slices.Sorted(maps.Keys(s.found.read)) {
 		r.Parts = append(r.Parts, file)

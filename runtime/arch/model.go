@@ -371,22 +371,21 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 	return nil
 }
 
-// longest returns the longest sequence where the files state a length, or 0. A model that reads
-// windows of words takes as many tokens as its encoder can.
-func (m *Model) longest(stated int64) int64 {
+// longest returns the longest sequence where the files state a length, or 0, and the options
+// perhaps another. A model that reads windows of words takes as many tokens as its encoder can.
+func (m *Model) longest(stated int64, o Options) int64 {
 	shape := m.encoder.shape()
 	if m.GLiNER != nil {
 		shape.usual = 0
+	} else if o.MaxSeqLen > 0 {
+		return min(shape.positions, int64(o.MaxSeqLen))
 	}
 	return shape.longest(stated)
 }
 
 // recordFirst records the program of the model's own outputs.
 func (m *Model) recordFirst(limits textLimits, o Options) (err error) {
-	shape, longest := m.encoder.shape(), m.longest(limits.maxSeqLen)
-	if o.MaxSeqLen > 0 && m.GLiNER == nil {
-		longest = min(shape.positions, int64(o.MaxSeqLen))
-	}
+	longest := m.longest(limits.maxSeqLen, o)
 	short := min(longest, int64(cmp.Or(o.ShortLen, DefaultShortLen)))
 	m.MaxSeqLen, m.ShortLen = int(longest), int(short)
 	m.caps = engine.Caps{MaxTokens: max(short, int64(cmp.Or(o.MaxTokens, DefaultMaxTokens))),

@@ -68,8 +68,12 @@ func TestPublishedNames(t *testing.T) {
 			for _, problem := range r.Problems {
 				t.Error(problem)
 			}
+			towers := strings.Contains(string(p.Files["gliner_config.json"]), `"labels_encoder": "`)
 			for _, name := range r.LeftOver {
 				known := func(part string) bool { return strings.Contains(name, part) }
+				if towers && strings.HasPrefix(name, "rnn.lstm.") { // the package saves it and never runs it
+					continue
+				}
 				if !slices.ContainsFunc(leftAlone, known) {
 					t.Errorf("%s is left over", name)
 				}
