@@ -90,7 +90,8 @@ def gliner(row, encoder, into):
     words = tokenizer(row, encoder)
     encoder = encoder | {"vocab_size": max(encoder["vocab_size"], len(words))}
     given = dict(encoder_config=encoder, model_name="bench/" + row["source"].split("/")[1],
-                 vocab_size=len(words), class_token_index=words.convert_tokens_to_ids("<<ENT>>"), **row["head"])
+                 vocab_size=len(words),
+                 class_token_index=words.convert_tokens_to_ids("<<ENT>>"), **row["head"])
     name = "Token" if row["head"]["span_mode"] == "token_level" else "Span"
     kind = getattr(kinds, f"{'Bi' if 'labels' in row else 'Uni'}Encoder{name}GLiNER")
     if "labels" in row:

@@ -16,8 +16,8 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// raceCmd is the library path of the benchmarks in bench/. It loads texts, then encodes all of them,
-// or extracts from them, once per line on standard input and prints the seconds taken. Several
+// raceCmd is the library path of the benchmarks in bench/. It loads texts, then encodes all of them
+// or extracts from them, once per line on standard input, and prints the seconds taken. Several
 // engines can so be timed in turns. The line "answers" prints what was extracted instead.
 type raceCmd struct {
 	sourceFlags  `embed:""`
