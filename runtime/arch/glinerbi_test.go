@@ -372,6 +372,8 @@ func TestGLiNERBiRefuses(t *testing.T) {
 	const tower = "labels_encoder_config"
 	type object = map[string]any
 	noSizes := object{"model_type": bertType}
+	ofNoType := object{"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 1,
+		"intermediate_size": 24, "vocab_size": 260, "max_position_embeddings": 64}
 	larger := object{"model_type": bertType, "hidden_size": 24, "num_hidden_layers": 3,
 		"num_attention_heads": 1, "intermediate_size": 24, "vocab_size": 260, "max_position_embeddings": 64}
 	for what, c := range map[string]struct {
@@ -383,6 +385,7 @@ func TestGLiNERBiRefuses(t *testing.T) {
 		"a tower of another kind":     {object{tower: 7}, tower},
 		"a tower of no known type":    {object{tower: object{"model_type": "t5"}}, tower + ".model_type"},
 		"a tower without sizes":       {object{tower: noSizes}, tower + ".hidden_size"},
+		"a tower of no type":          {object{tower: ofNoType}, tower + ".relative_attention"},
 		"a tower that is larger":      {object{tower: larger}, "token_rep_layer.labels_encoder"},
 		"spans of the mode marker":    {object{"span_mode": spanMarker}, "span_mode: is marker"},
 		"a decoder beside it":         {object{"labels_decoder": "x"}, "labels_decoder"},

@@ -113,12 +113,12 @@ func innerConfig(file, key string, raw json.RawMessage, changes map[string]any) 
 	if err := decoder.Decode(&inner); err != nil {
 		return nil, refuse(file, key, "is %.60s; the encoder's configuration is wanted", raw)
 	}
+	for k, v := range changes {
+		inner[k] = v
+	}
 	name, _ := inner["model_type"].(string)
 	if _, ok := architectures[name]; !ok {
 		return nil, refuse(file, key+".model_type", "%.60q is not supported", name)
-	}
-	for k, v := range changes {
-		inner[k] = v
 	}
 	return json.Marshal(inner)
 }

@@ -64,7 +64,7 @@ CASES = {
     # every pooler, over the whole and over the text; classes by their token, the one after, and on average
     "modern": (MODERN, dict(scorer_type="simple", prompt_first=True), [
         *[dict(pooling_strategy=p) for p in POOLERS],
-        *[dict(pooling_strategy=p, extract_text_features=True) for p in POOLERS if p != "last"],
+        *[dict(pooling_strategy=p, extract_text_features=True) for p in POOLERS],
         dict(embed_class_token=False), dict(class_token_pooling="average"),
         dict(class_token_pooling="average", embed_class_token=False),
         dict(class_token_pooling="average", extract_text_features=True, pooling_strategy="avg"),
@@ -83,7 +83,9 @@ CASES = {
     "segments": (ETTIN, dict(scorer_type="weighted-dot", pooling_strategy="avg", prompt_first=True,
                              use_segment_embeddings=True, class_token_pooling="average"), [{}]),
     "squeeze": (MODERN, dict(scorer_type="simple", prompt_first=True, squeeze_layers=True), [
-        {}, dict(pooling_strategy="avg", extract_text_features=True)]),
+        {}, dict(pooling_strategy="avg", extract_text_features=True), dict(pooling_strategy="avg"),
+        *[dict(pooling_strategy=p) for p in ("last", "max", "sum", "rms")], dict(encoder_layer_id=2),
+        dict(pooling_strategy="max", extract_text_features=True)]),
     "lstm": (ETTIN, dict(scorer_type="simple", prompt_first=True, use_lstm=True, pooling_strategy="avg"), [
         {}, dict(extract_text_features=True), dict(extract_text_features=True, pooling_strategy="last"),
         dict(pooling_strategy="max")]),
@@ -91,6 +93,17 @@ CASES = {
         {}, dict(prompt_first=True, pooling_strategy="avg", class_token_pooling="average")]),
     "deberta-squeeze": (DEBERTA, dict(scorer_type="weighted-dot", squeeze_layers=True, prompt_first=True),
                         [{}]),
+    "hopfield": (ETTIN, dict(scorer_type="hopfield", prompt_first=True, pooling_strategy="avg"), [
+        {}, dict(normalize_features=True), dict(class_token_pooling="average", extract_text_features=True)]),
+    "squeeze-cross": (ETTIN, dict(scorer_type="cross-attn", pooling_strategy="pass", squeeze_layers=True,
+                                  scorer_num_heads=2, scorer_mlp_hidden_size=24), [
+        {}, dict(extract_text_features=True, prompt_first=True)]),
+    "squeeze-lstm": (ETTIN, dict(scorer_type="simple", squeeze_layers=True, use_lstm=True,
+                                 pooling_strategy="avg"), [
+        {}, dict(extract_text_features=True, prompt_first=True, pooling_strategy="max")]),
+    "deberta-segments": (DEBERTA, dict(scorer_type="mlp", pooling_strategy="max", prompt_first=True,
+                                       use_segment_embeddings=True), [
+        {}, dict(prompt_first=False, class_token_pooling="average")]),
 }
 
 LABELS = ["sport", "politics", "a", "science and technology", "war", "x y z", "economy", "health", "law",
