@@ -65,12 +65,12 @@ CASES = {
         7,
         103,
     ),
-    "gcn": (dict(span_mode="markerV0", relations_layer="gcn", num_rnn_layers=0, max_width=4), 5, 107),
+    "gcn": (dict(span_mode="markerV0", relations_layer="gcn", num_rnn_layers=0, max_width=4), 5, 105),
     "dot": (dict(span_mode="markerV0", relations_layer="dot", num_rnn_layers=0, max_width=3), 2, 105),
     "bilinear": (
         dict(span_mode="markerV0", relations_layer="bilinear", num_rnn_layers=0, max_width=3),
         2,
-        105,
+        108,
     ),
 }
 
@@ -174,7 +174,15 @@ def spread(model, texts) -> None:
         core.pair_rep_layer[3].weight.mul_(2 / std)
         core.pair_rep_layer[3].bias.mul_(2 / std)
         layer = getattr(getattr(core, "relations_rep_layer", None), "relation_rep_layer", None)
-        for _ in range(20 if hasattr(layer, "proj") else 0):  # so that adjacencies are not all 0 or 1
+        if not hasattr(layer, "proj"):
+            return
+        rows = []  # around 0, so that some pairs are adjacent and others are not
+        hook = layer.proj.register_forward_hook(lambda _m, _i, out: rows.append(out.flatten(0, -2)))
+        for t in texts:
+            forward(model, *t, threshold=0.5)
+        hook.remove()
+        layer.proj.bias.sub_(torch.cat(rows).mean(0))
+        for _ in range(20):  # neither 0 nor 1
             near = [forward(model, *t, threshold=0.5)[2]["adjacency"].flatten() for t in texts]
             std = float(torch.logit(torch.cat(near), eps=1e-7).std())
             if not std > 3:
