@@ -17,7 +17,8 @@ import (
 // gliclassCases are the golden models, whose variants differ in config.json alone.
 var gliclassCases = []string{"gliclass-modern", "gliclass-wide", "gliclass-dot", "gliclass-mlp",
 	"gliclass-cross", "gliclass-segments", "gliclass-squeeze", "gliclass-lstm", "gliclass-deberta",
-	"gliclass-deberta-squeeze"}
+	"gliclass-deberta-squeeze", "gliclass-squeeze-cross", "gliclass-squeeze-lstm",
+	"gliclass-deberta-segments"}
 
 // gliclassVariants returns what makes each variant of a golden model.
 func gliclassVariants(t *testing.T, c *golden.Case) (list []map[string]any) {

@@ -93,8 +93,6 @@ CASES = {
         {}, dict(prompt_first=True, pooling_strategy="avg", class_token_pooling="average")]),
     "deberta-squeeze": (DEBERTA, dict(scorer_type="weighted-dot", squeeze_layers=True, prompt_first=True),
                         [{}]),
-    "hopfield": (ETTIN, dict(scorer_type="hopfield", prompt_first=True, pooling_strategy="avg"), [
-        {}, dict(normalize_features=True), dict(class_token_pooling="average", extract_text_features=True)]),
     "squeeze-cross": (ETTIN, dict(scorer_type="cross-attn", pooling_strategy="pass", squeeze_layers=True,
                                   scorer_num_heads=2, scorer_mlp_hidden_size=24), [
         {}, dict(extract_text_features=True, prompt_first=True)]),
