@@ -21,6 +21,7 @@ import (
 // is the flag's name, or the command and the name.
 var badTexts = map[string]struct{ value, says string }{
 	"models-dir":       {"/none/there", "models directory"},
+	"race extract":     {"/none/there", "no such file"},
 	"bundle":           {"nope", "--bundle: bundle 'nope' not found"},
 	"models":           {"nope", "--models nope: not in the catalog"},
 	"preload":          {"nope", "--preload nope: not in the catalog"},

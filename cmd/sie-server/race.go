@@ -34,6 +34,11 @@ func (c *raceCmd) Run() error {
 	if err != nil {
 		return err
 	}
+	if c.Extract != "" {
+		if _, err := os.Stat(c.Extract); err != nil {
+			return err
+		}
+	}
 	var texts []string
 	if err := json.Unmarshal(b, &texts); err != nil {
 		return fmt.Errorf("%s: %w", c.Texts, err)
