@@ -278,4 +278,5 @@ def main():
                    {"gliner": "0.2.29", "adapters": "sie-server 0.10.1"})
 
 
-main()
+if __name__ == "__main__":
+    main()
