@@ -64,6 +64,9 @@ func AdHoc(id string, info AdHocInfo) (*Model, error) {
 	if family == nil || family.reason != "" {
 		return nil, fmt.Errorf("the family %q is not served", info.Family)
 	}
+	if family.unites != FamilyNone {
+		return nil, errors.New("a union of models needs a model file, which names its members")
+	}
 	adapter, err := ParseAdapterPath("sie_server.adapters." + family.adHoc)
 	if err != nil {
 		return nil, err

@@ -21,6 +21,9 @@ var extractSpecs = map[string]func(any) error{
 	"top_k":                   isCount,
 	"window_words":            isAtLeast(2),
 	"window_overlap":          isAtLeast(0),
+	"propagate_label":         isText,
+	"name_min_letters":        isAtLeast(1),
+	"default_labels":          func(v any) error { _, err := asTextList(v); return err },
 	"classification_type":     isOneOf("single-label", "multi-label"),
 	"group_encoding":          isOneOf("separate", "joint"),
 }

@@ -23,7 +23,8 @@ const (
 	FamilyVisualSparse    Family = "visual_sparse"    // sparse output from a vision-language model
 	FamilyVisualReranker  Family = "visual_reranker"  // vision-language relevance judge
 	FamilySpanExtractor   Family = "span_extractor"   // GLiNER: entities of any labels
-	FamilySchemaExtractor Family = "schema_extractor" // GLiNER2, GLiFormer; GLiNER's label towers and unions
+	FamilyUnion           Family = "union"            // several span extractors as one
+	FamilySchemaExtractor Family = "schema_extractor" // GLiNER2, GLiFormer
 	FamilyRelations       Family = "relations"        // GLiREL
 	FamilyZeroShot        Family = "zero_shot"        // NLI: any labels, by entailment
 	FamilyClassifier      Family = "classifier"       // GLiClass: any labels, beside the text
@@ -53,7 +54,8 @@ type familyInfo struct {
 
 	// For families that are served:
 
-	// adHoc is the adapter of a model without a model file, and loadtime its load-time options.
+	// adHoc is the adapter of a model without a model file, and loadtime its load-time options. A
+	// union has neither: its members must be named.
 	adHoc    string
 	loadtime map[string]any
 	// means reports whether an adapter of a whole library is of this family, for a model that
@@ -65,6 +67,9 @@ type familyInfo struct {
 	pairs   bool // scores a query and a text by reading them together
 	judges  bool // reads a score from the logits of words; see Resolved.Judging
 	splade  bool // takes the pooling splade
+	// unites is the family of the models of the load-time option members, which answer for the
+	// model (see Resolved.Members); FamilyNone: it answers itself.
+	unites Family
 }
 
 const notYet = "this build serves text embeddings, reranking, classification and entities; "
@@ -140,9 +145,14 @@ var families = []familyInfo{
 		adHoc:    "gliner:GLiNERAdapter",
 		options: []string{"threshold", "flat_ner", "multi_label", "merge_adjacent_entities",
 			"relation_labels", "relation_threshold", "precompute_labels"}},
+	{name: FamilyUnion, outputs: []string{outJSON},
+		adapters: []string{"gliner_union"},
+		unites:   FamilySpanExtractor,
+		options: []string{"score_floor", "window_words", "window_overlap", "propagate_label",
+			"name_min_letters", "default_labels"}},
 	{name: FamilySchemaExtractor, outputs: []string{outJSON, outDense},
-		adapters: []string{"gliner_union", "gliner2", "gliner2.entities", "gliformer"},
-		reason:   notYet + "extraction with schemas, label towers or unions of models is not part of it"},
+		adapters: []string{"gliner2", "gliner2.entities", "gliformer"},
+		reason:   notYet + "extraction with schemas is not part of it"},
 	{name: FamilyRelations, outputs: []string{outJSON},
 		adapters: []string{"glirel"},
 		reason:   notYet + "relation extraction is not part of it"},

@@ -6,7 +6,7 @@ import (
 )
 
 // withLabels are the families of models whose labels a request names.
-var withLabels = []Family{FamilySpanExtractor, FamilyClassifier, FamilyZeroShot}
+var withLabels = []Family{FamilySpanExtractor, FamilyUnion, FamilyClassifier, FamilyZeroShot}
 
 // The bundle gliner serves every model that a request gives its labels, and no other. The default
 // bundle serves them too, and is preferred.

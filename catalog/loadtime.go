@@ -24,7 +24,8 @@ type LoadtimeOptions struct {
 	MUVERA            *MUVERAConfig // nil = no folding; never nil for a family that folds
 	SMVE              *SMVEConfig   // as MUVERA
 	LoRAs             []LoRA
-	TrustRemoteCode   bool // accepted without effect: no repository code ever runs here
+	Members           []Member // of a union: its models besides its own
+	TrustRemoteCode   bool     // accepted without effect: no repository code ever runs here
 	// folder of the Dense module behind the pooling, in place of those of modules.json; "" = those
 	DenseProjectionPath string
 	Pooling             Pooling
@@ -104,6 +105,10 @@ func init() {
 		},
 		"smve_config": func(o *LoadtimeOptions, v any) (err error) { o.SMVE, err = asSMVE(v); return err },
 		"lora_paths":  func(o *LoadtimeOptions, v any) (err error) { o.LoRAs, err = asLoRAs(v); return err },
+		"members": func(o *LoadtimeOptions, v any) (err error) {
+			o.Members, err = asMembers(v)
+			return err
+		},
 	}
 	checked := map[string]func(any) error{
 		"attn_implementation": isText, "backend": isText,
@@ -116,7 +121,6 @@ func init() {
 		"text_batch_tokens": isCount, "prefix_cache_mb": isCount, "max_concurrent_dispatch": isCount,
 		"batch_size": isCount, "config_kwargs": isMap, "forward_kwargs": isMap,
 		"model_kwargs": isMap, "tokenizer_kwargs": isMap,
-		"default_labels": func(v any) error { _, err := asTextList(v); return err },
 	}
 	maps.Copy(checked, extractSpecs)
 	for key, check := range checked {

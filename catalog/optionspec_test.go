@@ -46,6 +46,9 @@ func TestExtractOptionsHaveRanges(t *testing.T) {
 		"top_k":                   {[]any{0, 5, 7.0}, []any{-1, 1.5}},
 		"window_words":            {[]any{2, 300}, []any{1, 0, 2.5}},
 		"window_overlap":          {[]any{0, 50}, []any{-1, 0.5}},
+		"propagate_label":         {[]any{"person", ""}, []any{1}},
+		"name_min_letters":        {[]any{1, 3}, []any{0, 1.5}},
+		"default_labels":          {[]any{[]any{"a"}, []any{}}, []any{"a", []any{1}}},
 		"classification_type":     {[]any{"single-label", "multi-label"}, []any{"both", "", 1}},
 		"group_encoding":          {[]any{"separate", "joint"}, []any{"Joint", nil}},
 	} {

@@ -59,7 +59,8 @@ var optionUses = func() map[string]optionUse {
 		"precompute_labels", "ocr", "box_threshold", "text_threshold", "score_threshold",
 		"relation_threshold", "prune_threshold", "highlight_threshold", "score_floor", "span_entry_bias",
 		"max_new_tokens", "num_beams", "window_words", "batch_size", "window_overlap", "relation_labels",
-		"label_groups", "examples", "entity_descriptions",
+		"label_groups", "examples", "entity_descriptions", "propagate_label", "name_min_letters",
+		"default_labels",
 	} {
 		uses[key] = optionUse{home: OpExtract}
 	}

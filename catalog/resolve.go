@@ -33,6 +33,10 @@ type Resolved struct {
 	AdaptiveBatching AdaptiveBatching
 	Profiles         []ProfileInfo // for /v1/models; the file's order
 
+	// Members are the models of a union, in the order in which equal entities win; nil for models
+	// of other families. They need not be in the catalog.
+	Members []*Resolved
+
 	Model *Model // the model file that defines it
 
 	runtimes map[string]*RuntimeOptions // by the names that the option "profile" accepts
@@ -101,6 +105,10 @@ func resolveOne(m *Model, id, profile string) (*Resolved, error) {
 	if info := r.Family.info(); info != nil && info.folds {
 		if err := load.foldByDefault(); err != nil {
 			return nil, err
+		}
+	} else if info != nil && info.unites != FamilyNone {
+		if r.Members, err = r.members(info.unites.info().adHoc); err != nil {
+			return nil, fmt.Errorf("model '%s': %w", id, err)
 		}
 	}
 	if load.MaxSeqLength > 0 {

@@ -405,7 +405,7 @@ func TestAdapters(t *testing.T) {
 
 var servedFamilies = []Family{FamilyDense, FamilySparse, FamilyColBERT, FamilyMultiFunction,
 	FamilyCrossEncoder, FamilyCausalReranker, FamilyZeroShot, FamilyClassifier, FamilySequenceClassifier,
-	FamilyTagger, FamilySpanExtractor}
+	FamilyTagger, FamilySpanExtractor, FamilyUnion}
 
 // Every adapter maps to a family of the table. Every family that is not served has a reason.
 func TestFamilyTable(t *testing.T) {

@@ -89,6 +89,24 @@ func (c *checkModelCmd) look(
 	if err != nil {
 		return err
 	}
+	if len(m.Members) == 0 {
+		return c.lookAt(ctx, w, resolver, ref, m, dev, compute)
+	}
+	for i, one := range m.Members {
+		fmt.Fprintf(w, "%smember        %s\n", strings.Repeat("\n", min(i, 1)), one.ID)
+		if err := c.lookAt(ctx, w, resolver, one.ID, one, dev, compute); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookAt prints what the weights of an entry hold, which the user calls ref.
+func (c *checkModelCmd) lookAt(
+	ctx context.Context, w io.Writer, resolver *hub.Resolver, ref string, m *catalog.Resolved,
+	dev *engine.Device, compute engine.Compute,
+) error {
+	var err error
 	dir := m.WeightsPath
 	if dir == "" {
 		var remove func()

@@ -63,7 +63,7 @@ func (c *modelsCmd) Run() error {
 		case m.HFID == "":
 			where = "none needed"
 		default:
-			if _, err := cache.Resolve(context.Background(), m.HFID, m.Revision); err == nil {
+			if cached(cache, m) {
 				where = "cached"
 			}
 		}
@@ -71,6 +71,17 @@ func (c *modelsCmd) Run() error {
 			m.ID, strings.Join(m.Outputs, ","), dims(m), orDash(m.MaxSequenceLength), where, note)
 	}
 	return t.Flush()
+}
+
+// cached reports whether the weights of an entry, or of all members of a union, are on this
+// machine.
+func cached(cache *hub.Resolver, m *catalog.Resolved) bool {
+	for _, one := range append([]*catalog.Resolved{m}, m.Members...) {
+		if _, err := cache.Resolve(context.Background(), one.HFID, one.Revision); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // writeDocuments writes the source of every model of a catalog to a directory, which it makes.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
@@ -201,4 +202,16 @@ func (c *glinerConfig) nested() (nested, error) {
 // whatever the configuration says.
 func (c *glinerConfig) resized() bool {
 	return c.ClassToken == -1 || c.VocabSize == -1
+}
+
+// Backbone returns the repository of the encoder that a GLiNER model was made from, as the files in
+// dir name it; "" if they name none.
+func Backbone(dir string) string {
+	var c struct {
+		Name string `json:"model_name"`
+	}
+	if readJSON(files.Dir(dir), glinerFile, &c) != nil {
+		return ""
+	}
+	return c.Name
 }

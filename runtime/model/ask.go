@@ -23,11 +23,19 @@ type Asked struct {
 // waits for nothing, and the load outlives the caller. It is not a use: idle models stay idle.
 // Errors are those of Acquire.
 func (h *Host) Ask(m *catalog.Resolved) (Asked, error) {
-	if l := h.Loaded(m.ID); l != nil {
-		return l.asked(m), nil
-	}
 	if err := m.Usable(); err != nil {
 		return Asked{}, fmt.Errorf("model: %w", err)
+	}
+	if len(m.Members) > 0 {
+		return h.askAll(m)
+	}
+	return h.ask(m)
+}
+
+// ask is Ask for an entry with weights of its own.
+func (h *Host) ask(m *catalog.Resolved) (Asked, error) {
+	if l, ok := h.loaded.Load(h.key(m)); ok {
+		return l.(*Model).asked(m), nil
 	}
 	before := h.models.Get(h.key(m)).State
 	now, cancel := context.WithCancel(context.Background())
@@ -79,11 +87,10 @@ func (h *Host) SetPinned(ids []string) int {
 	v.pinned = make(map[string]bool, len(ids))
 	n := 0
 	for _, id := range h.opt.Pinned {
-		v.pinned[v.keys[id]] = true
+		v.pin(id)
 	}
 	for _, id := range ids {
-		if key, ok := v.keys[id]; ok {
-			v.pinned[key] = true
+		if v.pin(id) {
 			n++
 		}
 	}

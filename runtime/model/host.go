@@ -72,6 +72,7 @@ type Host struct {
 	models     *registry.Registry[*Model]
 	loaded     sync.Map      // weights key → *Model, while it is loaded
 	seen       sync.Map      // names of all models that were loaded since the start, for the metrics
+	sizes      sync.Map      // weights key → bytes on each device, of all that were loaded since the start
 	memory     func() memory // reads the memory of the host
 	usage      usage
 	records    func()        // tests set it: called before programs are recorded
@@ -178,6 +179,9 @@ func (h *Host) Preload(ctx context.Context, id string) error {
 	if err := m.Usable(); err != nil {
 		return err
 	}
+	if len(m.Members) > 0 {
+		return h.preloadAll(ctx, m)
+	}
 	ref, err := h.models.Acquire(ctx, h.key(m), h.loader(m))
 	if err != nil {
 		return fmt.Errorf("model %s: %w", id, err)
@@ -269,27 +273,33 @@ func (h *Host) DescribeOpenAI(id string) (*catalog.Resolved, error) {
 	return m, nil
 }
 
-// Full reports whether a request for id is certain to find no room. That is so if its model is
-// loaded and none of its queues takes one more item. It is called before the request's body is
-// read, so that an overloaded server spends almost nothing on requests that it will refuse. In all
-// other cases, an unknown id included, it returns false, and the request is decided later. retry is
-// the time after which the client may try again; it is 0 if the queues are full by number of items.
+// Full reports whether a request for id is certain to find no room. That is so if its model, or one
+// of a union's, is loaded and none of its queues takes one more item. It is called before the
+// request's body is read, so that an overloaded server spends almost nothing on requests that it
+// will refuse. In all other cases, an unknown id included, it returns false, and the request is
+// decided later. retry is the time after which the client may try again; it is 0 if the queues are
+// full by number of items.
 func (h *Host) Full(id string) (retry time.Duration, full bool) {
-	l := h.Loaded(id)
-	if l == nil {
-		return 0, false
+	for _, key := range h.snapshot.Load().keys[id] {
+		l, ok := h.loaded.Load(key)
+		if !ok {
+			continue
+		}
+		if e := l.(*Model).full(); e != nil {
+			return e.RetryAfter, true
+		}
 	}
-	e := l.full()
-	if e == nil {
-		return 0, false
-	}
-	return e.RetryAfter, true
+	return 0, false
 }
 
-// Loaded returns the loaded model of id, or nil if it is not loaded. The model may be unloaded at
-// any time: call Acquire to use it.
+// Loaded returns the loaded model of id, or nil if it is not loaded or a union. The model may be
+// unloaded at any time: call Acquire to use it.
 func (h *Host) Loaded(id string) *Model {
-	l, ok := h.loaded.Load(h.snapshot.Load().keys[id])
+	keys := h.snapshot.Load().keys[id]
+	if len(keys) != 1 {
+		return nil
+	}
+	l, ok := h.loaded.Load(keys[0])
 	if !ok {
 		return nil
 	}

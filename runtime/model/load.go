@@ -185,6 +185,7 @@ func (h *Host) load(
 	l.adapters = newAdapterCache(l, h.opt.MaxLoRAs)
 	l.adapters.preload(adapterKeysOf(shared.users))
 	h.loaded.Store(key, l)
+	h.sizes.Store(key, l.Bytes()/int64(len(h.devices)))
 	h.seen.Store(m.ID, nil)
 	return l, nil
 }

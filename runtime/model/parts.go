@@ -86,6 +86,16 @@ func Pull(ctx context.Context, h *hub.Resolver, m *catalog.Resolved) (dirs []str
 	defer p.release()
 	n := needed{id: m.HFID, revision: m.Revision, lenders: m.Model.HFTokenizerDependencies,
 		adapters: adapterKeysOf([]*catalog.Resolved{m}), strict: true}
+	if len(m.Members) > 0 {
+		for _, one := range m.Members {
+			more, err := Pull(ctx, h, one)
+			if err != nil {
+				return nil, err
+			}
+			dirs = append(dirs, more...)
+		}
+		return dirs, nil
+	}
 	if err := p.fetch(ctx, h, m.ID, n); err != nil {
 		return nil, err
 	}
@@ -95,7 +105,9 @@ func Pull(ctx context.Context, h *hub.Resolver, m *catalog.Resolved) (dirs []str
 	return dirs, nil
 }
 
-// lendersOf returns the ids of from, or nil if the model has its own tokenizers.
+// lendersOf returns the ids of from, or nil if the model has its own tokenizers. Of several, it is
+// the one alone that the files of a model with one tokenizer name: a union's are those of all its
+// members.
 func (p *parts) lendersOf(from map[string]string) []string {
 	own, err := arch.TokenizerFolder(p.model.Dir)
 	tower, labels, failed := arch.LabelTokenizer(p.model.Dir)
@@ -104,6 +116,9 @@ func (p *parts) lendersOf(from map[string]string) []string {
 	}
 	if hasTokenizer(own) && (tower == "" || labels != "") {
 		return nil
+	}
+	if name := arch.Backbone(p.model.Dir); tower == "" && from[name] != "" {
+		return []string{name}
 	}
 	return slices.Sorted(maps.Keys(from))
 }

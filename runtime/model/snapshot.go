@@ -13,9 +13,11 @@ import (
 // immutable and only replaced as a whole, so that a request sees one snapshot while it is planned.
 type snapshot struct {
 	catalog *catalog.Catalog
-	keys    map[string]string        // id → weights key
+	keys    map[string][]string      // id → the weights keys of its models: one, or several of a union
 	shared  map[string]sharedWeights // by key
 	pinned  map[string]bool          // by key
+
+	parts map[*catalog.Resolved][]*catalog.Resolved // of unions; see partsOf
 }
 
 // sharedWeights describes one weights key: the catalog entries that share its packed weights, and
@@ -65,45 +67,65 @@ func (h *Host) wantsFloat32(m *catalog.Resolved) bool {
 func (h *Host) newSnapshot(c *catalog.Catalog) (*snapshot, error) {
 	v := &snapshot{
 		catalog: c,
-		keys:    make(map[string]string),
+		keys:    make(map[string][]string),
 		shared:  make(map[string]sharedWeights),
 		pinned:  make(map[string]bool),
+		parts:   make(map[*catalog.Resolved][]*catalog.Resolved),
 	}
 	var wanted []string
 	for _, m := range c.List() {
 		if h.wantsFloat32(m) && !h.runsInFloat32(m) {
 			wanted = append(wanted, m.ID)
 		}
-		key := h.key(m)
-		s, known := v.shared[key]
-		switch {
-		case !known:
-			s = sharedWeights{first: m, maxTokens: m.MaxSequenceLength}
-		case m.MaxSequenceLength == 0 || s.maxTokens == 0:
-			s.maxTokens = 0
-		default:
-			s.maxTokens = max(s.maxTokens, m.MaxSequenceLength)
+		if len(m.Members) == 0 {
+			v.share(m.ID, h.key(m), m)
 		}
-		s.users = append(s.users, m)
-		v.keys[m.ID], v.shared[key] = key, s
+	}
+	for _, m := range c.List() { // their members after all that may be the first of a key
+		if len(m.Members) == 0 {
+			continue
+		}
+		v.parts[m] = v.unite(m)
+		for _, one := range v.parts[m] {
+			v.share(m.ID, h.key(one), one)
+		}
 	}
 	for _, id := range h.opt.Pinned {
-		key, ok := v.keys[id]
-		if !ok {
+		if !v.pin(id) {
 			return nil, fmt.Errorf("the pinned model %s is not in the catalog", id)
 		}
-		v.pinned[key] = true
 	}
 	for _, id := range h.pins {
-		if key, ok := v.keys[id]; ok {
-			v.pinned[key] = true
-		}
+		v.pin(id)
 	}
 	if len(wanted) > 0 {
 		h.opt.Log.Info("profiles ask for float32, which this device does not have; they run in "+
 			h.Precision(), "models", wanted)
 	}
 	return v, nil
+}
+
+// share notes that the entry m, which answers for the model id, needs the weights of key.
+func (v *snapshot) share(id, key string, m *catalog.Resolved) {
+	s, known := v.shared[key]
+	switch {
+	case !known:
+		s = sharedWeights{first: m, maxTokens: m.MaxSequenceLength}
+	case m.MaxSequenceLength == 0 || s.maxTokens == 0:
+		s.maxTokens = 0
+	default:
+		s.maxTokens = max(s.maxTokens, m.MaxSequenceLength)
+	}
+	s.users = append(s.users, m)
+	v.keys[id], v.shared[key] = append(v.keys[id], key), s
+}
+
+// pin pins the models of an id, and reports whether the catalog has it.
+func (v *snapshot) pin(id string) bool {
+	for _, key := range v.keys[id] {
+		v.pinned[key] = true
+	}
+	return len(v.keys[id]) > 0
 }
 
 // Changes lists the model ids that SetCatalog added, changed or removed.
@@ -129,6 +151,12 @@ func (h *Host) SetCatalog(c *catalog.Catalog) (Changes, error) {
 			h.models.Unload(key)
 		}
 	}
+	h.sizes.Range(func(key, _ any) bool {
+		if _, ok := v.shared[key.(string)]; !ok {
+			h.sizes.Delete(key)
+		}
+		return true
+	})
 	var out Changes
 	for _, m := range c.List() {
 		if before, err := old.catalog.Resolve(m.ID); err != nil {

@@ -21,7 +21,7 @@ type Failure struct {
 	Cause string // without paths of this machine
 }
 
-// Loaded describes the loaded model of an entry.
+// Loaded describes the loaded model of an entry, or those of a union together.
 type Loaded struct {
 	First     bool // the entry is the first of those that share the weights
 	Bytes     int64
@@ -61,6 +61,14 @@ func (h *Host) allLoaded() map[string]known {
 }
 
 func (h *Host) state(v *snapshot, m *catalog.Resolved, loaded map[string]known) State {
+	if len(m.Members) > 0 {
+		return h.union(v, m, loaded)
+	}
+	return h.one(v, m, loaded)
+}
+
+// one returns the state of an entry with weights of its own.
+func (h *Host) one(v *snapshot, m *catalog.Resolved, loaded map[string]known) State {
 	key := h.key(m)
 	if l, ok := loaded[key]; ok {
 		return State{Entry: m, State: registry.Loaded, Loaded: &Loaded{

@@ -28,7 +28,9 @@ type Use struct {
 // adapter. If the model is not loaded, it waits for the load for at most Options.LoadWait. name is
 // the adapter's name in the request, for error messages. Errors are *errs.Error, or ctx's cause.
 func (h *Host) Acquire(ctx context.Context, m *catalog.Resolved, adapter *LoRAKey, name string) (Use, error) {
-	ref, err := h.acquire(ctx, m)
+	wait, cancel := context.WithTimeout(ctx, h.opt.LoadWait)
+	defer cancel()
+	ref, err := h.acquire(ctx, wait, m)
 	if err != nil {
 		return Use{}, err
 	}
@@ -50,10 +52,9 @@ func (u Use) Done() {
 	u.ref.Release()
 }
 
-// acquire returns a reference to the model, and waits at most LoadWait for its load.
-func (h *Host) acquire(ctx context.Context, m *catalog.Resolved) (*registry.Ref[*Model], error) {
-	wait, cancel := context.WithTimeout(ctx, h.opt.LoadWait)
-	defer cancel()
+// acquire returns a reference to the model, and waits for its load until wait ends, which ends with
+// the request's ctx.
+func (h *Host) acquire(ctx, wait context.Context, m *catalog.Resolved) (*registry.Ref[*Model], error) {
 	ref, err := h.models.Acquire(wait, h.key(m), h.loader(m))
 	switch {
 	case err == nil:

@@ -320,7 +320,7 @@ func TestUnion(t *testing.T) {
 		}
 		o := UnionOptions{ScoreFloor: c.ScoreFloor, WindowWords: c.Size, WindowOverlap: c.Overlap,
 			NameMinLetters: c.NameMinLetters}
-		if err := o.Check(); err != nil {
+		if _, err := o.Check(); err != nil {
 			t.Errorf("case %d: %v", i, err)
 		}
 		propagate := -1

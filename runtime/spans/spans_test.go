@@ -137,12 +137,13 @@ func TestUnionOptionsAreChecked(t *testing.T) {
 		"name_min_letters": func(o *UnionOptions) { o.NameMinLetters = 0 },
 	} {
 		o := DefaultUnionOptions
-		if err := o.Check(); err != nil {
+		if _, err := o.Check(); err != nil {
 			t.Fatal(err)
 		}
 		spoil(&o)
-		if err := o.Check(); err == nil || !strings.HasPrefix(err.Error(), name+" ") {
-			t.Errorf("%s: %v", name, err)
+		option, err := o.Check()
+		if option != name || err == nil || !strings.HasPrefix(err.Error(), name+" ") {
+			t.Errorf("%s: %s, %v", name, option, err)
 		}
 	}
 }

@@ -20,21 +20,23 @@ type UnionOptions struct {
 // DefaultUnionOptions are those of the published adapter, which keeps every score.
 var DefaultUnionOptions = UnionOptions{WindowWords: 300, WindowOverlap: 50, NameMinLetters: 3}
 
-// Check returns an error that names the option out of its bounds.
-func (o UnionOptions) Check() error {
+// Check returns the name of the option that is out of its bounds and an error that names it, too.
+func (o UnionOptions) Check() (option string, err error) {
 	switch {
 	case !(0 <= o.ScoreFloor && o.ScoreFloor <= 1):
-		return fmt.Errorf("score_floor is %v; it must be a number between 0 and 1", o.ScoreFloor)
+		return "score_floor", fmt.Errorf("score_floor is %v; it must be a number between 0 and 1",
+			o.ScoreFloor)
 	case o.WindowWords < 2:
-		return fmt.Errorf("window_words is %d; it must be at least 2", o.WindowWords)
+		return "window_words", fmt.Errorf("window_words is %d; it must be at least 2", o.WindowWords)
 	case o.WindowOverlap < 0 || o.WindowOverlap >= o.WindowWords:
-		return fmt.Errorf(
+		return "window_overlap", fmt.Errorf(
 			"window_overlap is %d; it must be at least 0 and less than window_words, which is %d",
 			o.WindowOverlap, o.WindowWords)
 	case o.NameMinLetters < 1:
-		return fmt.Errorf("name_min_letters is %d; it must be at least 1", o.NameMinLetters)
+		return "name_min_letters", fmt.Errorf("name_min_letters is %d; it must be at least 1",
+			o.NameMinLetters)
 	}
-	return nil
+	return "", nil
 }
 
 // Union returns the entities that the members found in an item, found[m] by member m in all windows

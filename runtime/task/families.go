@@ -1,9 +1,12 @@
 package task
 
 import (
+	"context"
+
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/model"
 )
 
 // families holds every family of models that this build serves. Each is entered by its own file. To
@@ -20,6 +23,9 @@ type family struct {
 	encode  *vectors
 	score   func(*run) error
 	extract *extractor
+	// unite answers an extract request with other models, in place of extract.run; nil: the family
+	// has a model of its own.
+	unite func(ctx context.Context, p *Prepared, h *model.Host, hold Hold) (*Result, error)
 }
 
 // vectors says how a family's vectors differ from one pooled row per text. A nil function means
@@ -33,7 +39,8 @@ type vectors struct {
 	table func(*encoding) bool
 }
 
-// extractor says how a family finds classes or entities in texts.
+// extractor says how a family finds classes or entities in texts. A family that unites others has
+// no functions.
 type extractor struct {
 	instructed bool                 // reads an instruction; else one is refused
 	check      func(*Request) error // refuses a bad request without a loaded model; nil: no check

@@ -68,7 +68,8 @@ type Request struct {
 	// Extract; zero-shot: the classes; other families: which of the model's labels to return, nil
 	// for all
 	Labels    []string
-	RawScores bool // Classify: the head's logits; else their softmax, or the sigmoid of a single one
+	Parts     []int // the item that each of Inputs is a part of, for errors; nil: all are items
+	RawScores bool  // Classify: the head's logits; else their softmax, or the sigmoid of a single one
 }
 
 // name is what errors call the model.

@@ -35,10 +35,11 @@ type run struct {
 // items are dropped and its cause is returned. All other errors are *errs.Error. hold is asked for
 // the room of the results. A Prepared may run more than once.
 func (p *Prepared) Run(ctx context.Context, h *model.Host, hold Hold) (*Result, error) {
-	r := &run{Prepared: p, ctx: ctx, host: h, hold: hold, result: Result{Model: p.model, Ignored: p.ignored}}
-	n := len(p.req.Inputs)
-	if p.req.Op == Score { // refuse before a model is loaded
-		if err := r.hold(int64(n)*scoreBytes, n); err != nil {
+	if p.family.unite != nil {
+		return p.family.unite(ctx, p, h, hold)
+	}
+	if n := len(p.req.Inputs); p.req.Op == Score { // refuse before a model is loaded
+		if err := hold(int64(n)*scoreBytes, n); err != nil {
 			return nil, err
 		}
 	}
@@ -47,12 +48,21 @@ func (p *Prepared) Run(ctx context.Context, h *model.Host, hold Hold) (*Result, 
 		return nil, err
 	}
 	defer use.Done()
+	return p.with(ctx, h, use, hold)
+}
+
+// with answers the request with a model that is in use, as Run does.
+func (p *Prepared) with(ctx context.Context, h *model.Host, use model.Use, hold Hold) (*Result, error) {
+	r := &run{Prepared: p, ctx: ctx, host: h, use: use, hold: hold,
+		result: Result{Model: p.model, Ignored: p.ignored}}
+	n := len(p.req.Inputs)
 	defer func() {
 		for _, release := range r.longer {
 			release()
 		}
 	}()
-	if r.use = use; use.NullQueue() != nil {
+	var err error
+	if use.NullQueue() != nil {
 		err = r.null()
 	} else {
 		r.reader = newReader(ctx, use.Model, p, p.req.Field)

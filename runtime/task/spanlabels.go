@@ -2,7 +2,6 @@ package task
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/arch"
@@ -31,7 +30,7 @@ func (f *finding) readTower() error {
 	if err := f.check(f.req.Labels, nil); err != nil {
 		return err
 	}
-	f.labels = slices.Sorted(slices.Values(f.req.Labels))
+	f.labels = f.req.Labels
 	f.readWords(f.use.Tokenizer())
 	special := f.use.Tokenizer().Special()
 	f.prompt, f.sep = []int32{special.CLS}, special.SEP

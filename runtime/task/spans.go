@@ -3,7 +3,6 @@ package task
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -81,7 +80,7 @@ func extractSpans(r *run) error {
 }
 
 // readPrompt makes the tokens before the words: the sequence's first one, each label behind a
-// marker, and the separator. Labels are sorted, as the published server gives them to its adapter.
+// marker, and the separator. The labels keep the request's order, which the model reads.
 func (f *finding) readPrompt() error {
 	if f.how.Tower != nil {
 		if err := f.readTower(); err != nil {
@@ -92,7 +91,7 @@ func (f *finding) readPrompt() error {
 	if err := f.check(f.req.Labels, f.reserved()); err != nil {
 		return err
 	}
-	f.labels = slices.Sorted(slices.Values(f.req.Labels))
+	f.labels = f.req.Labels
 	t := f.use.Tokenizer()
 	marker, _ := t.TokenToID(f.how.EntToken) // both are known since the model was loaded
 	separator, _ := t.TokenToID(f.how.SepToken)

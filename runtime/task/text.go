@@ -27,6 +27,7 @@ type reader struct {
 	prefix      string    // put before each formatted text
 	field       string    // what a client calls the texts: "items", "input"
 	each        int       // texts per item of the request, in a row; 0: one
+	parts       []int     // what item each item of the request is a part of; nil: of none
 	left        bool      // truncate texts at the start, not at the end
 	prompted    *prompted // where a prompt's tokens are left out; else nil
 	// fail, if set, is called for an item that cannot be answered. Without it, such an item fails
@@ -47,6 +48,7 @@ func newReader(ctx context.Context, m *model.Model, p *Prepared, field string) *
 	return &reader{
 		ctx: ctx, model: m, entry: p.model, options: p.options, query: p.query, instruction: p.instruction,
 		limit: max(limit, m.Tokenizer().CountSpecial(false)), field: cmp.Or(field, "items"), left: p.left,
+		parts: p.req.Parts,
 	}
 }
 
@@ -152,7 +154,7 @@ func (r *reader) refuse(number int, why *errs.Error) error {
 // about gives an error the number of the item that a text belongs to.
 func (r *reader) about(number int, why *errs.Error) *errs.Error {
 	if r.field != queryField {
-		item := r.item(number)
+		item := r.whole(number)
 		why.Item = &item
 	}
 	return why
@@ -162,12 +164,21 @@ func (r *reader) about(number int, why *errs.Error) *errs.Error {
 const queryField = "query"
 
 // item returns the item of the request that a text belongs to; location is what a client calls it.
+// whole is the number of that item for the client, who does not know parts.
 func (r *reader) item(number int) int { return number / max(1, r.each) }
+
+func (r *reader) whole(number int) int {
+	if r.parts != nil {
+		return r.parts[r.item(number)]
+	}
+	return r.item(number)
+}
+
 func (r *reader) location(number int) string {
 	if r.field == queryField { // a request has one query
 		return r.field
 	}
-	return fmt.Sprintf("%s[%d]", r.field, r.item(number))
+	return fmt.Sprintf("%s[%d]", r.field, r.whole(number))
 }
 
 // format applies templates and instructions. Without either, it applies the model's own prompts,

@@ -55,6 +55,10 @@ func useTokenizer(ctx context.Context, h *model.Host, m *catalog.Resolved) (mode
 	if err := m.Usable(); err != nil {
 		return model.Use{}, errs.Invalid("model", err.Error())
 	}
+	if len(m.Members) > 0 {
+		return model.Use{}, errs.Invalidf("model", "Model '%s' is a union of models: ask one of them, such as '%s'",
+			m.ID, m.Members[0].ID)
+	}
 	return h.Acquire(ctx, m, nil, "")
 }
 
