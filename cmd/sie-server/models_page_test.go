@@ -103,9 +103,13 @@ func modelsPageNow(t *testing.T) string {
 		if m.ID != m.BaseID {
 			continue
 		}
-		p, dir := all[m.ID], t.TempDir()
+		of := m
+		if len(m.Members) > 0 { // the union's own model; the others have rows of their own
+			of = m.Members[0]
+		}
+		p, dir := all[of.ID], t.TempDir()
 		p.Write(t, dir)
-		r, err := arch.Check(dir, dev, checkOptions(m, 0))
+		r, err := arch.Check(dir, dev, checkOptions(of, 0))
 		if err != nil {
 			t.Fatalf("%s: %v", m.ID, err)
 		}
@@ -120,8 +124,12 @@ func modelsPageNow(t *testing.T) string {
 		}
 		count[how]++
 		tokens := fmt.Sprint(r.Tokens)
-		if m.Family == catalog.FamilySpanExtractor {
+		if of.Family == catalog.FamilySpanExtractor {
 			tokens = "any"
+		}
+		name := r.Arch
+		if n := len(m.Members); n > 0 {
+			name = fmt.Sprintf("union of %d: %s", n, r.Arch)
 		}
 		var dims []string
 		for _, o := range m.Outputs {
@@ -130,7 +138,7 @@ func modelsPageNow(t *testing.T) string {
 			}
 		}
 		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s, names %s |", m.ID,
-			strings.Join(m.Outputs, ", "), cmp.Or(strings.Join(dims, ", "), "–"), tokens, r.Arch,
+			strings.Join(m.Outputs, ", "), cmp.Or(strings.Join(dims, ", "), "–"), tokens, name,
 			cmp.Or(string(m.Precision), "the device's"), how, names))
 	}
 	slices.Sort(rows)

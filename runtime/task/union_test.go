@@ -412,7 +412,7 @@ func TestUnionThatNeverFits(t *testing.T) {
 		_, err = r.Extract(t.Context(), &ExtractRequest{Model: "a-union", Texts: []string{"Berlin"}})
 		return err == nil || errs.As(err).Code != errs.ModelLoading
 	})
-	if e := errs.As(err); err == nil || e.Code != errs.ModelLoadFailed || !e.Load.Permanent ||
+	if e := errs.As(err); err == nil || e.Code != errs.ModelLoadFailed || e.Load.Class != "PLACEMENT" ||
 		!strings.Contains(e.Message, "--memory-budget") {
 		t.Errorf("%v", err)
 	}
