@@ -34,6 +34,9 @@ foreach(source emulated_amx emulated_tiles_test)
                               COMPILE_DEFINITIONS SIE_EMULATED_TILES)
 endforeach()
 
+if(SIE_SANITIZE)  # what follows is for Go programs
+  return()
+endif()
 sie_emulate_amx(kernels_tiles_emulated)
 add_library(detect_of_machine OBJECT ${amx_dir}/detect.cc)
 target_compile_definitions(detect_of_machine PRIVATE sie_cpu_detect=sie_machine_detect)

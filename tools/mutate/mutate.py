@@ -139,22 +139,23 @@ class Session:
         remembered.write_text(json.dumps({"programs": digest, "tests": known}))
         self.say(f"mutate: {len(whole)} tests pass without a mutant: {time.monotonic() - begin:.0f} s")
 
-    def try_first_parts(self):
+    def try_first_parts(self, slower=1):
         """For a sample: a sixteenth of every test without a mutant. The other parts count as alike
-        in time and in the mutants they come by; tests that are long even so are left out."""
+        in time and in the mutants they come by; tests that are long even so are left out. A machine
+        that is `slower` gets so many times as long."""
         begin = time.monotonic()
         first = [runner.Test(program, (*arguments, "=" + name), "0/16", 0.0, frozenset())
                  for program, arguments in self.programs.items()
                  for name in self.names(program)]
 
         def tried(test):
-            if time.monotonic() > begin + self.options.seconds / 4:
+            if time.monotonic() > begin + slower * self.options.seconds / 4:
                 return None
             return runner.try_test(self.paths[test.program], test, self.options.test_seconds)
 
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
             done = [t for t in pool.map(tried, first) if t is not None and
-                    t.seconds < self.options.longest / 4]
+                    t.seconds < slower * self.options.longest / 4]
         self.tests = [part for t in done for part in parts(t)]
         self.whole = first
         self.say(f"mutate: {len(done)} of {len(first)} tests pass, a part of each, without a mutant: "
@@ -479,6 +480,8 @@ def sample(options, kind, _files):
                if m.file in files and m.id not in proven and m.id not in left_out]
     if kind is CUDA:
         session.try_first_parts()
+        if not any(session.tests_for(m, near=True) for m in mutants):
+            session.try_first_parts(slower=4)
         session.self_check()
         verdicts = sample_alone(session, mutants, time.monotonic() + options.seconds)
     else:

@@ -84,7 +84,7 @@ c_side() {
   touch "$work/c-is-built"
   step "Mutants: proofs, and a sample" bash \
     -c 'python3 -B tools/mutate/mutate.py check && python3 -B tools/mutate/mutate.py sample --seconds 80 --longest 16 --jobs "$(nproc)"'
-  step "C under AddressSanitizer and UBSan: build" tools/test/asan.sh build
+  step "C under AddressSanitizer and UBSan: build" tools/test/asan.sh build host
   step "C under AddressSanitizer and UBSan" tools/test/asan.sh run
   until [ -e "$work/set-up" ] || [ -e "$work/failed" ]; do sleep 1; done
   step "CUDA kernels, compiled" tools/kernels/check.sh check "$toolkit" "$targets"
