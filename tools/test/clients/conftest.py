@@ -297,7 +297,39 @@ def head_models(root):
     ]:
         (models / f"{name}.yaml").write_text(ENTRY.format(id=name, path=path, adapter=adapter, tasks=tasks,
                                                           loadtime=loadtime, more=more))
-    return models, "splade,colbert,colbert:muvera,colbert:both,late,late:muvera,moods,entails,deberta,tags,lora"
+    ids = "splade,colbert,colbert:muvera,colbert:both,late,late:muvera,moods,entails,deberta,tags,lora"
+    return models, ",".join([ids, *extractors(models)])
+
+
+EXTRACTOR = """sie_id: {id}
+hf_id: acme/{id}
+hf_revision: "{commit}"
+{path}tasks: {{extract: {{}}}}
+max_sequence_length: 192
+profiles:
+  default:
+    adapter_path: sie_server.adapters.{adapter}
+    max_batch_tokens: 4096
+    adapter_options: {options}
+"""
+COMMIT = "0123456789" * 4
+
+
+def extractors(models):
+    """Writes the configurations of a span model, a token model, a union of them and a classifier, and
+    returns their ids."""
+    gliner, gliclass = "gliner:GLiNERAdapter", "gliclass:GLiClassAdapter"
+    for name, case, adapter in [("spans", "gliner-bert-span", gliner), ("words", "gliner-bert-token", gliner),
+                                ("classes", "gliclass-modern", gliclass)]:
+        (models / f"{name}.yaml").write_text(EXTRACTOR.format(
+            id=name, commit=COMMIT, path=f"weights_path: {GOLDEN / case}\n", adapter=adapter, options="{}"))
+    options = {"loadtime": {"members": [{"model": "acme/words", "revision": COMMIT}]},
+               "runtime": {"default_labels": ["person", "city"], "score_floor": 0.6,
+                           "propagate_label": "person"}}
+    union = EXTRACTOR.format(id="union", commit=COMMIT, path="",
+                             adapter="gliner_union.adapter:GLiNERUnionAdapter", options=json.dumps(options))
+    (models / "union.yaml").write_text(union.replace("acme/union", "acme/spans"))
+    return ["spans", "words", "classes", "union"]
 
 
 @pytest.fixture(scope="session")
