@@ -56,8 +56,9 @@ void add_details(Text *text, const sie_program *p, const Op &op) {
   static const char *const norms[] = {"", " rms", " plain"};
   static const char *const gates[] = {"", " swiglu", " geglu", " geglu_tanh"};
   static const char *const acts[] = {"", " gelu", " tanh", " gelu_tanh", " relu", " silu"};
-  static const char *const poolings[] = {"",           " cls",           " mean", " last",
-                                         " attention", " weighted_mean", " max",  " mean_sqrt"};
+  static const char *const poolings[] = {"",           " cls",           " mean",    " last",
+                                         " attention", " weighted_mean", " max",     " mean_sqrt",
+                                         " sum",       " rms",           " abs_max", " abs_mean"};
   static const char *const masks[] = {"full", "causal", "window"};
   switch (op.kind) {
     case SIE_OP_EMBED_LAYERNORM:
@@ -85,6 +86,9 @@ void add_details(Text *text, const sie_program *p, const Op &op) {
     case SIE_OP_LSTM:
       text->add("%s%s", op.weights[0] != nullptr ? " forward" : "",
                 op.weights[1] != nullptr ? " reverse" : "");
+      break;
+    case SIE_OP_SOFTMAX:
+      text->add(" times %g", static_cast<double>(op.eps));
       break;
     case SIE_OP_JOIN_COLUMNS:
       if (op.in[0] == op.out) text->add(" rounded");

@@ -142,7 +142,8 @@ struct Op {
   const float *bias;          // linear, norms
   const float *gamma, *beta;  // norms
   const float *vector;        // attention: ALiBi's slopes; pool: the vector that scores the rows
-  float eps, weight_offset, word_scale;
+  float eps;                  // norms; softmax: the scale
+  float weight_offset, word_scale;
   int32_t norm;  // sie_norm
   int32_t gate;  // sie_gate
   int32_t position_offset;

@@ -49,6 +49,7 @@ constexpr Entry entries[] = {
     {SIE_OUTPUT_SPANS, "output_spans", record_output_spans},
     {SIE_OUTPUT_PAIRS, "output_pairs", record_output_pairs},
     {SIE_GIVEN_ROWS, "given_rows", record_given_rows},
+    {SIE_SOFTMAX, "softmax", record_softmax},
 };
 
 const Entry *entry_of(uint32_t kind) {

@@ -31,6 +31,7 @@ sie_status record_keep_rows(sie_program *p, const void *params, sie_error *err);
 sie_status record_take_rows(sie_program *p, const void *params, sie_error *err);
 sie_status record_product(sie_program *p, const void *params, sie_error *err);
 sie_status record_dots(sie_program *p, const void *params, sie_error *err);
+sie_status record_softmax(sie_program *p, const void *params, sie_error *err);
 sie_status record_lstm(sie_program *p, const void *params, sie_error *err);
 sie_status record_given_rows(sie_program *p, const void *params, sie_error *err);
 sie_status record_splade(sie_program *p, const void *params, sie_error *err);

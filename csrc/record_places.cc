@@ -1,5 +1,7 @@
 // record_places.cc — records the operations of words, markers and spans: rows that are taken by
-// place, their products, and the LSTM over them.
+// place, their products, their softmax and the LSTM over them.
+#include <float.h>
+
 #include "record.h"
 #include "status.h"
 
@@ -135,6 +137,27 @@ sie_status record_dots(sie_program *p, const void *params, sie_error *err) {
   op.in[1] = d.b;
   op.out = d.y;
   return append(p, op, p->values[d.a].space, SIE_COMPUTE_F32, 1, err);
+}
+
+sie_status record_softmax(sie_program *p, const void *params, sie_error *err) {
+  sie_softmax_params s;
+  SIE_TRY(take_params(params, &s, err));
+  SIE_TRY(check_result(p, s.y, "y", err));
+  SIE_TRY(check_value(p, s.x, "x", err));
+  SIE_TRY(check_has(p, p->device->ops->softmax != nullptr, SIE_OP_SOFTMAX, err));
+  const Value x = p->values[s.x];
+  SIE_FAIL_IF(x.columns != 1 || x.compute != SIE_COMPUTE_F32, SIE_INVALID_ARGUMENT, err,
+              "x has %lld columns of class %s; one of class f32 is needed", static_cast<ll>(x.columns),
+              compute_name(x.compute));
+  SIE_FAIL_IF(kind_of(p, x.space) != SIE_SPACE_ROWS, SIE_INVALID_ARGUMENT, err,
+              "x has rows of %s; those of a ROWS space are needed", space_name(p, x.space));
+  SIE_FAIL_IF(!(s.scale > 0 && s.scale <= FLT_MAX), SIE_INVALID_ARGUMENT, err,
+              "scale is %g; a finite number above 0 is needed", static_cast<double>(s.scale));
+  Op op = new_op(SIE_OP_SOFTMAX);
+  op.in[0] = s.x;
+  op.out = s.y;
+  op.eps = s.scale;
+  return append(p, op, x.space, SIE_COMPUTE_F32, 1, err);
 }
 
 sie_status record_lstm(sie_program *p, const void *params, sie_error *err) {

@@ -208,8 +208,10 @@ sie_status record_pool(sie_program *p, const void *params, sie_error *err) {
   SIE_TRY(take_params(params, &m, err));
   SIE_TRY(check_result(p, m.y, "y", err));
   SIE_TRY(check_value(p, m.x, "x", err));
-  SIE_FAIL_IF(m.mode < SIE_POOL_CLS || m.mode > SIE_POOL_MEAN_SQRT, SIE_INVALID_ARGUMENT, err,
+  SIE_FAIL_IF(m.mode < SIE_POOL_CLS || m.mode > SIE_POOL_ABS_MEAN, SIE_INVALID_ARGUMENT, err,
               "mode %u is none of sie_pooling", m.mode);
+  SIE_FAIL_IF(m.mode > SIE_POOL_MEAN_SQRT && p->device->is_gpu(), SIE_UNSUPPORTED, err,
+              "mode %u, a sum or sizes of rows, is not computed on GPUs", m.mode);
   SIE_FAIL_IF(p->seqs == 0, SIE_INVALID_ARGUMENT, err, "the program declares no SEQS space");
   bool scored = m.mode == SIE_POOL_ATTENTION;
   SIE_FAIL_IF(!scored && m.w != nullptr, SIE_INVALID_ARGUMENT, err,

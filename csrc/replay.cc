@@ -240,6 +240,17 @@ sie_status dots(const Replay &r, const PlannedOp &planned) {
   return r.program->device->ops->dots(&a, &r.share);
 }
 
+sie_status softmax(const Replay &r, const PlannedOp &planned) {
+  sie_softmax_args a = {};
+  a.rows = rows(r, planned.op.out);
+  a.seqs = seqs(r);
+  a.cu_seqlens = offsets(r, planned.op.out);
+  a.scale = planned.op.eps;
+  a.x = tensor(r, planned.in[0]);
+  a.y = tensor(r, planned.out);
+  return r.program->device->ops->softmax(&a, &r.share);
+}
+
 sie_status lstm(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   auto packed = [](const sie_weight *w) { return w != nullptr ? &w->packed : nullptr; };
@@ -333,6 +344,8 @@ sie_status dispatch(const Replay &r, const PlannedOp &planned) {
       return product(r, planned);
     case SIE_OP_DOTS:
       return dots(r, planned);
+    case SIE_OP_SOFTMAX:
+      return softmax(r, planned);
     case SIE_OP_LSTM:
       return lstm(r, planned);
     case SIE_OP_SPLADE:

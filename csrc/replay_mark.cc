@@ -3,7 +3,8 @@
 //
 // All earlier operations pass a NaN on; an infinity stays infinite, or becomes a NaN in the next
 // norm. Outputs of bytes and bits, sparse rows, SPLADE, late interaction, found scores and pooling
-// by the largest hide a NaN, for example because a maximum ignores it. So rows are checked before these.
+// by the largest hide a NaN, for example because a maximum ignores it, and a softmax hides an infinity.
+// So rows are checked before these.
 #include "replay_parts.h"
 
 namespace sie {
@@ -13,7 +14,7 @@ namespace {
 bool hides_or_ends(const Op &op) {
   switch (op.kind) {
     case SIE_OP_POOL:
-      return op.pooling == SIE_POOL_MAX;
+      return op.pooling == SIE_POOL_MAX || op.pooling == SIE_POOL_ABS_MAX;
     case SIE_OP_OUTPUT_ROWS:
     case SIE_OP_POOL_OUTPUT:
     case SIE_OP_OUTPUT_SPARSE:
@@ -24,6 +25,7 @@ bool hides_or_ends(const Op &op) {
     case SIE_OP_SPLADE:
     case SIE_OP_MAXSIM:
     case SIE_OP_LSTM:
+    case SIE_OP_SOFTMAX:
     case op_output_values:
       return true;
     default:

@@ -265,6 +265,10 @@ typedef struct
  *   SIE_POOL_MEAN                 Σ x_i/L
  *   SIE_POOL_MEAN_SQRT            Σ x_i/√L
  *   SIE_POOL_MAX                  max x_i, column by column; a NaN may be lost
+ *   SIE_POOL_SUM                  Σ x_i
+ *   SIE_POOL_RMS                  √(Σ x_i²/L)
+ *   SIE_POOL_ABS_MAX              max |x_i|; a NaN may be lost
+ *   SIE_POOL_ABS_MEAN             Σ |x_i|/L; this one and the three before it not on GPUs
  *   SIE_POOL_WEIGHTED_MEAN        Σ (p_i + 1)·x_i / Σ (p_i + 1),  p_i = i, or where x has rows that
  *                                 were kept of another space, the place there (index, cu_whole)
  *   SIE_POOL_ATTENTION            Σ p_i·x_i,  p = softmax over i of x_i·w  (a bias would cancel) */
@@ -398,6 +402,16 @@ typedef struct sie_dots_args {
   sie_tensor a, b; /* fX [R, C], each its own */
   sie_tensor y;    /* f32 [R, 1] */
 } sie_dots_args;
+
+/* y[r] = e^(scale·x[r] − m) / Σ e^(scale·x − m), m the largest scale·x, over the rows of r's sequence:
+ * of cu_seqlens [B+1]. scale is above 0. */
+typedef struct sie_softmax_args {
+  sie_rows rows, seqs;
+  const int32_t *cu_seqlens;
+  float scale;
+  int32_t reserved;
+  sie_tensor x, y; /* f32 [R, 1] */
+} sie_softmax_args;
 
 /* The recurrence of an LSTM (PyTorch's nn.LSTM) over the rows x_0 … x_(L−1) of each sequence. gates
  * are the products of all rows with W_ih, both biases added: 4H columns of the forward direction, if
@@ -622,7 +636,8 @@ typedef enum sie_op_kind {
   SIE_OP_DOTS = 21,
   SIE_OP_LSTM = 22,
   SIE_OP_SPANS = 23,
-  SIE_OP_PAIRS = 24
+  SIE_OP_PAIRS = 24,
+  SIE_OP_SOFTMAX = 25
 } sie_op_kind;
 
 /* The bounds from which scratch is planned: no call may exceed them. */
@@ -685,6 +700,7 @@ typedef struct sie_ops {
   sie_status (*lstm)(const sie_lstm_args *, const sie_share *);
   sie_status (*spans)(const sie_spans_args *, const sie_share *);
   sie_status (*pairs)(const sie_pairs_args *, const sie_share *);
+  sie_status (*softmax)(const sie_softmax_args *, const sie_share *);
 
   /* GPUs only, NULL elsewhere. The host lists the tiles of an attention run for
    * sie_attention_args.work. attention_work_bytes is what any run within the bounds needs.

@@ -256,7 +256,11 @@ typedef enum sie_pooling {
   SIE_POOL_ATTENTION = 4,     /* rows weighed by the softmax of their product with a vector */
   SIE_POOL_WEIGHTED_MEAN = 5, /* by place in the sequence: 1, 2, … n */
   SIE_POOL_MAX = 6,           /* the largest of each column */
-  SIE_POOL_MEAN_SQRT = 7      /* the sum divided by √n */
+  SIE_POOL_MEAN_SQRT = 7,     /* the sum divided by √n */
+  SIE_POOL_SUM = 8,           /* this one and those below not on GPUs */
+  SIE_POOL_RMS = 9,           /* √ of the mean of the squares */
+  SIE_POOL_ABS_MAX = 10,      /* the largest size of each column */
+  SIE_POOL_ABS_MEAN = 11      /* the mean of the sizes */
 } sie_pooling;
 typedef enum sie_norm { SIE_NORM_LAYER = 0, SIE_NORM_RMS = 1, SIE_NORM_NONE = 2 } sie_norm;
 typedef enum sie_gate {
@@ -306,7 +310,8 @@ typedef enum sie_kind {
   SIE_LSTM = 27,
   SIE_OUTPUT_SPANS = 28,
   SIE_OUTPUT_PAIRS = 29,
-  SIE_GIVEN_ROWS = 30
+  SIE_GIVEN_ROWS = 30,
+  SIE_SOFTMAX = 31
 } sie_kind;
 
 typedef struct sie_op {
@@ -588,6 +593,14 @@ typedef struct sie_dots_params {
   uint32_t struct_size;
   sie_value a, b, y;
 } sie_dots_params;
+
+/* SIE_SOFTMAX: y[R, 1] f32 = e^(s·x) / Σ e^(s·x), the sum over the rows of the sequence. x[R, 1] has
+ * rows of a ROWS space; s is a finite number above 0. */
+typedef struct sie_softmax_params {
+  uint32_t struct_size;
+  sie_value x, y;
+  float scale;
+} sie_softmax_params;
 
 /* SIE_LSTM: y[R, H·D] = the states of an LSTM (torch.nn.LSTM) over each sequence's rows, in D
  * directions: forward, reverse, or both, with the columns of the forward one first. A direction

@@ -267,6 +267,12 @@ void translate(Call *c, sie_dots_args *a) {
   c->tensor(&a->a), c->tensor(&a->b), c->tensor(&a->y);
 }
 
+void translate(Call *c, sie_softmax_args *a) {
+  c->rows(&a->rows), c->rows(&a->seqs);
+  c->pointer(&a->cu_seqlens);
+  c->tensor(&a->x), c->tensor(&a->y);
+}
+
 void translate(Call *c, sie_spans_args *a) {
   c->rows(&a->words), c->rows(&a->seqs);
   c->pointer(&a->cu_words), c->pointer(&a->cu_labels), c->pointer(&a->label_group);
@@ -358,7 +364,7 @@ void install() { harness::memory = {allocate, release, nothing_to_wait_for}; }
 
 const sie_ops *table(const sie_ops *of) {
   // A new entry of the table belongs here, and its pointers in a translate().
-  static_assert(sizeof(sie_ops) == 24 + 30 * sizeof(void *), "an entry is not forwarded");
+  static_assert(sizeof(sie_ops) == 24 + 31 * sizeof(void *), "an entry is not forwarded");
   first_inner = inner = of;
   outer = *of;
 #define SIE_FORWARD(entry) \
@@ -388,6 +394,7 @@ const sie_ops *table(const sie_ops *of) {
   SIE_FORWARD(lstm);
   SIE_FORWARD(spans);
   SIE_FORWARD(pairs);
+  SIE_FORWARD(softmax);
 #undef SIE_FORWARD
   return &outer;
 }

@@ -52,6 +52,7 @@ typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
   sie_status product(const sie_product_args *, const sie_share *);                                   \
   sie_status dots(const sie_dots_args *, const sie_share *);                                         \
   sie_status lstm(const sie_lstm_args *, const sie_share *);                                         \
+  sie_status softmax(const sie_softmax_args *, const sie_share *);                                   \
   int64_t lstm_scratch(const sie_op_bounds *bounds);                                                 \
   sie_status spans(const sie_spans_args *, const sie_share *);                                       \
   sie_status pairs(const sie_pairs_args *, const sie_share *, LinearFn linear);                      \

@@ -1,5 +1,6 @@
 // pool — y[b] = the rows x_0 … x_(L−1) of sequence b pooled to one row, as f32.
-//   cls x_0   last x_(L−1)   mean Σ x_i/L   mean sqrt Σ x_i/√L   max max x_i
+//   cls x_0   last x_(L−1)   mean Σ x_i/L   mean sqrt Σ x_i/√L   sum Σ x_i   max max x_i
+//   rms √(Σ x_i²/L)   abs max max |x_i|   abs mean Σ |x_i|/L
 //   weighted mean Σ (p_i+1)·x_i / Σ (p_i+1), p_i the row's place: i, or index − cu_whole
 //   attention Σ p_i·x_i, p = softmax over i of x_i·w
 //   Rows are taken in order, one f32 accumulator a column. An empty sequence gives zeros.
@@ -13,9 +14,9 @@
 // Cost     reads x once, for attention twice → memory bound.
 // Plan     weights of the rows first; then four vectors of columns at a time, all rows of the
 //          sequence: four independent chains of adds, or of maxima.
-// Error    |y − ref| ≤ L·2⁻²⁴·max|x|, of mean sqrt √L times that, of max none; attention adds a
-//          relative 4e-6 + 2·|error of x·w| of each weight. A NaN is lost to max unless the last
-//          row has it.
+// Error    |y − ref| ≤ L·2⁻²⁴·max|x|, of mean sqrt √L times that, of sum L times, of max and abs max
+//          none, of rms L·2⁻²⁴·y; attention adds a relative 4e-6 + 2·|error of x·w| of each weight.
+//          A NaN is lost to max and abs max unless the last row has it.
 // Source   weighted mean: Muennighoff 2022 §3, arXiv:2202.08904; attention: Lin 2017 §2,
 //          arXiv:1703.03130
 #include "pool_row.h"

@@ -10,8 +10,14 @@
 namespace sie_cpu {
 namespace SIE_ISA_NS {
 
-// How a column's rows become one value: Σ x, Σ weight·x, or max x.
-enum class Fold { sum, weighted, largest };
+// How a column's rows become one value: Σ x, Σ weight·x, max x, Σ x², max |x| or Σ |x|.
+enum class Fold { sum, weighted, largest, squares, largest_size, sizes };
+
+// What of a row is folded.
+template <Fold F>
+SIE_INLINE Vec folded(Vec x) {
+  return F == Fold::largest_size || F == Fold::sizes ? vmax(x, vset(0.0f) - x) : x;
+}
 
 // y[c] = the fold of rows [first, last) of x in columns [i, i + V vectors), divided by total. V and
 // F are template parameters so that the loop is a load and an add.
@@ -22,10 +28,15 @@ SIE_INLINE void pool_columns(const sie_tensor &x, int64_t first, int64_t last, i
   for (int v = 0; v < V; v++) sum[v] = vset(F == Fold::largest ? -__builtin_inff() : 0.0f);
   for (int64_t r = first; r < last; r++) {
     const X *row = row_of<const X>(x, r);
-    if (F == Fold::sum) {
-      for (int v = 0; v < V; v++) sum[v] = sum[v] + vload_row(row, i + v * kLanes, c);
-    } else if (F == Fold::largest) {
-      for (int v = 0; v < V; v++) sum[v] = vmax(sum[v], vload_row(row, i + v * kLanes, c));
+    if (F == Fold::sum || F == Fold::sizes) {
+      for (int v = 0; v < V; v++) sum[v] = sum[v] + folded<F>(vload_row(row, i + v * kLanes, c));
+    } else if (F == Fold::largest || F == Fold::largest_size) {
+      for (int v = 0; v < V; v++) sum[v] = vmax(sum[v], folded<F>(vload_row(row, i + v * kLanes, c)));
+    } else if (F == Fold::squares) {
+      for (int v = 0; v < V; v++) {
+        const Vec x = vload_row(row, i + v * kLanes, c);
+        sum[v] = vfma(x, x, sum[v]);
+      }
     } else {
       const Vec weight = vset(weights[r - first]);
       for (int v = 0; v < V; v++) sum[v] = vfma(weight, vload_row(row, i + v * kLanes, c), sum[v]);
@@ -79,7 +90,7 @@ SIE_INLINE float weigh_by_score(const sie_tensor &x, int64_t first, int64_t rows
 }
 
 static inline bool pool_supported(const sie_tensor &x, int32_t mode) {
-  return is_float(x.dtype) && mode >= SIE_POOL_CLS && mode <= SIE_POOL_MEAN_SQRT;
+  return is_float(x.dtype) && mode >= SIE_POOL_CLS && mode <= SIE_POOL_ABS_MEAN;
 }
 
 // Pools sequence b of `a` into y[c]; a->y is not read. X is the storage type of a->x.
@@ -98,7 +109,7 @@ SIE_INLINE void pool_row(const sie_pool_args *a, int64_t b, float *scratch, floa
     memset(y, 0, static_cast<size_t>(c) * sizeof *y);
     return;
   }
-  if (rows == 1) {
+  if (rows == 1 && a->mode < SIE_POOL_RMS) {
     copy_row(row_of<const X>(a->x, first), c, y);
     return;
   }
@@ -113,6 +124,16 @@ SIE_INLINE void pool_row(const sie_pool_args *a, int64_t b, float *scratch, floa
       const float total = weigh_by_score<X>(a->x, first, rows, c, a->w, scratch);
       return pool_rows<Fold::weighted, X>(a->x, first, last, c, scratch, total, y);
     }
+    case SIE_POOL_SUM:
+      return pool_rows<Fold::sum, X>(a->x, first, last, c, nullptr, 1.0f, y);
+    case SIE_POOL_ABS_MAX:
+      return pool_rows<Fold::largest_size, X>(a->x, first, last, c, nullptr, 1.0f, y);
+    case SIE_POOL_ABS_MEAN:
+      return pool_rows<Fold::sizes, X>(a->x, first, last, c, nullptr, static_cast<float>(rows), y);
+    case SIE_POOL_RMS:
+      pool_rows<Fold::squares, X>(a->x, first, last, c, nullptr, static_cast<float>(rows), y);
+      for (int64_t i = 0; i < c; i++) y[i] = __builtin_sqrtf(y[i]);
+      return;
     default: {
       const float n = static_cast<float>(rows);
       return pool_rows<Fold::sum, X>(a->x, first, last, c, nullptr,

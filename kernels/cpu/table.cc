@@ -211,6 +211,7 @@ const sie_ops avx2_ops = {
     avx2::lstm,
     avx2::spans,
     pairs<false, avx2::linear_f32, linear_int8_avx2>,
+    avx2::softmax,
     nullptr,
     nullptr,
 };
@@ -249,6 +250,7 @@ const sie_ops avx512_ops = {
     avx512::lstm,
     avx512::spans,
     pairs<true, avx512::linear_f32, linear_int8_avx2>,
+    avx512::softmax,
     nullptr,
     nullptr,
 };
@@ -287,6 +289,7 @@ const sie_ops vnni_ops = {
     avx512::lstm,
     avx512::spans,
     pairs<true, avx512::linear_f32, linear_int8_vnni>,
+    avx512::softmax,
     nullptr,
     nullptr,
 };
@@ -325,6 +328,7 @@ const sie_ops amx_ops = {
     avx512::lstm,
     avx512::spans,
     pairs_amx,
+    avx512::softmax,
     nullptr,
     nullptr,
 };

@@ -1,5 +1,6 @@
 // pool — y[b] = the rows x_0 … x_(L−1) of sequence b pooled to one row, as f32.
-//   cls x_0   last x_(L−1)   mean Σ x_i/L   mean sqrt Σ x_i/√L   max max x_i
+//   cls x_0   last x_(L−1)   mean Σ x_i/L   mean sqrt Σ x_i/√L   sum Σ x_i   max max x_i
+//   rms √(Σ x_i²/L)   abs max max |x_i|   abs mean Σ |x_i|/L
 //   weighted mean Σ (p_i+1)·x_i / Σ (p_i+1), p_i the row's place: i, or index − cu_whole
 //   attention Σ p_i·x_i, p = softmax over i of x_i·w
 //   All in double. An empty sequence gives zeros. Without cu_seqlens x has one row a sequence.
@@ -17,7 +18,7 @@ namespace sie_ref {
 
 bool pool_supported(const sie_pool_args *a) {
   if (!is_float(a->x.dtype) || a->y.dtype != SIE_F32) return false;
-  return a->mode >= SIE_POOL_CLS && a->mode <= SIE_POOL_MEAN_SQRT;
+  return a->mode >= SIE_POOL_CLS && a->mode <= SIE_POOL_ABS_MEAN;
 }
 
 namespace {
@@ -31,7 +32,7 @@ void weigh_rows(const sie_pool_args *a, int64_t b, int64_t first, int64_t rows, 
       const int64_t place = a->index != nullptr ? a->index[first + i] - a->cu_whole[b] : i;
       weights[i] = static_cast<double>(place + 1);
     }
-    if (a->mode == SIE_POOL_MEAN || a->mode == SIE_POOL_MEAN_SQRT) weights[i] = 1;
+    if (a->mode == SIE_POOL_MEAN || a->mode == SIE_POOL_MEAN_SQRT || a->mode == SIE_POOL_SUM) weights[i] = 1;
     if (a->mode == SIE_POOL_ATTENTION) {
       for (int64_t c = 0; c < a->c; c++)
         weights[i] += load(a->x, first + i, c) * static_cast<double>(a->w[c]);
@@ -43,6 +44,7 @@ void weigh_rows(const sie_pool_args *a, int64_t b, int64_t first, int64_t rows, 
     sum += weights[i];
   }
   if (a->mode == SIE_POOL_MEAN_SQRT) sum = sqrt(sum);
+  if (a->mode == SIE_POOL_SUM) sum = 1;
   for (int64_t i = 0; i < rows; i++) weights[i] /= sum;
 }
 
@@ -50,6 +52,23 @@ double largest_of(const sie_tensor &x, int64_t first, int64_t end, int64_t c) {
   double largest = load(x, first, c);
   for (int64_t r = first + 1; r < end; r++) largest = fmax(largest, load(x, r, c));
   return largest;
+}
+
+// Whether a row alone is not itself, because sizes or squares are pooled.
+bool pools_sizes(int32_t mode) { return mode >= SIE_POOL_RMS; }
+
+// Σ x², max |x| or Σ |x| of rows [first, end) of column c, as the mode pools them.
+double pool_sizes(const sie_pool_args *a, int64_t first, int64_t end, int64_t c) {
+  double all = 0;
+  for (int64_t r = first; r < end; r++) {
+    const double x = load(a->x, r, c);
+    if (a->mode == SIE_POOL_RMS) all += x * x;
+    if (a->mode == SIE_POOL_ABS_MAX) all = fmax(all, fabs(x));
+    if (a->mode == SIE_POOL_ABS_MEAN) all += fabs(x);
+  }
+  if (a->mode == SIE_POOL_ABS_MAX || end == first) return all;
+  all /= static_cast<double>(end - first);
+  return a->mode == SIE_POOL_RMS ? sqrt(all) : all;
 }
 
 }  // namespace
@@ -62,7 +81,11 @@ void pool_sequence(const sie_pool_args *a, int64_t b, double *weights, float *y)
     if (a->mode == SIE_POOL_CLS && end > first) end = first + 1;
     if (a->mode == SIE_POOL_LAST && end > first) first = end - 1;
   }
-  // A single row is itself in every mode.
+  if (pools_sizes(a->mode)) {
+    for (int64_t c = 0; c < a->c; c++) y[c] = static_cast<float>(pool_sizes(a, first, end, c));
+    return;
+  }
+  // A single row is itself in every other mode.
   if (a->mode == SIE_POOL_MAX || end == first + 1) {
     for (int64_t c = 0; c < a->c; c++)
       y[c] = end > first ? static_cast<float>(largest_of(a->x, first, end, c)) : 0;

@@ -60,6 +60,7 @@ const sie_ops *sie_ref_ops(void) {
       sie_ref::lstm,
       sie_ref::spans,
       sie_ref::pairs,
+      sie_ref::softmax,
       nullptr,
       nullptr,
   };

@@ -54,6 +54,7 @@ type gliclassHead struct {
 
 	textProject, labelProject [2]layer // weighted-dot
 	cross                     gliclassCross
+	hopfield                  gliclassHopfield
 	last                      []layer // the scorer's MLP; its end has one row
 	scaled                    layer   // 1 × 1: the logit's scale
 }

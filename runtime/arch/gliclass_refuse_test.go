@@ -25,11 +25,10 @@ func TestBadGLiClassConfigIsRefused(t *testing.T) {
 		{map[string]any{"architecture_type": "encoder-decoder-cls"}, "architecture_type"},
 		{map[string]any{"architecture_type": "decoder-kv"}, "architecture_type"},
 		{map[string]any{"scorer_type": "decoder-kv"}, "scorer_type"},
-		{map[string]any{"scorer_type": "hopfield"}, "scorer_type"},
 		{map[string]any{"scorer_type": "dot"}, "scorer_type"},
 		{map[string]any{"scorer_type": "cross-attn"}, "pooling_strategy"},
 		{map[string]any{"pooling_strategy": "pass"}, "pooling_strategy"},
-		{map[string]any{"pooling_strategy": "rms"}, "pooling_strategy"},
+		{map[string]any{"pooling_strategy": "median"}, "pooling_strategy"},
 		{map[string]any{"class_token_pooling": "last"}, "class_token_pooling"},
 		{map[string]any{"projector_hidden_act": "mish"}, "projector_hidden_act"},
 		{map[string]any{"max_labels_alloc": "fixed"}, "max_labels_alloc"},
@@ -51,6 +50,7 @@ func TestBadGLiClassConfigIsRefused(t *testing.T) {
 		{map[string]any{"use_segment_embeddings": true}, "model.segment_embeddings.weight"},
 		{map[string]any{"scorer_type": "weighted-dot"}, "model.scorer.proj_text.weight"},
 		{map[string]any{"scorer_type": "mlp"}, "model.scorer.mlp.0.weight"},
+		{map[string]any{"scorer_type": "hopfield"}, "model.scorer.q_proj.weight"},
 		{map[string]any{"vocab_size": 89}, "model.encoder_model.embeddings.tok_embeddings.weight"},
 	} {
 		m, err := Load(changedConfig(t, c.Dir, x.changes), dev, Options{Task: GLiClass})

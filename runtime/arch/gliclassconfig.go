@@ -46,6 +46,8 @@ type gliclassConfig struct {
 // gliclassPoolers maps pooling_strategy to the pooling that computes it.
 var gliclassPoolers = map[string]engine.Pooling{
 	"first": engine.PoolCLS, "last": engine.PoolLast, "avg": engine.PoolMean, "max": engine.PoolMax,
+	"sum": engine.PoolSum, "rms": engine.PoolRMS, "abs_max": engine.PoolAbsMax,
+	"abs_avg": engine.PoolAbsMean,
 }
 
 // gliclassScorers are the scorers that are computed.
@@ -53,6 +55,7 @@ var gliclassScorers = map[string]func(*gliclassHead, *packer){
 	"simple":       func(*gliclassHead, *packer) {},
 	"weighted-dot": (*gliclassHead).loadWeightedDot,
 	"mlp":          (*gliclassHead).loadMLP,
+	"hopfield":     (*gliclassHead).loadHopfield,
 	"cross-attn":   (*gliclassHead).loadCrossAttention,
 }
 

@@ -44,6 +44,41 @@ func (h *gliclassHead) loadMLP(p *packer) {
 	h.mlp(p, "scorer.mlp", 2*h.config.columns, engine.ReLU, []int{0, 2, 4}, 256, 128, 1)
 }
 
+// gliclassHopfield is the scorer whose text goes to the labels that are most like it: label i
+// becomes l_i + W_v·(p_i·t) with p the softmax of 4·(W_q·l)·(W_k·t) over the text's labels.
+type gliclassHopfield struct {
+	q, k, v layer
+	spread  layer // [C, 1] of ones
+}
+
+// hopfieldBeta is the factor of the products, which no key sets.
+const hopfieldBeta = 4
+
+func (h *gliclassHead) loadHopfield(p *packer) {
+	c, x := h.config.columns, &h.hopfield
+	for _, l := range []struct {
+		to   *layer
+		name string
+	}{{&x.q, "scorer.q_proj"}, {&x.k, "scorer.k_proj"}, {&x.v, "scorer.v_proj"}} {
+		l.to.weight = p.linear(c, c, l.name+".weight")
+	}
+	ones := make([]float32, c)
+	for i := range ones {
+		ones[i] = 1
+	}
+	x.spread.weight = p.values(engine.LinearWeight, 1, ones)
+	h.mlp(p, "scorer.mlp", c, engine.ReLU, []int{0, 2, 4}, 256, 128, 1)
+}
+
+// retrieve records the labels' rows behind what they take of the text.
+func (h *gliclassHead) retrieve(r *recording, text, classes engine.Value) engine.Value {
+	x := &h.hopfield
+	k := r.TakeSequence(x.k.apply(r.Recorder, text), engine.RowsWords)
+	p := r.Softmax(r.Dots(x.q.apply(r.Recorder, classes), k), hopfieldBeta)
+	share := r.Product(x.spread.apply(r.Recorder, p), r.TakeSequence(text, engine.RowsWords))
+	return r.Linear(share, x.v.weight, nil, engine.NoAct, classes)
+}
+
 // gliclassCross is the scorer whose labels attend to the text's rows.
 type gliclassCross struct {
 	q, k, v, out                                    layer
@@ -81,6 +116,8 @@ func (h *gliclassHead) score(r *recording, text, classes engine.Value) engine.Va
 		classes = r.Join(r.Columns(t, 0, c), r.Columns(l, 0, c), product)
 	case "mlp":
 		classes = r.Join(r.TakeSequence(text, engine.RowsWords), classes)
+	case "hopfield":
+		classes = h.retrieve(r, text, classes)
 	case "cross-attn":
 		classes = r.Join(h.attend(r, text, classes), classes)
 	}

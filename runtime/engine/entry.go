@@ -44,6 +44,7 @@ const (
 	kindOutputSpans
 	kindOutputPairs
 	kindGivenRows
+	kindSoftmax
 	endOfKinds
 )
 
@@ -247,6 +248,12 @@ type productParams struct {
 type dotsParams struct {
 	size    uint32
 	a, b, y Value
+}
+
+type softmaxParams struct {
+	size  uint32
+	x, y  Value
+	scale float32
 }
 
 type lstmParams struct {

@@ -88,6 +88,8 @@ var (
 	_ = [1]int{}[NoValue-C.SIE_NO_VALUE]
 	_ = [1]int{}[poolAttention-C.SIE_POOL_ATTENTION] + [1]int{}[PoolWeightedMean-C.SIE_POOL_WEIGHTED_MEAN]
 	_ = [1]int{}[PoolMax-C.SIE_POOL_MAX] + [1]int{}[PoolMeanSqrt-C.SIE_POOL_MEAN_SQRT]
+	_ = [1]int{}[PoolSum-C.SIE_POOL_SUM] + [1]int{}[PoolRMS-C.SIE_POOL_RMS] + [1]int{}[PoolAbsMax-
+		C.SIE_POOL_ABS_MAX] + [1]int{}[PoolAbsMean-C.SIE_POOL_ABS_MEAN]
 	_ = [1]int{}[LayerNorm-C.SIE_NORM_LAYER] + [1]int{}[RMSNorm-C.SIE_NORM_RMS] + [1]int{}[NoNorm-
 		C.SIE_NORM_NONE]
 	_ = [1]int{}[SwiGLU-C.SIE_GATE_SWIGLU] + [1]int{}[GEGLU-C.SIE_GATE_GEGLU] + [1]int{}[GEGLUTanh-
@@ -111,7 +113,7 @@ var (
 	_ = [1]int{}[kindTakeRows-C.SIE_TAKE_ROWS] + [1]int{}[kindProduct-C.SIE_PRODUCT] +
 		[1]int{}[kindDots-C.SIE_DOTS] + [1]int{}[kindLSTM-C.SIE_LSTM]
 	_ = [1]int{}[kindOutputSpans-C.SIE_OUTPUT_SPANS] + [1]int{}[kindOutputPairs-C.SIE_OUTPUT_PAIRS] +
-		[1]int{}[kindGivenRows-C.SIE_GIVEN_ROWS]
+		[1]int{}[kindGivenRows-C.SIE_GIVEN_ROWS] + [1]int{}[kindSoftmax-C.SIE_SOFTMAX]
 	_ = [1]int{}[MaxSpanWidth-C.SIE_MAX_SPAN_WIDTH]
 	_ = [1]int{}[MaxSegments-C.SIE_MAX_SEGMENTS]
 	_ = [1]int{}[spaceSeqs-C.SIE_SPACE_SEQS] + [1]int{}[spaceRows-C.SIE_SPACE_ROWS] + [1]int{}[spaceSubset-
@@ -140,6 +142,7 @@ var mirrors = [][2]reflect.Type{
 	{reflect.TypeFor[takeRowsParams](), reflect.TypeFor[C.sie_take_rows_params]()},
 	{reflect.TypeFor[productParams](), reflect.TypeFor[C.sie_product_params]()},
 	{reflect.TypeFor[dotsParams](), reflect.TypeFor[C.sie_dots_params]()},
+	{reflect.TypeFor[softmaxParams](), reflect.TypeFor[C.sie_softmax_params]()},
 	{reflect.TypeFor[lstmParams](), reflect.TypeFor[C.sie_lstm_params]()},
 	{reflect.TypeFor[spladeParams](), reflect.TypeFor[C.sie_splade_params]()},
 	{reflect.TypeFor[maxSimParams](), reflect.TypeFor[C.sie_maxsim_params]()},

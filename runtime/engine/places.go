@@ -115,6 +115,13 @@ func (r *Recorder) Dots(a, b Value) Value {
 	return operation(r, kindDots, func(p *dotsParams, y Value) { *p = dotsParams{a: a, b: b, y: y} })
 }
 
+// Softmax records y[R, 1] in float32, the softmax of scale·x over the rows of each sequence. x is
+// float32, [R, 1], of token rows, words, markers or spans. No GPU computes it.
+func (r *Recorder) Softmax(x Value, scale float32) Value {
+	return operation(r, kindSoftmax,
+		func(p *softmaxParams, y Value) { *p = softmaxParams{x: x, y: y, scale: scale} })
+}
+
 // LSTM records y[R, H·D], the states of an LSTM over the rows of each sequence, in D directions:
 // that of w, the reverse one of reverse, or both, with w's columns first. w and reverse are W_hh,
 // linear weights [4H, H] of ComputeF32, or nil. gates [R, 4H·D] are the products with W_ih, both

@@ -154,6 +154,12 @@ const (
 	PoolWeightedMean Pooling = 5 // by place in the sequence, of kept rows too: 1, 2, … n
 	PoolMax          Pooling = 6 // the largest of each column
 	PoolMeanSqrt     Pooling = 7 // the sum divided by √n
+
+	// Not on GPUs.
+	PoolSum     Pooling = 8
+	PoolRMS     Pooling = 9  // √ of the mean of the squares
+	PoolAbsMax  Pooling = 10 // the largest size of each column
+	PoolAbsMean Pooling = 11 // the mean of the sizes
 )
 
 func (p Pooling) String() string {
@@ -165,6 +171,10 @@ func (p Pooling) String() string {
 		PoolWeightedMean: "weighted_mean",
 		PoolMax:          "max",
 		PoolMeanSqrt:     "mean_sqrt",
+		PoolSum:          "sum",
+		PoolRMS:          "rms",
+		PoolAbsMax:       "abs_max",
+		PoolAbsMean:      "abs_mean",
 	})
 }
 

@@ -354,3 +354,32 @@ func TestGLiClassLongTextsOfManyGroups(t *testing.T) {
 		t.Error("the classes of a text change with what no row reads")
 	}
 }
+
+// Where labels leave a text little room, a text that fits is answered, and any other fails alone.
+func TestGLiClassLittleRoom(t *testing.T) {
+	r := start(t, nil, nil, gliclass(t, "gliclass-modern", 40))
+	ask := func(label string) (*Result, error) {
+		return r.Extract(t.Context(), &ExtractRequest{
+			Model: "gliclass", Texts: []string{"a", "a b c d e f g h i j k l"}, Labels: []string{label, "b"},
+		})
+	}
+	label := ""
+	for { // the longest label that leaves room for one text of a letter
+		if res, err := ask(label + "q"); err != nil || res.Found[0].Err != nil {
+			break
+		}
+		label += "q "
+		if len(label) < 100 {
+			continue
+		}
+		t.Fatal("labels of any length leave room")
+	}
+	res, err := ask(strings.TrimSpace(label))
+	if err != nil || res.Found[0].Err != nil || len(res.Found[0].Classes) != 2 {
+		t.Fatal(err, res)
+	}
+	if e := res.Found[1].Err; e == nil || e.Code != errs.InputTooLong || !strings.Contains(e.Message,
+		"fewer than 8 of the") {
+		t.Errorf("a text that does not fit: %v", e)
+	}
+}

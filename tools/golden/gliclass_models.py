@@ -102,6 +102,8 @@ CASES = {
     "deberta-segments": (DEBERTA, dict(scorer_type="mlp", pooling_strategy="max", prompt_first=True,
                                        use_segment_embeddings=True), [
         {}, dict(prompt_first=False, class_token_pooling="average")]),
+    "hopfield": (ETTIN, dict(scorer_type="hopfield", prompt_first=True, pooling_strategy="avg"), [
+        {}, dict(normalize_features=True), dict(class_token_pooling="average", extract_text_features=True)]),
 }
 
 LABELS = ["sport", "politics", "a", "science and technology", "war", "x y z", "economy", "health", "law",
