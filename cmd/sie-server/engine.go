@@ -103,10 +103,10 @@ type batchFlags struct {
 	LoadTimeout      int           `name:"model-load-timeout-s" help:"Seconds after which a load fails; what was downloaded is kept." env:"SIE_MODEL_LOAD_TIMEOUT_S" default:"1800" range:"1..86400"`
 	Pinned           []string      `name:"pinned-models" help:"Model ids to load before the server is ready and never to unload." sep:"," env:"SIE_PINNED_MODELS"`
 	IdleEvict        int           `name:"idle-evict-s" help:"Seconds after which an unused model is unloaded; 0: never." env:"SIE_IDLE_EVICT_S" default:"0" range:"0|10..86400"`
-	MemoryBudget     int64         `help:"Bytes of packed weights on each device; 0: as much as there is memory." env:"SIE_MEMORY_BUDGET" default:"0" range:"0..1125899906842624"`
+	MemoryBudget     int64         `help:"Bytes of packed weights on each device, and on CPUs of the labels kept with them; 0: as much as there is memory." env:"SIE_MEMORY_BUDGET" default:"0" range:"0..1125899906842624"`
 	MemoryPercent    float64       `name:"memory-pressure-threshold-percent" help:"Memory use above which unused models are unloaded." env:"SIE_MEMORY_PRESSURE_THRESHOLD_PERCENT" default:"95" range:"50..99"`
 	MaxLoRAs         int           `name:"max-loras-per-model" help:"LoRA adapters of one model at a time; the least recently used one goes." env:"SIE_MAX_LORAS_PER_MODEL" default:"10" range:"1..64"`
-	LabelCache       int64         `name:"label-cache-mib" help:"MiB of what one model with a label tower keeps of labels; the least recently used go." env:"SIE_LABEL_CACHE_MIB" default:"256" range:"1..1048576"`
+	LabelCache       int64         `name:"label-cache-mib" help:"MiB of what one model with a label tower keeps of labels, within --memory-budget; the least recently used go." env:"SIE_LABEL_CACHE_MIB" default:"256" range:"1..1048576"`
 	Adaptive         bool          `name:"adaptive-batching" help:"Adapt the batch wait to the latency seen." env:"SIE_ADAPTIVE_BATCHING__ENABLED" default:"true" negatable:""`
 	TargetP50        float64       `name:"adaptive-target-p50-ms" help:"Latency target of adaptive batching, in ms; 0: calibrated." env:"SIE_ADAPTIVE_BATCHING__TARGET_P50_MS" range:"0..60000"`
 }

@@ -36,9 +36,11 @@ type Options struct {
 	LoadTimeout time.Duration
 	IdleEvict   time.Duration // a model that was not used for this long is unloaded [never]
 	// a load waits this long for the last user of a model that must be unloaded for it [30 s]
-	EvictWait    time.Duration
-	MemoryBudget int64 // bytes of packed weights on each device [bounded by free memory only]
-	ShortTokens  int   // texts of more tokens have programs of their own [arch.DefaultShortLen]
+	EvictWait time.Duration
+	// bytes of packed weights on each device, and in the host's memory of what models keep
+	// [bounded by free memory only]
+	MemoryBudget int64
+	ShortTokens  int // texts of more tokens have programs of their own [arch.DefaultShortLen]
 	// the memory of programs for long texts that no request has used for this long is given up
 	// [1 min]
 	LongIdle time.Duration

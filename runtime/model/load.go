@@ -36,8 +36,9 @@ type Model struct {
 	options   batch.Options
 	files     parts // held until Close, so that they are not removed from the disk
 
-	idf  []float32 // SPLADE: the weight of each token id in queries; nil: queries run like documents
-	kept sync.Map  // the values of Keep
+	idf       []float32    // SPLADE: the weight of each token id in queries; nil: queries run like documents
+	kept      sync.Map     // the values of Keep
+	keptBytes atomic.Int64 // see CountKept
 
 	adapters *adapterCache
 
@@ -364,9 +365,13 @@ func (l *Model) Limit(m *catalog.Resolved) int {
 	return l.maxTokens
 }
 
-// Bytes returns the size of the packed weights and adapters on all devices.
+// Bytes returns the size of the packed weights and adapters on all devices, and where they lie in
+// the host's memory, of what the model keeps there (CountKept).
 func (l *Model) Bytes() int64 {
 	var n int64
+	if l.host.inHostMemory() {
+		n = l.keptBytes.Load()
+	}
 	for _, c := range l.replicas {
 		n += c.Bytes()
 	}

@@ -107,11 +107,13 @@ type need struct {
 }
 
 // makeRoom unloads models, the least recently used first, until every device has room for n. It
-// waits for models in use. If a device or the budget has no room, it returns a *shortage. Host
+// waits for models in use. Where the budget has no room, models first give up what they keep
+// (dropKept). If a device or the budget has no room in the end, it returns a *shortage. Host
 // memory is also used by other processes, and their use changes. So if the load fits there but
 // exceeds MemoryThreshold, makeRoom unloads only models that are not in use, and then lets the load
 // go on.
 func (h *Host) makeRoom(ctx context.Context, n need) error {
+	dropped := false
 	for _, d := range h.devices {
 		for {
 			lack, err := h.shortageOn(d, n)
@@ -129,6 +131,11 @@ func (h *Host) makeRoom(ctx context.Context, n need) error {
 			}
 			if lack.neverFits {
 				return lack
+			}
+			if lack.budget && !dropped {
+				if dropped = true; h.dropKept() {
+					continue
+				}
 			}
 			evicted, err := h.models.EvictForLoad(ctx, n.spare)
 			if err != nil {

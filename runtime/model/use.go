@@ -3,7 +3,6 @@ package model
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
@@ -96,13 +95,3 @@ func (l *Model) LabelTokenizer() *tokenizer.Tokenizer { return l.labels }
 // QueryWeights returns the weight of each token id in queries if a SPLADE model has such a table,
 // else nil. Read-only.
 func (l *Model) QueryWeights() []float32 { return l.idf }
-
-// Keep returns the value of key. make is called once per key, at the first call; the value lives as
-// long as the model is loaded.
-func (l *Model) Keep(key any, make func() any) any {
-	once, ok := l.kept.Load(key)
-	if !ok {
-		once, _ = l.kept.LoadOrStore(key, sync.OnceValue(make))
-	}
-	return once.(func() any)()
-}

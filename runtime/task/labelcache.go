@@ -12,11 +12,12 @@ import (
 
 // labelCache keeps what a label tower gives: the row of each label, by its text, and the rows of
 // whole lists of labels in the order of their request, as batches take them. It belongs to one
-// loaded model and goes with it. What was used least recently goes when all together are above the
-// limit. A row depends on the label alone, so that it does not matter who computed it, with which
-// other labels, and when.
+// loaded model, which counts its bytes, and goes with it. What was used least recently goes when
+// all together are above the limit, or above what the model has room for. A row depends on the
+// label alone, so that it does not matter who computed it, with which other labels, and when.
 type labelCache struct {
-	limit int64 // bytes
+	limit int64       // bytes
+	owner labelsOwner // nil: nobody counts them
 
 	mu    sync.Mutex // guards all below; nothing is locked or computed under it
 	used  int64
@@ -44,9 +45,31 @@ type labelMaking struct {
 // labelEntryBytes is what an entry takes besides its key and its rows.
 const labelEntryBytes = 256
 
-func newLabelCache(limit int64) *labelCache {
-	return &labelCache{limit: limit, known: make(map[string]*list.Element),
+// labelsOwner counts the bytes of a cache; model.Model does.
+type labelsOwner interface {
+	CountKept(n int64)
+	RoomForKept() int64
+}
+
+// newLabelCache returns an empty cache. owner may be nil.
+func newLabelCache(limit int64, owner labelsOwner) *labelCache {
+	return &labelCache{limit: limit, owner: owner, known: make(map[string]*list.Element),
 		making: make(map[string]*labelMaking)}
+}
+
+// Drop gives up all rows (model.Droppable).
+func (c *labelCache) Drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.addLocked(-c.used)
+}
+
+// more returns how many bytes more the cache's owner has room for. It is not called under c.mu.
+func (c *labelCache) more() int64 {
+	if c.owner == nil {
+		return c.limit
+	}
+	return c.owner.RoomForKept()
 }
 
 // encodeLabels computes the rows of labels, in their order.
@@ -77,12 +100,13 @@ func (c *labelCache) query(ctx context.Context, labels []string, encode encodeLa
 	for _, label := range labels {
 		q.Rows = append(q.Rows, rows[label]...)
 	}
+	more := c.more()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.lookLocked(name); e != nil { // one for all, so that a batch contains it once
 		return e.lists, nil
 	}
-	c.addLocked(&labelEntry{key: name, lists: q, bytes: 4 * int64(cap(q.Rows))})
+	c.addLocked(more, &labelEntry{key: name, lists: q, bytes: 4 * int64(cap(q.Rows))})
 	return q, nil
 }
 
@@ -139,16 +163,20 @@ func (c *labelCache) compute(
 ) (rows [][]float32, err error) {
 	err = errNotEncoded // unless encode returns
 	defer func() {
+		more := c.more()
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		var made []*labelEntry
 		for i, m := range announced {
 			delete(c.making, labels[i])
 			if m.err = err; err == nil {
 				m.row = rows[i]
-				c.addLocked(&labelEntry{key: labelKey(labels[i]), row: m.row, bytes: 4 * int64(len(m.row))})
+				made = append(made,
+					&labelEntry{key: labelKey(labels[i]), row: m.row, bytes: 4 * int64(len(m.row))})
 			}
 			close(m.done)
 		}
+		c.addLocked(more, made...)
 	}()
 	rows, err = encode(labels)
 	return rows, err
@@ -164,15 +192,23 @@ func (c *labelCache) lookLocked(key string) *labelEntry {
 	return at.Value.(*labelEntry)
 }
 
-// addLocked adds an entry whose key is not known, and drops what was used least recently.
-func (c *labelCache) addLocked(e *labelEntry) {
-	e.bytes += int64(len(e.key)) + labelEntryBytes
-	c.known[e.key] = c.order.PushFront(e)
-	c.used += e.bytes
-	for c.used > c.limit && c.order.Len() > 0 {
+// addLocked adds entries whose keys are not known, and drops what was used least recently: the
+// cache then has at most its limit, and at most more bytes than it had.
+func (c *labelCache) addLocked(more int64, entries ...*labelEntry) {
+	before := c.used
+	most := before + min(more, c.limit-before)
+	for _, e := range entries {
+		e.bytes += int64(len(e.key)) + labelEntryBytes
+		c.known[e.key] = c.order.PushFront(e)
+		c.used += e.bytes
+	}
+	for c.used > most && c.order.Len() > 0 {
 		last := c.order.Remove(c.order.Back()).(*labelEntry)
 		delete(c.known, last.key)
 		c.used -= last.bytes
+	}
+	if c.owner != nil {
+		c.owner.CountKept(c.used - before)
 	}
 }
 

@@ -49,7 +49,7 @@ func checkQuery(t *testing.T, c *labelCache, labels, computed []string) {
 
 // A label is computed once, whichever lists it is in and in whatever order.
 func TestLabelsAreComputedOnce(t *testing.T) {
-	c := newLabelCache(1 << 20)
+	c := newLabelCache(1<<20, nil)
 	checkQuery(t, c, []string{"a", "b"}, []string{"a", "b"})
 	checkQuery(t, c, []string{"b", "a"}, nil)
 	checkQuery(t, c, []string{"b", "cc", "a"}, []string{"cc"})
@@ -61,7 +61,7 @@ func TestLabelsAreComputedOnce(t *testing.T) {
 
 // Equal lists have one query, so that a batch contains it once.
 func TestEqualListsShareAQuery(t *testing.T) {
-	c := newLabelCache(1 << 20)
+	c := newLabelCache(1<<20, nil)
 	encode := func(labels []string) ([][]float32, error) { return rowsOf(labels), nil }
 	a, _ := c.query(t.Context(), []string{"a", "b"}, encode)
 	b, _ := c.query(t.Context(), []string{"a", "b"}, encode)
@@ -73,7 +73,7 @@ func TestEqualListsShareAQuery(t *testing.T) {
 
 // The least recently used goes first; the bound holds, with more labels than it has room for, too.
 func TestLabelCacheIsBounded(t *testing.T) {
-	c := newLabelCache(6 * (labelEntryBytes + 16)) // three labels and the list of each
+	c := newLabelCache(6*(labelEntryBytes+16), nil) // three labels and the list of each
 	checkQuery(t, c, []string{"a"}, []string{"a"})
 	checkQuery(t, c, []string{"b"}, []string{"b"})
 	checkQuery(t, c, []string{"c"}, []string{"c"})
@@ -85,12 +85,51 @@ func TestLabelCacheIsBounded(t *testing.T) {
 		labels[i] = fmt.Sprint("label ", i)
 	}
 	checkQuery(t, c, labels, labels)
-	checkQuery(t, newLabelCache(0), labels, labels)
+	checkQuery(t, newLabelCache(0, nil), labels, labels)
+}
+
+// ownerOfLabels has room for a number of bytes.
+type ownerOfLabels struct{ room, counted int64 }
+
+func (o *ownerOfLabels) CountKept(n int64)  { o.counted += n }
+func (o *ownerOfLabels) RoomForKept() int64 { return o.room - o.counted }
+
+// The owner of a cache counts all its bytes, and the cache has no more than its owner has room for.
+func TestLabelCacheIsCounted(t *testing.T) {
+	const label = labelEntryBytes + 2 + 8 // a label of one letter, or the list of a longer one
+	o := &ownerOfLabels{room: 4 * (label + 2)}
+	c := newLabelCache(1<<20, o)
+	check := func(most int64) {
+		t.Helper()
+		if o.counted != c.used || c.used > most {
+			t.Errorf("%d bytes, %d are counted, and at most %d are possible", c.used, o.counted, most)
+		}
+	}
+	checkQuery(t, c, []string{"a"}, []string{"a"})
+	check(o.room)
+	checkQuery(t, c, []string{"b"}, []string{"b"})
+	check(o.room)
+	if len(c.known) != 4 {
+		t.Errorf("%d entries, with room for two labels and their lists", len(c.known))
+	}
+	checkQuery(t, c, []string{"c"}, []string{"c"}) // a, used least recently, and its list go
+	check(o.room)
+	checkQuery(t, c, []string{"b"}, nil)
+	checkQuery(t, c, []string{"a"}, []string{"a"})
+	check(o.room)
+	c.Drop()
+	if check(0); o.counted != 0 || len(c.known) != 0 {
+		t.Errorf("%d entries of %d bytes after all were dropped", len(c.known), o.counted)
+	}
+	checkQuery(t, c, []string{"b"}, []string{"b"})
+	o.room = -1 // another model takes more than all the room
+	checkQuery(t, c, []string{"d"}, []string{"d"})
+	check(0)
 }
 
 // Callers that ask for a label at once compute it once; the caller that fails fails alone.
 func TestLabelsAtOnce(t *testing.T) {
-	c := newLabelCache(1 << 20)
+	c := newLabelCache(1<<20, nil)
 	begun, release := make(chan struct{}), make(chan struct{})
 	failed := errors.New("failed")
 	var mu sync.Mutex
@@ -144,7 +183,7 @@ func TestLabelsAtOnce(t *testing.T) {
 
 // A panic of a caller is no end of the label.
 func TestLabelsAfterAPanic(t *testing.T) {
-	c := newLabelCache(1 << 20)
+	c := newLabelCache(1<<20, nil)
 	func() {
 		defer func() { _ = recover() }()
 		_, _ = c.query(t.Context(), []string{"x"}, func([]string) ([][]float32, error) { panic("planted") })

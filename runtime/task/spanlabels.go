@@ -40,10 +40,13 @@ func (f *finding) readTower() error {
 	}
 	encode := func(labels []string) ([][]float32, error) { return f.encodeLabels(variant.Queue, labels) }
 	if kept, ok := f.option("precompute_labels").(bool); ok && !kept {
-		f.given, err = newLabelCache(0).query(f.ctx, f.labels, encode)
+		f.given, err = newLabelCache(0, nil).query(f.ctx, f.labels, encode)
 		return err
 	}
-	cache := f.use.Keep(cacheOfLabels{}, func() any { return newLabelCache(f.host.LabelCacheBytes()) })
+	loaded := f.use.Model
+	cache := loaded.Keep(cacheOfLabels{}, func() any {
+		return newLabelCache(f.host.LabelCacheBytes(), loaded)
+	})
 	f.given, err = cache.(*labelCache).query(f.ctx, f.labels, encode)
 	return err
 }

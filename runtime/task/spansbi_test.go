@@ -134,6 +134,35 @@ func TestSpansOfBiEncodersChangeNoBits(t *testing.T) {
 	all.Wait()
 }
 
+// What a model keeps of labels is part of its bytes, within the bound of one model.
+func TestSpansOfBiEncodersCountLabels(t *testing.T) {
+	const name, most = "gliner-bi-modernbert-span", 20_000
+	r := start(t, func(o *Options) { o.LabelCacheBytes = most }, nil,
+		biEntry(t, name, golden.Open(t, name).Dir))
+	kept := func(labels ...string) int64 {
+		t.Helper()
+		if _, err := r.Extract(t.Context(), &ExtractRequest{Model: name, Labels: labels,
+			Texts: []string{"Berlin"}}); err != nil {
+			t.Fatal(err)
+		}
+		l := r.Loaded(name)
+		return l.Bytes() - l.Weights().Bytes()
+	}
+	one := kept("city")
+	if again, two := kept("city"), kept("person"); one <= 0 || again != one || two <= one {
+		t.Errorf("%d bytes with one label, %d when it is asked for again, %d with two", one, again, two)
+	}
+	last := int64(0)
+	for i := range 60 {
+		if last = kept(fmt.Sprint("kind ", i)); last > most {
+			t.Fatalf("%d bytes after %d labels, with a bound of %d", last, i+3, most)
+		}
+	}
+	if last <= most/2 {
+		t.Errorf("%d bytes of 62 labels, with a bound of %d", last, most)
+	}
+}
+
 // Without a tokenizer of its own the label tower has that of the repository that lends it; one that
 // nobody lends is an error that says so.
 func TestSpansOfBiEncodersNeedALender(t *testing.T) {
