@@ -340,7 +340,7 @@ func repeated(list []string) (string, bool) {
 	return "", false
 }
 
-// stringsOf returns a list of strings, or the one string that stands for a list.
+// stringsOf returns the strings of a list; false: it is no list, or has other values.
 func stringsOf(v any) ([]string, bool) {
 	list, ok := v.([]any)
 	if !ok {

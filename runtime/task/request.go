@@ -55,7 +55,7 @@ type Request struct {
 	Field  string            // what the client calls the inputs, for errors; "": items
 
 	Options      map[string]any // the request's own, laid over the profile's
-	Instruction  *string        // Encode, Score
+	Instruction  *string        // Encode, Score; Extract with a GLiClass model
 	TruncateLeft bool           // truncate texts at the start, not at the end
 
 	// For Encode:
