@@ -45,6 +45,42 @@ func TestGLiNERBundle(t *testing.T) {
 	}
 }
 
+// Each family of extraction takes the options that have an effect on its models, and refuses the
+// others by name.
+func TestOptionsOfExtraction(t *testing.T) {
+	c, err := Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	every := []string{"is_query", "lora_id", "max_seq_length", "overflow_policy", "profile"}
+	for id, own := range map[string][]string{
+		"urchade/gliner_small-v2.1": {"flat_ner", "merge_adjacent_entities", "multi_label",
+			"precompute_labels", "relation_labels", "relation_threshold", "threshold"},
+		"knowledgator/gliclass-base-v3.0": {"classification_type", "cuda_graphs", "examples",
+			"group_encoding", "label_groups", "threshold"},
+		"MoritzLaurer/deberta-v3-base-zeroshot-v2.0": {"hypothesis_template", "multi_label", "threshold",
+			"top_k"},
+	} {
+		r, err := c.Resolve(id)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		var got []string
+		for key := range optionUses {
+			if r.applies(OpExtract, key) {
+				got = append(got, key)
+			} else if err := r.checkUse(OpExtract, map[string]any{key: "x"}); err == nil {
+				t.Errorf("%s takes %s, which has no effect", id, key)
+			}
+		}
+		slices.Sort(got)
+		if want := slices.Sorted(slices.Values(slices.Concat(own, every))); !slices.Equal(got, want) {
+			t.Errorf("%s takes %v, want %v", id, got, want)
+		}
+	}
+}
+
 // The hash of the bundle is what Python computes of the same documents, with what profiles inherit.
 func TestGLiNERBundleHash(t *testing.T) {
 	const names = `sie_id: acme/names

@@ -49,7 +49,7 @@ func TestExtractOptionsHaveRanges(t *testing.T) {
 		"propagate_label":         {[]any{"person", ""}, []any{1}},
 		"name_min_letters":        {[]any{1, 3}, []any{0, 1.5}},
 		"default_labels":          {[]any{[]any{"a"}, []any{}}, []any{"a", []any{1}}},
-		"classification_type":     {[]any{"single-label", "multi-label"}, []any{"both", "", 1}},
+		"classification_type":     {[]any{"single-label", "multi-label"}, []any{"both", "", 1, "multilabel"}},
 		"group_encoding":          {[]any{"separate", "joint"}, []any{"Joint", nil}},
 	} {
 		if extractSpecs[key] == nil {

@@ -137,11 +137,11 @@ func (r *refs) add(flag, ref string) (string, error) {
 	if _, missing := r.all.Select([]string{ref}); len(missing) == 0 {
 		return ref, nil
 	}
+	if why := catalog.Later(ref); why != "" {
+		return "", fmt.Errorf("%s %s: %s", flag, ref, why)
+	}
 	if variant || !strings.Contains(base, "/") {
 		return "", fmt.Errorf("%s %s: not in the catalog%s", flag, ref, hint(r.all, ref))
-	}
-	if why := catalog.Later(base); why != "" {
-		return "", fmt.Errorf("%s %s: %s", flag, ref, why)
 	}
 	m, err := r.onHub(ref)
 	return ref, r.put(flag, ref, m, err)
