@@ -79,6 +79,10 @@ class List {
     add("attention", m, "attention", load, "bf16", Roof::bf16,
         [&m, load] { return harness::model_attention(m, load.lengths); });
   }
+  void add_disentangled(const ModelShape &m, const Load &load) {
+    add("attention_disentangled", m, "attention", load, "bf16", Roof::bf16,
+        [&m, load] { return harness::model_disentangled(m, load.lengths); });
+  }
   void add_pool_output(const ModelShape &m, const Load &load) {
     rows(m, load, "pool_output", "pool_output", "bf16", harness::model_pool_output);
   }
@@ -153,6 +157,7 @@ std::vector<Point> points() {
     list.add_pool_output(m, mixed);
   }
   for (const Load &load : {passages, query}) list.add_splade(models[1], load);
+  for (const Load &load : {passages, query, longest}) list.add_disentangled(models[1], load);
   list.add_muvera(token_vectors, passages);
   list.add_muvera(token_vectors, query);
   list.add_maxsim(token_vectors, passages);
@@ -170,6 +175,7 @@ std::vector<Point> tiny_points() {
     list.add_rows(*m, load);
   }
   list.add_splade(tiny, {"tiny", {9, 3}});
+  list.add_disentangled(tiny, load);
   list.add_muvera(tiny_vectors, {"tiny", {9, 3}});
   list.add_maxsim(tiny_vectors, {"tiny", {9, 3}});
   return list.take();

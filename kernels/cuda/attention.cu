@@ -1,6 +1,6 @@
 // attention.cu — attention's launcher: its checks, and the resources of a multiprocessor that a CTA
 // takes.
-#include "cuda/attention_launch.h"
+#include "cuda/attention_disentangled.h"
 
 namespace sie_cuda {
 
@@ -116,6 +116,7 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
   AttentionParams params = attention_params(a, shape);
   // As many CTAs as the largest list of these bounds could use, and as the GPU could run.
   int64_t items = attention_max_items(a->q_rows.cap, a->seqs.cap);
+  if (a->buckets != nullptr) return attention_disentangled(a, params, items, share->on);
   if (a->max_kv <= kAttentionWarpKeys) items = (items + shape.warp_units - 1) / shape.warp_units;
   int64_t most = larger(1, share->on->multiprocessors) * kCtasPerMultiprocessor / a->heads;
   int64_t ctas = smaller(items, smaller(larger(1, most), 65535));

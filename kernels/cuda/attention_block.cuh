@@ -64,14 +64,9 @@ struct Rows {
   }
 };
 
-// s = q·kᵀ of kKeys keys.
+// s += q·kᵀ of kKeys keys.
 template <ptx::Operand T, int D, int kKeys>
-SIE_DEVICE void score(float (&s)[kKeys / 8][4], const Queries<D> &q, uint32_t k_tile, int lane) {
-#pragma unroll
-  for (int i = 0; i < kKeys / 8; i++) {
-#pragma unroll
-    for (int e = 0; e < 4; e++) s[i][e] = 0.0f;
-  }
+SIE_DEVICE void add_products(float (&s)[kKeys / 8][4], const Queries<D> &q, uint32_t k_tile, int lane) {
   // Matrices 0 … 3 of ldmatrix: keys 0-7 and columns 0-7, keys 0-7 and columns 8-15, the same of
   // keys 8-15.
   int key_row = (lane & 7) + ((lane >> 4) << 3), half = ((lane >> 3) & 1) ^ chunk_key<D>(key_row);
@@ -89,6 +84,17 @@ SIE_DEVICE void score(float (&s)[kKeys / 8][4], const Queries<D> &q, uint32_t k_
       ptx::mma_m16n8<T>(s[2 * i + 1], a, b[2], b[3]);
     }
   }
+}
+
+// s = q·kᵀ of kKeys keys.
+template <ptx::Operand T, int D, int kKeys>
+SIE_DEVICE void score(float (&s)[kKeys / 8][4], const Queries<D> &q, uint32_t k_tile, int lane) {
+#pragma unroll
+  for (int i = 0; i < kKeys / 8; i++) {
+#pragma unroll
+    for (int e = 0; e < 4; e++) s[i][e] = 0.0f;
+  }
+  add_products<T, D, kKeys>(s, q, k_tile, lane);
 }
 
 // Subtracts slope·|i − j|; exact distances in f32.

@@ -7,6 +7,8 @@
 //           allocation.
 #include "cuda/attention_work.h"
 
+#include "cuda/attention_disentangled.h"
+
 namespace sie_cuda {
 
 namespace {
@@ -123,7 +125,6 @@ sie_status attention_check(const sie_attention_args *a) {
   if (a->mask == SIE_MASK_WINDOW && a->window < 0) return SIE_INVALID_ARGUMENT;
   if (a->queries_first != 0 && a->queries_first != 1) return SIE_INVALID_ARGUMENT;
   if (a->bias_reach < 0 || a->bias_reach > SIE_MAX_BIAS_REACH) return SIE_INVALID_ARGUMENT;
-  if (a->buckets != nullptr) return SIE_UNSUPPORTED;
   if (a->bias != nullptr && (a->head_dim > 128 || a->prefix_keys != nullptr)) return SIE_UNSUPPORTED;
   if (a->prefix_keys != nullptr) {
     const sie_tensor &k = a->prefix_k, &v = a->prefix_v;
@@ -136,7 +137,7 @@ sie_status attention_check(const sie_attention_args *a) {
   if (!(a->scale >= 1e-30f && a->scale <= 1e30f)) return SIE_INVALID_ARGUMENT;
   if (a->max_kv < 0 || a->seqs.cap < 0 || a->q_rows.cap < 0) return SIE_INVALID_ARGUMENT;
   if (a->max_kv > kAttentionMaxLength) return SIE_UNSUPPORTED;
-  return SIE_OK;
+  return a->buckets != nullptr ? attention_disentangled_check(a) : SIE_OK;
 }
 
 int64_t attention_work_bytes(const sie_op_bounds *bounds) {

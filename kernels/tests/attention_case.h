@@ -112,9 +112,10 @@ class AttentionCase : public Case {
     for (int32_t h = 0; h < c_.heads; h++)
       slopes_.push_back(h == 1 ? 0.0f
                                : exp2f(-8.0f * static_cast<float>(h + 1) / static_cast<float>(c_.heads)));
-    for (std::unique_ptr<Rows> *table : {&pos_key_, &pos_query_}) {
-      table->reset(new Rows(&random, layout, c_.positions.rows, q_columns,
-                            SIE_F32, {false, -1}, 16));
+    for (Table *table : {&pos_key_, &pos_query_}) {
+      for (std::unique_ptr<Rows> *form : {&table->wide, &table->stored})
+        form->reset(new Rows(&random, layout, c_.positions.rows, q_columns,
+                             form == &table->wide ? SIE_F32 : c_.dtype, {false, -1}, 16));
     }
     fill(&random);
     fill_bias(&random);
@@ -165,8 +166,8 @@ class AttentionCase : public Case {
     double bias = c_.alibi ? static_cast<double>(slopes_[0]) * static_cast<double>(all_keys_.longest()) : 0;
     if (c_.reach >= 0) bias += largest_bias;
     const double scale = static_cast<double>(scale_);
-    if (c_.positions.key) bias += scale * q_norm * largest_norm(*pos_key_);
-    if (c_.positions.query) bias += scale * k_norm * largest_norm(*pos_query_);
+    if (c_.positions.key) bias += scale * q_norm * largest_norm(*pos_key_.wide);
+    if (c_.positions.query) bias += scale * k_norm * largest_norm(*pos_query_.wide);
     double own =
         sie_tol_attention(c_.dtype, c_.head_dim, static_cast<double>(scale_) * q_norm * k_norm + bias, v_max);
     for (int64_t r = 0; r < y_->rows(); r++) {
@@ -189,10 +190,11 @@ class AttentionCase : public Case {
   }
 
   double flops() const override {
+    const double products = 2 + (c_.positions.key ? 1 : 0) + (c_.positions.query ? 1 : 0);
     double sum = 0;
     for (int64_t b = 0; b < units; b++) {
-      sum +=
-          4.0 * static_cast<double>(seen(queries_.length(b), all_keys_.length(b)) * c_.heads * c_.head_dim);
+      sum += 2 * products *
+             static_cast<double>(seen(queries_.length(b), all_keys_.length(b)) * c_.heads * c_.head_dim);
     }
     return sum;
   }
@@ -219,8 +221,7 @@ class AttentionCase : public Case {
   // which has them all.
   void gather(const AttentionCase &all) {
     bias_ = all.bias_;
-    for (int64_t r = 0; r < pos_key_->rows(); r++)
-      copy_row(pos_key_.get(), r, *all.pos_key_, r), copy_row(pos_query_.get(), r, *all.pos_query_, r);
+    pos_key_.copy(all.pos_key_), pos_query_.copy(all.pos_query_);
     for (int64_t r = 0; r < k_->rows(); r++)
       copy_row(k_.get(), r, *all.k_, r), copy_row(v_.get(), r, *all.v_, r);
     for (int64_t u = 0; u < units; u++) {
@@ -315,8 +316,9 @@ class AttentionCase : public Case {
     a.bias = c_.reach >= 0 ? bias_.data() + bias_guard : nullptr;
     a.bias_reach = c_.reach >= 0 ? c_.reach : 0;
     if (c_.positions.rows > 0) {
-      if (c_.positions.key) a.pos_key = pos_key_->tensor();
-      if (c_.positions.query) a.pos_query = pos_query_->tensor();
+      const bool wide = stream_of(ops) == nullptr;
+      if (c_.positions.key) a.pos_key = pos_key_.tensor(wide);
+      if (c_.positions.query) a.pos_query = pos_query_.tensor(wide);
       a.buckets = buckets_.data() + bias_guard;
       a.bucket_reach = c_.positions.reach;
       a.position_rows = c_.positions.rows;
@@ -378,8 +380,10 @@ class AttentionCase : public Case {
     fill_rows(q_.get(), false);
     fill_rows(k_.get(), false);
     fill_rows(v_.get(), true);
-    fill_rows(pos_key_.get(), false);
-    fill_rows(pos_query_.get(), false);
+    for (Table *table : {&pos_key_, &pos_query_}) {
+      fill_rows(table->stored.get(), false);
+      for (int64_t r = 0; r < table->wide->rows(); r++) copy_row(table->wide.get(), r, *table->stored, r);
+    }
     fill_rows(prefix_k_.get(), false);
     fill_rows(prefix_v_.get(), true);
   }
@@ -425,6 +429,17 @@ class AttentionCase : public Case {
     int32_t first, last;
   };
 
+  // A table by distance, in f32 for a CPU and in the queries' type for a GPU: the same values.
+  struct Table {
+    std::unique_ptr<Rows> wide, stored;
+
+    sie_tensor tensor(bool in_f32) const { return (in_f32 ? wide : stored)->tensor(); }
+    void copy(const Table &from) {
+      for (int64_t r = 0; r < wide->rows(); r++)
+        copy_row(wide.get(), r, *from.wide, r), copy_row(stored.get(), r, *from.stored, r);
+    }
+  };
+
   static constexpr int bias_guard = 64;
   static constexpr double largest_bias = 4;
 
@@ -437,7 +452,7 @@ class AttentionCase : public Case {
   Array<float> slopes_, bias_;
   Array<uint8_t> work_;
   Array<int32_t> prefix_first_, prefix_keys_, buckets_;
-  std::unique_ptr<Rows> pos_key_, pos_query_;
+  Table pos_key_, pos_query_;
   std::unique_ptr<Rows> q_, k_, v_, prefix_k_, prefix_v_, y_, expected_;
 };
 

@@ -144,8 +144,7 @@ void add_positions(std::vector<Config> *all, int32_t dtype, int32_t d, bool few)
   add(ragged, 3, false, {64, 64, true, true});
   add(ragged, 2, true, {64, 64, true, true});
   if (few) return;
-  for (const std::vector<int32_t> &lengths : {none, one, empty})
-    add(lengths, 2, false, {64, 64, true, true});
+  for (const std::vector<int32_t> &lengths : {none, one, empty}) add(lengths, 2, false, {64, 64, true, true});
   add(ragged, 2, false, {64, 64, true, false});
   add(ragged, 2, false, {64, 64, false, true});
   add(ragged, 2, true, {64, 64, true, true});
@@ -156,6 +155,10 @@ void add_positions(std::vector<Config> *all, int32_t dtype, int32_t d, bool few)
   add(blocks, 1, false, {512, 512, true, true});
   add(longer, 1, false, {512, 512, true, true});
   add(long_enough, 1, false, {127, 63, true, true});
+  if (d != 64) return;
+  // Around blocks of keys, and DeBERTa's own tables in its longest text.
+  add({127, 256, 1, 257, 128, 512, 2, 129}, 1, false, {512, 512, true, true});
+  if (dtype == SIE_BF16) add({2048}, 1, false, {512, 512, true, true});
 }
 
 // What is timed beside MiniLM's heads: short texts, and long ones by mask; D = 128 in groups of
@@ -363,6 +366,12 @@ std::unique_ptr<Case> model_attention(const ModelShape &m, const Lengths &length
   return in_layout<AttentionCase>(
       Config{lengths, m.heads, m.kv_heads, m.head_dim, m.mask, m.window, SIE_BF16, false, true, plain, true},
       dense, 1);
+}
+
+std::unique_ptr<Case> model_disentangled(const ModelShape &m, const Lengths &lengths) {
+  const Config plain_heads = {lengths,  m.heads, m.heads, m.head_dim, SIE_MASK_FULL, 0,
+                              SIE_BF16, false,   true,    plain,      true};
+  return in_layout<AttentionCase>(disentangled(plain_heads, {512, 512, true, true}), dense, 1);
 }
 
 }  // namespace harness

@@ -39,6 +39,8 @@ std::unique_ptr<Case> model_embed(const ModelShape &model, const Lengths &length
 // twin: also writes an e4m3 copy of y with a scale a row.
 std::unique_ptr<Case> model_norm(const ModelShape &model, const Lengths &lengths, bool twin);
 std::unique_ptr<Case> model_attention(const ModelShape &model, const Lengths &lengths);
+// The same heads with DeBERTa-v3's tables by distance, of 512 rows.
+std::unique_ptr<Case> model_disentangled(const ModelShape &model, const Lengths &lengths);
 std::unique_ptr<Case> model_rope(const ModelShape &model, const Lengths &lengths);
 // e4m3 in blocks of 128.
 std::unique_ptr<Case> model_quantise(const ModelShape &model, const Lengths &lengths);

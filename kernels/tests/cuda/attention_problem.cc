@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/tol.h"
+#include "cuda/attention_disentangled.h"
 
 namespace attention_test {
 
@@ -77,6 +78,10 @@ Problem::Problem(const Config &config) : c_(config), cu_q_(1, 0), cu_kv_(1, 0) {
     prefix_k_ = make_rows(&random, prefix_rows, kv_columns, c_.dtype, 96);
     prefix_v_ = make_rows(&random, prefix_rows, kv_columns, c_.dtype, 120);
   }
+  for (int32_t i = 0; i < 2 * c_.bucket_reach + 1; i++) buckets_.push_back(i);
+  const int64_t table_rows = static_cast<int64_t>(buckets_.size());
+  pos_key_ = make_rows(&random, table_rows, q_columns, c_.dtype, 40);
+  pos_query_ = make_rows(&random, table_rows, q_columns, c_.dtype, 56);
   y_.reset(new harness::Rows(&random, harness::aligned, rows_, q_columns, c_.dtype));
   expected_.reset(new harness::Rows(rows_, q_columns, SIE_F32));
 }
@@ -94,6 +99,13 @@ sie_attention_args Problem::args() {
   a.alibi_slopes = c_.alibi ? slopes_.data() : nullptr;
   a.queries_first = c_.first ? 1 : 0;
   if (c_.reach >= 0) a.bias = bias_.data(), a.bias_reach = c_.reach;
+  if (c_.bucket_reach >= 0) {
+    if (c_.by_key) a.pos_key = pos_key_->tensor();
+    if (c_.by_query) a.pos_query = pos_query_->tensor();
+    a.buckets = buckets_.data(), a.bucket_reach = c_.bucket_reach;
+    a.position_rows = static_cast<int32_t>(buckets_.size());
+    a.scale = 1 / sqrtf(3.0f * static_cast<float>(c_.head_dim));
+  }
   if (prefix_k_ != nullptr) {
     a.prefix_k = prefix_k_->tensor(), a.prefix_v = prefix_v_->tensor();
     a.prefix_first = prefix_first_.data(), a.prefix_keys = prefix_keys_.data();
@@ -152,6 +164,7 @@ Bits Problem::run_as(const Form &form) {
   a.work = list_.data();
   const AttentionParams params = sie_cuda::attention_params(&a, shape);
   return launch(90, 132, [&](const sie_stream *on) {
+    if (a.buckets != nullptr) return sie_cuda::attention_disentangled(&a, params, form.ctas, on);
     return sie_cuda::attention_launch(c_.dtype, c_.head_dim, shape, form.ctas, on, params);
   });
 }
@@ -168,10 +181,12 @@ void Problem::verify() {
   sie_status status = sie_ref_ops()->attention(&a, &share);
   CHECK(status == SIE_OK, "%s: the reference says %d", text().c_str(), status);
 
-  // |q|, |k| ≤ 2√D a head, so that scores stay within 4√D; and what the slopes take off.
+  // |q|, |k| and table rows ≤ 2√D a head, so that scores stay within 4√D, with three terms within
+  // 4√(3·D); and what the slopes take off.
   double score = kLargest * kLargest * c_.steep * sqrt(c_.head_dim);
   if (c_.alibi) score += static_cast<double>(slopes_.back()) * static_cast<double>(a.max_kv);
   if (c_.reach >= 0) score += kLargest;
+  if (c_.bucket_reach >= 0) score *= sqrt(3);
   const double own = sie_tol_attention(c_.dtype, c_.head_dim, score, kLargest);
   for (int64_t r = 0; r < rows_; r++) {
     for (int64_t c = 0; c < y_->columns(); c++) {
@@ -188,7 +203,8 @@ std::string Problem::text() const {
   char line[120];
   snprintf(line, sizeof line, "%s D=%d H=%d/%d mask=%s %d%s%s%s B=%zu", c_.dtype == SIE_BF16 ? "bf16" : "f16",
            c_.head_dim, c_.heads, c_.kv_heads, masks[c_.mask], c_.window, c_.alibi ? " alibi" : "",
-           c_.reach >= 0 ? " bias" : "", prefix_k_ != nullptr ? " prefix" : "", c_.lengths.size());
+           c_.reach >= 0 ? " bias" : (c_.bucket_reach >= 0 ? " disentangled" : ""),
+           prefix_k_ != nullptr ? " prefix" : "", c_.lengths.size());
   return line;
 }
 

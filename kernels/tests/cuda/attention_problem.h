@@ -24,6 +24,9 @@ struct Config {
   float steep = 1;     // the first 64 keys of a sequence are so many times larger
   int32_t reach = -1;  // of a relative bias; -1: none
   bool first = false;  // the queries stand at the first keys
+  // Of disentangled attention, a row of its tables for each distance; -1: none. Which tables there are.
+  int32_t bucket_reach = -1;
+  bool by_key = true, by_query = true;
 };
 
 // A way to run: `warps` a CTA with room for `resident` blocks of keys, `rows` query rows an item of
@@ -61,8 +64,9 @@ class Problem {
   harness::Array<int32_t> prefix_first_, prefix_keys_;  // empty where no sequence has a prefix
   int32_t seqs_, rows_;
   harness::Array<float> slopes_, bias_;
+  harness::Array<int32_t> buckets_;
   harness::Array<uint8_t> list_;
-  std::unique_ptr<harness::Rows> q_, k_, v_, prefix_k_, prefix_v_, y_, expected_;
+  std::unique_ptr<harness::Rows> q_, k_, v_, prefix_k_, prefix_v_, pos_key_, pos_query_, y_, expected_;
 };
 
 }  // namespace attention_test

@@ -1,0 +1,12 @@
+// attention_disentangled_d128.cu — disentangled attention's instances of head dimension 128.
+#include "cuda/attention_disentangled.cuh"
+
+namespace sie_cuda {
+
+template <>
+sie_status attention_launch_disentangled<128>(int32_t dtype, int64_t shared_bytes, int64_t ctas,
+                                              const sie_stream *on, const DisentangledParams &params) {
+  return attention_start_disentangled<128>(dtype, shared_bytes, ctas, on, params);
+}
+
+}  // namespace sie_cuda
