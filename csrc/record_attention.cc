@@ -47,7 +47,8 @@ sie_status check_positions(const sie_program *p, const sie_weight *w, const sie_
   return SIE_OK;
 }
 
-// Terms by content and distance, which no GPU has a kernel for.
+// Terms by content and distance. What a table's kernel lacks, such as a head dimension, is found by the
+// rehearsal.
 sie_status check_disentangled(const sie_program *p, const sie_attention_params &a, uint32_t compute,
                               sie_error *err) {
   if (a.buckets == nullptr) {
@@ -55,9 +56,6 @@ sie_status check_disentangled(const sie_program *p, const sie_attention_params &
                 "pos_key or pos_query is given, but buckets is NULL");
     return SIE_OK;
   }
-  SIE_FAIL_IF(p->device->is_gpu(), SIE_UNSUPPORTED, err,
-              "this device (%s) has no disentangled attention (pos_key, pos_query, buckets)",
-              p->device->ops->name);
   const sie_weight *rows = a.pos_key != nullptr ? a.pos_key : a.pos_query;
   SIE_FAIL_IF(rows == nullptr, SIE_INVALID_ARGUMENT, err,
               "buckets is given, but neither pos_key nor pos_query");
@@ -77,12 +75,10 @@ sie_status check_disentangled(const sie_program *p, const sie_attention_params &
               "attention with buckets has no mask, alibi, bias, first_keys or segment, and a key head for "
               "each of its %d heads",
               a.heads);
-  const int32_t *buckets = static_cast<const int32_t *>(a.buckets->table.p);
-  for (int64_t i = 1; i < a.buckets->k; i++) {
-    SIE_FAIL_IF(buckets[i] < buckets[i - 1], SIE_INVALID_ARGUMENT, err,
-                "buckets falls from %d to %d at column %lld; it may not fall from one distance to the next",
-                buckets[i - 1], buckets[i], static_cast<ll>(i));
-  }
+  const auto &fall = a.buckets->index_fall;
+  SIE_FAIL_IF(fall.at > 0, SIE_INVALID_ARGUMENT, err,
+              "buckets falls from %d to %d at column %lld; it may not fall from one distance to the next",
+              fall.from, fall.to, static_cast<ll>(fall.at));
   return SIE_OK;
 }
 

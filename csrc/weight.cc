@@ -160,13 +160,14 @@ void copy_data(sie_weight *w, const sie_weight_desc *d, int64_t first, int64_t c
   }
 }
 
-// Notes the bounds of a table of indices.
+// Notes the bounds of a table of indices, and where it falls. On a GPU the host keeps nothing else.
 void note_indices(sie_weight *w) {
   const int32_t *values = static_cast<const int32_t *>(w->data.p);
   for (int64_t i = 0; i < w->n * w->k; i++) {
     int64_t v = values[i], index = v < 0 ? -1 - v : v;
     w->index_least = i == 0 || v < w->index_least ? v : w->index_least;
     w->index_end = index >= w->index_end ? index + 1 : w->index_end;
+    if (i > 0 && v < values[i - 1] && w->index_fall.at == 0) w->index_fall = {i, values[i - 1], values[i]};
   }
 }
 

@@ -21,6 +21,12 @@ struct sie_weight {
   // value, and one past the largest index.
   int64_t index_least = 0, index_end = 0;
 
+  // Where these values first fall, from one to the next, and both; at 0: nowhere.
+  struct {
+    int64_t at;
+    int32_t from, to;
+  } index_fall = {};
+
   const float *vector() const { return static_cast<const float *>(table.p); }
 };
 

@@ -485,7 +485,7 @@ typedef struct sie_attention_params {
    * CPU; on a GPU f16 for the class F16, else bf16. buckets: DATA i32 [1, 2·R + 1], R at most 2^20,
    * rows of the tables by distance from −R to R, never falling; farther distances have those of ±R.
    * All three NULL: none. Then the mask is SIE_MASK_FULL, kv_heads = heads, there is no alibi, bias,
-   * first_keys or segment, and keys need places as behind a mask. */
+   * first_keys or segment, keys need places as behind a mask, and a GPU takes head_dim to 128. */
   const sie_weight *pos_key, *pos_query, *buckets;
 } sie_attention_params;
 

@@ -111,16 +111,9 @@ sie_status kept_maxsim_tail(Model *m, sie_value x) {
   return record::output_values(m->program, y, 1, &m->err);
 }
 
-// Makes an adapter's matrix in the type that the device needs.
+// Makes an adapter's matrix.
 sie_status adapter(Model *m, uint32_t seed, int64_t n, int64_t k, float scale, sie_weight **out) {
-  std::vector<float> values = reals(seed, n * k, scale);
-  if (!is_gpu(m)) return m->data(SIE_F32, n, k, values.data(), out);
-  bool half = m->compute() == SIE_COMPUTE_F16;
-  std::vector<uint16_t> narrow(values.size());
-  for (size_t i = 0; i < values.size(); i++) {
-    narrow[i] = half ? sie_f16_from_f32(values[i]) : sie_bf16_from_f32(values[i]);
-  }
-  return m->data(half ? SIE_F16 : SIE_BF16, n, k, narrow.data(), out);
+  return stored(m, n, k, reals(seed, n * k, scale), out);
 }
 
 // Records y[R, n] with LoRA adapters of ranks 4, 8 and 5, of which the first `change` change this
@@ -248,6 +241,15 @@ bool always(const sie_ops *) { return true; }
 
 }  // namespace
 
+sie_status stored(Model *m, int64_t n, int64_t k, const std::vector<float> &values, sie_weight **out) {
+  if (!is_gpu(m)) return m->data(SIE_F32, n, k, values.data(), out);
+  const bool half = m->compute() == SIE_COMPUTE_F16;
+  std::vector<uint16_t> narrow(values.size());
+  for (size_t i = 0; i < values.size(); i++)
+    narrow[i] = half ? sie_f16_from_f32(values[i]) : sie_bf16_from_f32(values[i]);
+  return m->data(half ? SIE_F16 : SIE_BF16, n, k, narrow.data(), out);
+}
+
 sie_status lora_tail_without_adapters(Model *m, sie_value x) { return lora_linears(m, x, 0); }
 
 std::vector<float> simhash() { return reals(71, int64_t{repetitions} * hidden * bits, 1); }
@@ -373,7 +375,7 @@ const Head all[] = {
      false},
     {"disentangled",
      disentangled_tail,
-     [](const sie_ops *ops) { return ops->attention_work == nullptr; },
+     always,
      {{Kind::values, 3 * hidden},
       {Kind::values, hidden},
       {Kind::values, hidden, false, true},

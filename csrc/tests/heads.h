@@ -81,6 +81,9 @@ struct Qkv {
   sie_rope_params rope;
 };
 sie_status make_qkv(model::Model *m, sie_value x, Qkv *y);
+// Makes DATA [n, k] of the type in which the device keeps what it multiplies with activations: f32 on
+// a CPU, 16 bits on a GPU.
+sie_status stored(model::Model *m, int64_t n, int64_t k, const std::vector<float> &values, sie_weight **out);
 // Records y = x·Wᵀ in the model's class.
 sie_status project(model::Model *m, sie_value x, int64_t n, int64_t k, sie_value *y);
 sie_status join_tail(model::Model *m, sie_value x);

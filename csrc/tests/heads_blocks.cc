@@ -285,8 +285,8 @@ sie_status disentangled_tail(Model *m, sie_value x) {
   sie_weight *key, *query, *rows;
   TRY(project(m, x, 3 * columns, hidden, &all));
   for (int i = 0; i < 3; i++) TRY(record::columns(m->program, all, i * columns, columns, &parts[i], &m->err));
-  TRY(m->data(SIE_F32, position_rows, columns, positions_of(false).data(), &key));
-  TRY(m->data(SIE_F32, position_rows, columns, positions_of(true).data(), &query));
+  TRY(stored(m, position_rows, columns, positions_of(false), &key));
+  TRY(stored(m, position_rows, columns, positions_of(true), &query));
   TRY(m->data(SIE_I32, 1, 2 * bucket_reach + 1, buckets().data(), &rows));
   sie_attention_params a = record::params<sie_attention_params>();
   a.heads = block_heads;

@@ -138,18 +138,19 @@ TEST(weight_data_is_kept_as_it_is) {
     sie_weight_part parts[2];
     int64_t n, k;
     std::vector<uint8_t> expected;
-    int64_t least, end;
+    int64_t least, end, fall;
   } cases[] = {
-      {SIE_BF16, {{halves, 2, 3}, {}}, 2, 2, {1, 0, 2, 0, 3, 0, 4, 0}, 0, 0},
+      {SIE_BF16, {{halves, 2, 3}, {}}, 2, 2, {1, 0, 2, 0, 3, 0, 4, 0}, 0, 0, 0},
       {SIE_I32,
        {{numbers, 1, 2}, {numbers + 4, 1, 2}},
        2,
        2,
        {5, 0, 0, 0, 0xf8, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0xfd, 0xff, 0xff, 0xff},
        -8,
-       8},
-      {SIE_I32, {{numbers + 2, 2, 1}, {}}, 2, 1, {7, 0, 0, 0, 0, 0, 0, 0}, 0, 8},
-      {SIE_I32, {{rising, 2, 1}, {}}, 2, 1, {1, 0, 0, 0, 2, 0, 0, 0}, 1, 3},
+       8,
+       1},
+      {SIE_I32, {{numbers + 2, 2, 1}, {}}, 2, 1, {7, 0, 0, 0, 0, 0, 0, 0}, 0, 8, 1},
+      {SIE_I32, {{rising, 2, 1}, {}}, 2, 1, {1, 0, 0, 0, 2, 0, 0, 0}, 1, 3, 0},
   };
   for (const auto &c : cases) {
     sie_weight_desc d = linear_desc(c.n, c.k, nullptr, c.dtype);
@@ -166,6 +167,10 @@ TEST(weight_data_is_kept_as_it_is) {
         w->table.dtype == static_cast<int32_t>(c.dtype) && w->index_least == c.least && w->index_end == c.end,
         "indices from %lld to below %lld", static_cast<long long>(w->index_least),
         static_cast<long long>(w->index_end));
+    const int32_t *values = static_cast<const int32_t *>(w->table.p);
+    CHECK(w->index_fall.at == c.fall && (c.fall == 0 || (w->index_fall.from == values[c.fall - 1] &&
+                                                         w->index_fall.to == values[c.fall])),
+          "falls at %lld", static_cast<long long>(w->index_fall.at));
     sie_weight_free(w);
   }
 }
