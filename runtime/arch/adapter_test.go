@@ -16,10 +16,10 @@ import (
 var loraCases = []string{"lora-bert", "lora-xlm-roberta", "lora-electra", "lora-albert",
 	"lora-modernbert", "lora-qwen3", "lora-gemma", "lora-jina-bert", "lora-jina-code",
 	"lora-gte", "lora-nomic",
-	"lora-jxlmr", "lora-mpnet"}
+	"lora-jxlmr", "lora-mpnet", "lora-deberta", "lora-deberta-own"}
 
 // oddLoRAs have attention without a GPU kernel.
-var oddLoRAs = []string{"lora-qwen2", "lora-deberta", "lora-deberta-own"}
+var oddLoRAs = []string{"lora-qwen2"}
 
 // One batch has every sequence without an adapter and with each of a case. The results agree with
 // those of PEFT, which computes one adapter at a time.

@@ -32,7 +32,7 @@ func casesFor(t *testing.T, dev *engine.Device) []string {
 	}
 	if info.Kind == engine.CUDA {
 		return slices.Concat(bertCases, modernbertCases, mixedJinaBerts[:2], gemmaCases,
-			postNormCases, jinaXLMRCases[:2], mpnetCases)
+			postNormCases, jinaXLMRCases[:2], mpnetCases, debertaCases)
 	}
 	return slices.Concat(bertCases, oddHeads, modernbertCases, oddModernberts, mixedJinaBerts,
 		gemmaCases,

@@ -193,6 +193,9 @@ func loadDeberta(dir fs.FS, p *packer) (encoder, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.checkDistances(c.headDim()); err != nil {
+		return nil, err
+	}
 	family := debertaNames
 	family.convert = func(fs.FS) (bertConfig, error) { return c.bertConfig, nil }
 	family.heads.pooler = transformNames{dense: "pooler.dense", act: activations[c.PoolerAct]}

@@ -28,17 +28,6 @@ func allDebertas() []string {
 	return slices.Concat(debertaCases, longDebertas, moreDebertas, oddDebertas)
 }
 
-// disentangles reports whether the device has the attention of the named case: GPUs have none for
-// DeBERTa.
-func disentangles(t *testing.T, dev *engine.Device, name string) bool {
-	t.Helper()
-	info, err := dev.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info.Kind != engine.CUDA || !strings.Contains(name, "deberta")
-}
-
 // The goldens' attention is neither uniform, which would hide a wrong score, nor one-hot.
 func TestDebertaGoldensAttend(t *testing.T) {
 	for _, name := range allDebertas() {

@@ -33,7 +33,7 @@ func TestGPUHiddenStates(t *testing.T) {
 func TestGPUStates(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		for _, name := range slices.Concat(modernbertCases, jinaBertCases,
-			postNormCases, jinaXLMRCases, mpnetCases) {
+			postNormCases, jinaXLMRCases, mpnetCases, debertaCases, moreDebertas) {
 			for _, compute := range computes(t, dev) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
 					c := golden.Open(t, name)
@@ -104,7 +104,7 @@ func TestGPUBatchInvariance(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		direct := open(t, engine.Options{Kind: engine.CUDA, NoGraphs: true})
 		for _, name := range slices.Concat(bertCases[1:], modernbertCases, gemmaCases,
-			postNormCases) {
+			postNormCases, debertaCases) {
 			c := golden.Open(t, name)
 			for _, compute := range computesFor(t, dev, name) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
@@ -192,5 +192,8 @@ func TestGPUHeadsOfOtherWidths(t *testing.T) {
 			refused(t, dev, golden.Open(t, name).Dir, name, "config.json: num_attention_heads",
 				"GPUs have no kernel for", "--device cpu")
 		}
+		wide := map[string]any{"hidden_size": 256, "num_attention_heads": 1, "pooler_hidden_size": nil}
+		refused(t, dev, edit(t, golden.Open(t, "deberta-v3").Dir, configFile, wide), "heads of DeBERTa",
+			"config.json: num_attention_heads", "256 columns", "by distance for up to 128", "--device cpu")
 	})
 }

@@ -106,9 +106,6 @@ func checkClassification(t *testing.T, dev *engine.Device, compute engine.Comput
 		"rerank-identity":            {[]string{"LABEL_0"}, Identity, false},
 	}
 	for name, want := range cases {
-		if !disentangles(t, dev, name) {
-			continue
-		}
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: Classify, Compute: compute})
 		if !slices.Equal(m.Labels, want.labels) || m.Activation != want.activation ||
@@ -157,9 +154,6 @@ func checkTagging(t *testing.T, dev *engine.Device, compute engine.Compute) {
 		"tag-deberta":    {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
 	}
 	for name, labels := range cases {
-		if !disentangles(t, dev, name) {
-			continue
-		}
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: Tag, Compute: compute})
 		if !slices.Equal(m.Labels, labels) {
@@ -202,9 +196,6 @@ func checkMasked(t *testing.T, dev *engine.Device, compute engine.Compute) {
 		"masked-gte-untied", "masked-nomic",
 		"masked-nomic-published", "masked-eurobert", "masked-mpnet", "masked-deberta",
 		"masked-deberta-v3"} {
-		if !disentangles(t, dev, name) {
-			continue
-		}
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: words, Compute: compute})
 		want, _ := c.Float32("word_logits")

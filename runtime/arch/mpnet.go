@@ -63,14 +63,8 @@ func loadMPNet(dir fs.FS, p *packer) (encoder, error) {
 		return nil, err
 	}
 	b := e.(*bert)
-	info, err := p.dev.Info()
-	if err != nil {
+	if err := p.checkDistances(b.config.headDim()); err != nil {
 		return nil, err
-	}
-	if d := b.config.headDim(); info.Kind == engine.CUDA && d > 128 {
-		return nil, refuse(configFile, "num_attention_heads",
-			"gives heads of %d columns; GPUs compute a bias by distance for up to 128; serve it with --device cpu",
-			d)
 	}
 	heads := b.config.Heads
 	table := p.hostTensor(mpnetTable, mpnetBuckets, heads)
