@@ -196,7 +196,7 @@ func TestChosenLabels(t *testing.T) {
 		{"tags", []string{"B-PER"}, 0,
 			"label 0 of params.labels is 'B-PER'; model 'tags' has the labels PER, LOC, MISC"},
 		{"tags", []string{"LOC", "O"}, 0, "label 1 of params.labels is 'O'"},
-		{"tags", []string{" "}, 0, "label 0 of params.labels is empty"},
+		{"tags", []string{" "}, 0, "params.labels[0] is blank"},
 	} {
 		res, err := r.Extract(t.Context(),
 			&ExtractRequest{Model: c.model, Texts: []string{"the cat"}, Labels: c.labels})

@@ -13,6 +13,7 @@ import (
 	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/model"
+	"github.com/sie-engine/sie/runtime/words"
 )
 
 // Prepared is a request that passed every check that needs no loaded model, with its options
@@ -300,9 +301,14 @@ func (p *Prepared) checkExtract() error {
 			return err
 		}
 	}
+	if n := len(p.req.Labels); n > words.MaxLabels {
+		return errs.Invalidf(labelsField,
+			"Field '%s' has %d labels; a request may have at most %d: ask for the others in another one",
+			labelsField, n, words.MaxLabels)
+	}
 	for i, l := range p.req.Labels {
 		if strings.TrimSpace(l) == "" {
-			return errs.Invalidf("params.labels", "label %d of params.labels is empty", i)
+			return errs.Invalidf(labelsField, "%s[%d] is blank; name what is to be found", labelsField, i)
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ func unionRig(t *testing.T, change func(*Options)) *rig {
 	return start(t, change, nil, memberEntry(t, unionSpan), memberEntry(t, unionToken),
 		unionEntry(t, "a-union", unionSpan, unionToken, false),
 		unionEntry(t, "b-union", unionToken, unionSpan, false),
-		unionEntry(t, "c-union", unionSpan, unionToken, true))
+		unionEntry(t, "c-union", unionToken, unionSpan, true))
 }
 
 // A union of the tiny models finds what the adapter of sie-server 0.10.1 finds with them, in its
@@ -240,11 +240,14 @@ func TestUnionOfMembersAnswers(t *testing.T) {
 		text string
 		want []api.Entity
 	}
+	merged := 0
 	for _, c := range []struct {
 		words, size, overlap, letters int
 		floor                         float64
-	}{{1, 300, 50, 3, 0.6}, {30, 7, 3, 1, 0.5}, {80, 20, 19, 2, 0.6}, {300, 300, 50, 3, 0.6},
-		{301, 300, 50, 3, 0.6}, {10_000, 300, 50, 3, 0.6}} {
+		joins                         bool // the second member joins neighbours
+	}{{1, 300, 50, 3, 0.6, false}, {30, 7, 3, 1, 0.5, false}, {30, 7, 3, 1, 0.5, true},
+		{80, 20, 19, 2, 0.6, false}, {300, 300, 50, 3, 0.6, false}, {301, 300, 50, 3, 0.6, true},
+		{10_000, 300, 50, 3, 0.6, false}} {
 		var items []one
 		for range 3 {
 			var b strings.Builder
@@ -258,11 +261,26 @@ func TestUnionOfMembersAnswers(t *testing.T) {
 				parts = append(parts, string([]rune(text)[w[0]:w[1]]))
 			}
 			var found [][][]api.Entity
-			for _, member := range []string{unionSpan, unionToken} {
+			members := []string{unionSpan, unionToken}
+			if c.joins {
+				slices.Reverse(members)
+			}
+			for _, member := range members {
+				joins := c.joins && member == unionSpan
 				res, err := r.Extract(t.Context(), &ExtractRequest{Model: "acme/" + member, Texts: parts,
-					Labels: labels})
+					Labels: labels, Options: map[string]any{"merge_adjacent_entities": joins}})
 				if err != nil {
 					t.Fatal(err)
+				}
+				if joins {
+					apart, err := r.Extract(t.Context(),
+						&ExtractRequest{Model: "acme/" + member, Texts: parts, Labels: labels})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if fmt.Sprint(apart.Found) != fmt.Sprint(res.Found) {
+						merged++
+					}
 				}
 				var lists [][]api.Entity
 				for _, f := range res.Found {
@@ -281,7 +299,11 @@ func TestUnionOfMembersAnswers(t *testing.T) {
 		for _, item := range items {
 			texts = append(texts, item.text, " ")
 		}
-		res, err := r.Extract(t.Context(), &ExtractRequest{Model: "a-union", Texts: texts, Labels: labels,
+		model := "a-union"
+		if c.joins {
+			model = "c-union"
+		}
+		res, err := r.Extract(t.Context(), &ExtractRequest{Model: model, Texts: texts, Labels: labels,
 			Options: options})
 		if err != nil {
 			t.Fatal(err)
@@ -299,6 +321,47 @@ func TestUnionOfMembersAnswers(t *testing.T) {
 		if c.words > 1000 && len(items[0].want) == 0 {
 			t.Error("nothing is found in 10,000 words")
 		}
+	}
+	if merged == 0 {
+		t.Error("no member joins anything: its option proves nothing")
+	}
+}
+
+// A request without labels asks for the default ones in their order, one that names others does
+// not. What a member finds wrong with a text names the text and not a window.
+func TestUnionDefaults(t *testing.T) {
+	r := unionRig(t, nil)
+	const text = "Angela Merkel lived in Berlin, not in New York. Ann met Bob at x-1"
+	ask := func(labels ...string) string {
+		res, err := r.Extract(t.Context(), &ExtractRequest{Model: "a-union", Texts: []string{text},
+			Labels: labels})
+		if err != nil || len(res.Found[0].Entities) == 0 {
+			t.Fatal(err, res)
+		}
+		return fmt.Sprint(res.Found)
+	}
+	if got := ask(); got != ask("person", "city") || got == ask("city", "person") {
+		t.Errorf("without labels: %s", got)
+	}
+	dir := copyModel(t, unionSpan)
+	edit(t, filepath.Join(dir, "tokenizer.json"), map[string]any{"normalizer": map[string]any{
+		"type": "Replace", "pattern": map[string]any{"String": "\u00ad"}, "content": "",
+	}})
+	drops := memberEntry(t, unionSpan)
+	drops.WeightsPath = dir
+	r = start(t, nil, nil, drops, memberEntry(t, unionToken),
+		unionEntry(t, "a-union", unionToken, unionSpan, false))
+	res, err := r.Extract(t.Context(), &ExtractRequest{Model: "a-union",
+		Texts:   []string{strings.Repeat("Ann ", 5), "\u00ad", strings.Repeat("a b ", 5)},
+		Options: map[string]any{"window_words": 3, "window_overlap": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := res.Found[1].Err; e == nil || !strings.Contains(e.Message, "'items[1]'") {
+		t.Errorf("a text that the tokenizer drops: %v", e)
+	}
+	if res.Found[0].Err != nil || res.Found[2].Err != nil {
+		t.Errorf("its neighbours: %v, %v", res.Found[0].Err, res.Found[2].Err)
 	}
 }
 

@@ -72,7 +72,7 @@ def main():
     torch.set_num_threads(1)
     rng = random.Random(2204)
     cases = []
-    for own, merge in (0, False), (1, False), (0, True):
+    for own, merge in (0, False), (1, False), (1, True):
         adapter = load(union, MEMBERS[own], MEMBERS[1 - own], merge)
         for _ in range(40):
             text = " ".join(rng.choice(PIECES) for _ in range(rng.randint(1, 40)))
