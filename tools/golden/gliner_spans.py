@@ -57,7 +57,7 @@ TEXTS = [
     ("  one\ttwo\n\nthree  ", ["number", "word"]),
     ("pay Bob 5 " * 9, ["person", "money", "verb"]),
 ]
-TEXTS = [(text, sorted(labels)) for text, labels in TEXTS]  # as the published server gives them
+TEXTS = [(text, sorted(labels)) for text, labels in TEXTS]  # any order would do: servers keep it
 TRAINING = [t for t, _ in TEXTS] * 3 + ["person city organization place date"] * 3
 
 
