@@ -77,6 +77,11 @@ kernels-check: deps ## compare the compiled kernels with kernels/budgets, and li
 kernels-update: deps ## write kernels/budgets anew from what was compiled
 	@tools/kernels/check.sh update "$(TOOLKIT)" "$(TARGETS)"
 
+kernels-model: deps ## predict each kernel and whole models by the cost model, into bench/results/gpu-model.md
+	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
+	@cmake --build build -j $(JOBS) --target kernel_model
+	@build/kernel_model | tee bench/results/gpu-model.md
+
 kernels-launches: deps ## write kernels/budgets/launches.txt anew from the emulated tests
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
 	@cmake --build build -j $(JOBS)

@@ -3,13 +3,22 @@
 #   with SIE_CUDA        gpu_programs: sie_conformance, sie_bench and sie_record, for the GPU of the machine they run on;
 #                        the CUDA and C++ runtimes are linked statically, so a driver is all they need
 #   with emulated GPUs   kernel_mirror_test, kernel_conformance_emulated and kernel_bench_emulated, which are tests
+#   kernel_model         prints what the cost model predicts
 set(bench_dir ${CMAKE_SOURCE_DIR}/kernels/bench)
 
 # Cases, harness and judge; no table.
 add_library(kernel_cases STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:kernel_case_objects>
             ${CMAKE_SOURCE_DIR}/kernels/tests/support_golden.cc ${bench_dir}/mirror.cc ${bench_dir}/points.cc
-            ${bench_dir}/verify.cc ${bench_dir}/no_cpu.cc $<TARGET_OBJECTS:kernels_ref>)
+            ${bench_dir}/models.cc ${bench_dir}/model.cc ${bench_dir}/verify.cc ${bench_dir}/no_cpu.cc $<TARGET_OBJECTS:kernels_ref>)
 target_link_libraries(kernel_cases PRIVATE sie_flags)
+
+# What the cost model predicts, and whether bench/results/gpu-model.md still says it.
+add_executable(kernel_model EXCLUDE_FROM_ALL ${bench_dir}/model_main.cc ${CMAKE_SOURCE_DIR}/kernels/cuda/cost.cc)
+target_link_libraries(kernel_model PRIVATE sie_flags kernel_cases pthread m)
+if(SIE_EMULATED AND NOT SIE_SANITIZE)
+  set_target_properties(kernel_model PROPERTIES EXCLUDE_FROM_ALL OFF)
+  add_test(NAME kernel_model COMMAND sh -c "$<TARGET_FILE:kernel_model> | diff - ${CMAKE_SOURCE_DIR}/bench/results/gpu-model.md")
+endif()
 
 if(SIE_CUDA)
   set(peak_object ${CMAKE_BINARY_DIR}/bench-objects/peak.o)

@@ -6,7 +6,7 @@
 #
 # A kernel's files enter this list when they pass the conformance list.
 set(SIE_CUDA_SOURCES
-  table.cc arch.cc
+  table.cc arch.cc cost.cc
   embed_layernorm.cu layernorm.cu quantise_rows.cu qk_norm_rope.cu
   gather_rows.cu output_rows.cu pool_output.cu row_norms.cu muvera.cu smve.cu maxsim.cu lora.cu
   join_columns.cu keep_rows.cu mark_nonfinite.cu output_sparse.cu splade.cu splade_sm80_bf16.cu splade_sm80_f16.cu splade_sm80_fp8.cu
@@ -63,7 +63,7 @@ if(SIE_TESTS AND SIE_EMULATION AND NOT SIE_SANITIZE MATCHES "thread")
   foreach(cases gemm_sm80 gemm_sm90)
     add_test(NAME cuda_${cases} COMMAND gemm_tests ${cases})
   endforeach()
-  add_test(NAME cuda_gemm COMMAND gemm_tests gemm_epilogue gemm_tiles gemm_f32 activations)
+  add_test(NAME cuda_gemm COMMAND gemm_tests gemm_cost gemm_epilogue gemm_tiles gemm_f32 activations)
 
   set(tests ${CMAKE_SOURCE_DIR}/kernels/tests)
   add_executable(cuda_attention_tests ${tests}/cuda/attention_test.cc ${tests}/cuda/attention_work_test.cc

@@ -1,6 +1,8 @@
 // points.cc — models and loads.
 #include "bench/points.h"
 
+#include "bench/models.h"
+
 namespace bench {
 
 using harness::Lengths;
@@ -9,18 +11,6 @@ using harness::ModelShape;
 
 namespace {
 
-const ModelShape models[] = {
-    {"MiniLM-L6", 384, 12, 12, 32, 1536, SIE_GATE_NONE, SIE_NORM_LAYER, SIE_MASK_FULL, 0, false, false,
-     SIE_POOL_MEAN},
-    {"bge-base", 768, 12, 12, 64, 3072, SIE_GATE_NONE, SIE_NORM_LAYER, SIE_MASK_FULL, 0, false, false,
-     SIE_POOL_CLS},
-    {"e5-large", 1024, 16, 16, 64, 4096, SIE_GATE_NONE, SIE_NORM_LAYER, SIE_MASK_FULL, 0, false, false,
-     SIE_POOL_MEAN},
-    {"ModernBERT-base", 768, 12, 12, 64, 1152, SIE_GATE_GEGLU, SIE_NORM_LAYER, SIE_MASK_WINDOW, 64, true,
-     false, SIE_POOL_CLS},
-    {"Qwen3-0.6B", 1024, 16, 8, 128, 3072, SIE_GATE_SWIGLU, SIE_NORM_RMS, SIE_MASK_CAUSAL, 0, true, true,
-     SIE_POOL_LAST},
-};
 // The product by which cards are compared: [8192, 8192]·[8192, 8192], as its qkv linear has it.
 const ModelShape square = {"square",       8192,          32, 16,    128,   8192,         SIE_GATE_NONE,
                            SIE_NORM_LAYER, SIE_MASK_FULL, 0,  false, false, SIE_POOL_MEAN};
@@ -52,11 +42,6 @@ Lengths mixed_lengths() {
     left -= lengths.back();
   }
   return lengths;
-}
-
-const char *part_name(ModelLinear part) {
-  static const char *const names[] = {"qkv", "attention_out", "up", "down"};
-  return names[static_cast<int>(part)];
 }
 
 class List {
@@ -136,6 +121,11 @@ class List {
 
 }  // namespace
 
+const char *part_name(ModelLinear part) {
+  static const char *const names[] = {"qkv", "attention_out", "up", "down"};
+  return names[static_cast<int>(part)];
+}
+
 std::string Point::name() const {
   return harness::text("op=%s/model=%s/part=%s/load=%s/T=%lld/type=%s", op.c_str(), model->name, part.c_str(),
                        load.c_str(), static_cast<long long>(harness::tokens_of(lengths)), type.c_str());
@@ -145,7 +135,8 @@ std::vector<Point> points() {
   const Load query = {"query", {16}}, passages = {"passages", Lengths(128, 128)},
              mixed = {"mixed", mixed_lengths()}, longest = {"longest", Lengths(32, 512)};
   List list;
-  for (const ModelShape &m : models) {
+  for (const ModelDepth &of : model_depths()) {
+    const ModelShape &m = of.shape;
     for (const Load &load : {passages, query}) {
       list.add_linears(m, load);
       list.add_attention(m, load);
@@ -156,8 +147,9 @@ std::vector<Point> points() {
     list.add_attention(m, longest);
     list.add_pool_output(m, mixed);
   }
-  for (const Load &load : {passages, query}) list.add_splade(models[1], load);
-  for (const Load &load : {passages, query, longest}) list.add_disentangled(models[1], load);
+  const ModelShape &base = model_depths()[1].shape;
+  for (const Load &load : {passages, query}) list.add_splade(base, load);
+  for (const Load &load : {passages, query, longest}) list.add_disentangled(base, load);
   list.add_muvera(token_vectors, passages);
   list.add_muvera(token_vectors, query);
   list.add_maxsim(token_vectors, passages);
@@ -183,7 +175,8 @@ std::vector<Point> tiny_points() {
 
 std::vector<SweepShape> sweep_shapes() {
   std::vector<SweepShape> all;
-  for (const ModelShape &m : models) {
+  for (const ModelDepth &of : model_depths()) {
+    const ModelShape &m = of.shape;
     for (uint32_t compute : {SIE_COMPUTE_BF16, SIE_COMPUTE_FP8}) {
       for (ModelLinear part :
            {ModelLinear::qkv, ModelLinear::attention_out, ModelLinear::up, ModelLinear::down}) {

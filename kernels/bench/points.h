@@ -24,6 +24,8 @@ struct Point {
   std::string name() const;
 };
 
+const char *part_name(harness::ModelLinear part);
+
 // Models of the catalogue: one short query, passages of 128 tokens, mixed lengths.
 std::vector<Point> points();
 // One small model, for devices that are emulated.

@@ -1,6 +1,8 @@
 // report.cc — the two forms of a result. torch_peer.py and report.py read the JSON.
 #include "bench/report.h"
 
+#include "bench/model.h"
+
 #include <algorithm>
 
 namespace bench {
@@ -26,6 +28,15 @@ std::string model_text(const harness::ModelShape &m) {
       harness::text("\"gate\":%d,\"norm\":%d,\"mask\":%d,\"window\":%d,\"rotary\":%s,\"pooling\":%d", m.gate,
                     m.norm, m.mask, m.window, m.rotary ? "true" : "false", m.pooling);
   return "{\"name\":" + quoted(m.name) + "," + sizes + "," + kinds + "}";
+}
+
+// What was predicted of the case on this card, in microseconds; "null" without a model.
+std::string predicted_text(const std::string &gpu, const Point &point, const harness::Case &c) {
+  const sie_cuda::Card &card =
+      gpu.find("H200") != std::string::npos ? sie_cuda::card_h200 : sie_cuda::card_h100;
+  sie_cuda::Prediction p;
+  const char *variant;
+  return predict(card, point, c.bytes(), &p, &variant) ? harness::text("%.3f", p.us) : "null";
 }
 
 }  // namespace
@@ -55,6 +66,7 @@ Report::~Report() {
 void Report::device(const device::Info &info, const Ceilings &ceilings, const std::string &cublaslt) {
   ceilings_ = ceilings;
   gpu_ = info.name;
+  hopper_ = info.sm / 10 == 9;
   printf("goos: linux\ngoarch: %s\npkg: kernels/bench\ncpu: %s\n",
 #if defined(__aarch64__)
          "arm64",
@@ -102,8 +114,10 @@ void Report::result(const Point &point, const harness::Case &c, const Result &r)
           quoted(point.load).c_str(), quoted(point.type).c_str(), quoted(r.name).c_str(),
           quoted(c.form + " " + c.shape).c_str());
   fprintf(json_,
-          "\"model\":%s,\"lengths\":%s,\"bytes\":%.0f,\"flop\":%.0f,\"floor_us\":%.3f,\"bound\":\"%s\",",
-          model_text(*point.model).c_str(), lengths_text(point.lengths).c_str(), bytes, flops, floor, bound);
+          "\"model\":%s,\"lengths\":%s,\"bytes\":%.0f,\"flop\":%.0f,\"floor_us\":%.3f,\"bound\":\"%s\","
+          "\"predicted_us\":%s,",
+          model_text(*point.model).c_str(), lengths_text(point.lengths).c_str(), bytes, flops, floor, bound,
+          hopper_ ? predicted_text(gpu_, point, c).c_str() : "null");
   fprintf(json_,
           "\"status\":%d,\"us\":{\"p10\":%.3f,\"p50\":%.3f,\"p90\":%.3f},\"gbs\":%.1f,\"tflops\":%.2f,"
           "\"pct_floor\":%.1f,\"pct_noise\":%.2f}\n",

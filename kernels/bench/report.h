@@ -16,7 +16,7 @@ class Report {
   static std::unique_ptr<Report> open(const std::string &json);
   ~Report();
   void device(const device::Info &info, const Ceilings &ceilings, const std::string &cublaslt);
-  // Reports c's bytes() and flops() against the ceilings given to device(). Forms that an
+  // Reports c's bytes() and flops() against the ceilings given to device(), and what was predicted. Forms that an
   // implementation lacks appear in the JSON alone.
   void result(const Point &point, const harness::Case &c, const Result &result);
   // Reports the ceilings again at the end of the run: a card that warmed up has others.
@@ -31,6 +31,7 @@ class Report {
   FILE *json_ = nullptr;
   Ceilings ceilings_;
   std::string gpu_;
+  bool hopper_ = false;  // the card is one that the cost model knows
 };
 
 // The text as a JSON string with its quotes.

@@ -13,6 +13,7 @@ import os
 import sys
 
 COLOURS = {"cublaslt": "#d08700"}
+OFF = 0.15  # of what was predicted
 OURS, TORCH, INK, GRID = "#2f6fb0", "#b03060", "#222", "#ddd"
 
 
@@ -34,6 +35,15 @@ def short(name):
     return " ".join(part.split("=", 1)[1] for part in name.split("/")[1:])
 
 
+def prediction(line):
+    """What was predicted, in µs, and how far what came is off."""
+    predicted = line.get("predicted_us")
+    if not predicted:
+        return ["", ""]
+    off = line["us"]["p50"] / predicted - 1
+    return [f"{predicted:.2f}", f"{off:+.0%}" if abs(off) <= OFF else f"**{off:+.0%}**"]
+
+
 def table(head, cases):
     lines = [
         f"# Kernels on {head['gpu']}",
@@ -42,14 +52,18 @@ def table(head, cases):
         "Ceilings of the same run: copy {gbs:.0f} GB/s, bf16 {bf16_tflops:.0f} TFLOP/s, fp8 {fp8_tflops:.0f} TFLOP/s, "
         "a launch in a graph {launch_us:.2f} µs.".format(**head["ceilings"]),
         "",
-        "| case | µs | GB/s | TFLOP/s | bound | % of floor | noise % | best peer | its µs | ours is |",
-        "| --- | ---: | ---: | ---: | --- | ---: | ---: | --- | ---: | ---: |",
+        "Predicted by the cost model (kernels/cuda/cost.h) before any card ran; more than "
+        f"{OFF:.0%} off is in bold and wants its reason in bench/results/NOTES.md.",
+        "",
+        "| case | µs | predicted | off | GB/s | TFLOP/s | bound | % of floor | noise % | best peer | its µs | ours is |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: | --- | ---: | ---: |",
     ]
     for name, by in cases.items():
         our, peers = by["sie"], [line for impl, line in by.items() if impl != "sie"]
         best = min(peers, key=lambda line: line["us"]["p50"], default=None)
-        row = [short(name), f"{our['us']['p50']:.2f}", f"{our['gbs']:.0f}", f"{our['tflops']:.1f}",
-               our["bound"], f"{our['pct_floor']:.0f}", f"{our['pct_noise']:.1f}"]
+        row = [short(name), f"{our['us']['p50']:.2f}", *prediction(our), f"{our['gbs']:.0f}",
+               f"{our['tflops']:.1f}", our["bound"], f"{our['pct_floor']:.0f}",
+               f"{our['pct_noise']:.1f}"]
         row += [best["impl"], f"{best['us']['p50']:.2f}",
                 f"{best['us']['p50'] / our['us']['p50']:.2f}×"] if best else ["", "", ""]
         lines.append("| " + " | ".join(row) + " |")

@@ -2,24 +2,12 @@
 #include "cuda/gemm_sm90.h"
 
 #include "cuda/gemm_sm90_launch.h"
+#include "cuda/gemm_sm90_variants.h"
 #include "cuda/gemm_tiles.h"
 
 namespace sie_cuda {
 
 namespace {
-
-constexpr uint32_t all_classes = 1u << SIE_COMPUTE_BF16 | 1u << SIE_COMPUTE_F16 | 1u << SIE_COMPUTE_FP8;
-constexpr uint32_t classes_16 = 1u << SIE_COMPUTE_BF16 | 1u << SIE_COMPUTE_F16;
-
-const GemmSm90Variant variants[GEMM_SM90_COUNT] = {
-    {"skinny", 64, 0, 0, 1, all_classes},
-    {"pingpong-64x128", 64, 128, 64, 1, all_classes},
-    {"pingpong-128x128", 128, 128, 128, 1, all_classes},
-    {"pingpong-128x128-pair", 128, 128, 128, 2, all_classes},
-    {"pingpong-128x192", 128, 192, 128, 1, classes_16},
-    {"cooperative-128x256", 128, 256, 64, 1, all_classes},
-    {"cooperative-128x256-pair", 128, 256, 64, 2, all_classes},
-};
 
 sie_status check(const sie_linear_args *a, const sie_stream *on, GemmCall *call) {
   sie_status status = gemm_call(a, on, call);
@@ -62,17 +50,17 @@ int64_t estimate(const GemmSm90Variant &v, const sie_linear_args *a, const sie_s
 struct Family {
   static constexpr int32_t count = GEMM_SM90_COUNT;
   const GemmCall &call;
-  const char *name(int32_t i) const { return variants[i].name; }
+  const char *name(int32_t i) const { return gemm_sm90_variants[i].name; }
   bool takes(int32_t i) const { return gemm_sm90_takes(i, call.args); }
   int64_t clocks(int32_t i) const {
-    return i == GEMM_SM90_SKINNY ? 0 : estimate(variants[i], call.args, call.on);
+    return i == GEMM_SM90_SKINNY ? 0 : estimate(gemm_sm90_variants[i], call.args, call.on);
   }
 };
 
 }  // namespace
 
 const GemmSm90Variant *gemm_sm90_variant(int32_t index) {
-  return index >= 0 && index < GEMM_SM90_COUNT ? &variants[index] : nullptr;
+  return index >= 0 && index < GEMM_SM90_COUNT ? &gemm_sm90_variants[index] : nullptr;
 }
 
 bool gemm_sm90_takes(int32_t index, const sie_linear_args *a) {

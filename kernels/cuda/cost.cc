@@ -1,0 +1,160 @@
+// cost.cc — the formulas of cost.h.
+#include "cuda/cost.h"
+
+namespace sie_cuda {
+
+namespace {
+
+double most(double a, double b) { return a > b ? a : b; }
+double least(double a, double b) { return a < b ? a : b; }
+int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Instructions an element of an epilogue, by hand from gemm_epilogue.cuh: scale, bias and conversion; exact
+// GELU or a gate; a residual.
+constexpr double kPlain = 6, kActivated = 18, kResidual = 5;
+// Softmax of a score beside its exponential: scale, maximum, sum, conversion.
+constexpr double kSoftmax = 6;
+
+// Fitted to FlashAttention-3's published figures (gpu.md's table, six points): the part of the exponentials
+// that its products do not hide, and what a tile of 128 queries takes beside its keys.
+constexpr double kFlashExposed = 0.7, kFlashTile = 3600;
+
+// What kernels that only move rows reach of a copy.
+constexpr double kRowsShare = 0.88;
+
+Prediction finish(const Card &card, double clocks, Limit limit, double dram_bytes, double floor_us) {
+  const double compute = clocks / (card.ghz * 1e3), dram = dram_bytes / card.dram_bytes_s * 1e6;
+  Prediction p;
+  p.us = most(compute, dram) + card.gap_us;
+  p.limit = dram > compute ? Limit::dram : limit;
+  p.floor_us = floor_us;
+  return p;
+}
+
+double gemm_bytes(const GemmWork &w) {
+  const double element = w.fp8 ? 1 : 2;
+  const double rows = static_cast<double>(w.rows), n = static_cast<double>(w.n), k = static_cast<double>(w.k);
+  return (rows * k + n * k) * element + rows * n * (w.y_bytes + w.residual_bytes);
+}
+
+double gemm_floor_us(const Card &card, const GemmWork &w) {
+  const double products = static_cast<double>(w.rows) * static_cast<double>(w.n) * static_cast<double>(w.k) /
+                          (card.multiply_adds * (w.fp8 ? 2 : 1) * card.products_share * card.multiprocessors) /
+                          (card.ghz * 1e3);
+  return most(products, gemm_bytes(w) / card.dram_bytes_s * 1e6);
+}
+
+}  // namespace
+
+const char *limit_name(Limit limit) {
+  static const char *const names[] = {"tensor", "shared", "L2", "exponentials", "issue", "DRAM", "latency"};
+  return names[static_cast<int>(limit)];
+}
+
+double Cost::busiest() const {
+  return most(most(tensor, shared), most(most(l2, exponentials), issue));
+}
+
+Limit Cost::limit() const {
+  const double top = busiest();
+  if (tensor >= top) return Limit::tensor;
+  if (shared >= top) return Limit::shared;
+  if (l2 >= top) return Limit::l2;
+  return exponentials >= top ? Limit::exponentials : Limit::issue;
+}
+
+Cost gemm_main_loop(const Card &card, const GemmWork &w, const GemmTileShape &t) {
+  const double element = w.fp8 ? 1 : 2, k = static_cast<double>(up(w.k, 64) * 64);
+  Cost c;
+  c.tensor = t.rows * t.columns * k / (card.multiply_adds * (w.fp8 ? 2 : 1) * card.products_share);
+  const double written = (t.rows + t.columns) * k * element;
+  const double read = (t.rows + t.columns * (t.rows / 64.0)) * k * element;
+  c.shared = (written + read) / card.shared_bytes;
+  c.l2 = (t.rows + t.columns / static_cast<double>(t.cluster)) * k * element / card.l2_bytes;
+  // e4m3 sums are promoted every 128 columns: one FMA an element, by the warpgroup that multiplies.
+  if (w.fp8) c.issue = t.rows * t.columns * (k / 128) / card.lanes;
+  return c;
+}
+
+double gemm_epilogue_clocks(const Card &card, const GemmWork &w, const GemmTileShape &t) {
+  const double each = kPlain + (w.activated ? kActivated : 0) + (w.residual_bytes > 0 ? kResidual : 0);
+  const double elements = static_cast<double>(t.rows) * t.columns;
+  const double issue = elements * each / card.lanes;
+  const double moved = elements * (w.y_bytes + w.residual_bytes) / card.l2_bytes;
+  return most(issue, moved) + (w.residual_bytes > 0 ? card.load_clocks : 0);
+}
+
+double gemm_clocks(const Card &card, const GemmWork &w, const GemmTileShape &t, int32_t multiprocessors) {
+  const int64_t tiles = up(w.rows, static_cast<int64_t>(t.rows) * t.cluster) * up(w.n, t.columns);
+  const int64_t groups = multiprocessors / t.cluster > 1 ? multiprocessors / t.cluster : 1;
+  const double turns = static_cast<double>(up(tiles, groups));
+  const Cost main = gemm_main_loop(card, w, t);
+  const double epilogue = gemm_epilogue_clocks(card, w, t);
+  const bool pingpong = t.warpgroup_rows == t.rows;
+  double loop = main.busiest();
+  // e4m3 in ping-pong: the warpgroup that multiplies is the one that promotes.
+  if (w.fp8 && pingpong) loop = main.tensor + main.issue;
+  const double fill = card.load_clocks;
+  if (!pingpong) return fill + turns * (loop + epilogue);
+  // One warpgroup stores while the other multiplies, unless storing takes longer.
+  return fill + turns * most(loop, (loop + epilogue) / 2) + epilogue;
+}
+
+Prediction predict_gemm(const Card &card, const GemmWork &w, const GemmTileShape &t) {
+  const Cost main = gemm_main_loop(card, w, t);
+  return finish(card, gemm_clocks(card, w, t, card.multiprocessors), main.limit(), gemm_bytes(w),
+                gemm_floor_us(card, w));
+}
+
+Prediction predict_skinny(const Card &card, const GemmWork &w) {
+  const double tiles = static_cast<double>(up(w.n, 64)), steps = static_cast<double>(up(w.k, w.fp8 ? 128 : 64));
+  const double turns = most(1, tiles / card.multiprocessors);
+  // A step is 64 rows of W of 128 bytes, and four dependent products.
+  const double step = most(64 * 128 / card.l2_bytes, 4 * card.chain_clocks);
+  const double clocks =
+      2 * card.load_clocks + turns * steps * step + gemm_epilogue_clocks(card, w, {64, 64, 64, 1});
+  return finish(card, clocks, Limit::latency, gemm_bytes(w), gemm_floor_us(card, w));
+}
+
+Prediction predict_attention(const Card &card, const AttentionShape &a, const int32_t *lengths,
+                             int64_t seqs) {
+  double pairs = 0, tokens = 0;  // of query and key, as blocks of 16 and 64 count them
+  for (int64_t i = 0; i < seqs; i++) {
+    const double length = lengths[i];
+    double seen = length;
+    if (a.window > 0) seen = least(seen, 2.0 * a.window + 64);
+    if (a.causal) seen = least(seen, length / 2 + 32);
+    tokens += length;
+    pairs += static_cast<double>(up(lengths[i], 16) * 16 * (up(static_cast<int64_t>(seen), 64) * 64));
+  }
+  pairs *= a.heads / static_cast<double>(card.multiprocessors);
+  Cost c;
+  c.tensor = pairs * 2 * a.dim / (card.multiply_adds * card.warp_products);
+  c.shared = pairs / 16 * (a.dim * 4) / card.shared_bytes;  // k and v by ldmatrix, once for 16 rows
+  c.exponentials = pairs / card.exponentials;
+  c.issue = pairs * kSoftmax / card.lanes;
+  // A warp's softmax follows its products; the other warps hide about half of it.
+  const double clocks = c.busiest() + 0.5 * (c.exponentials + c.issue) + 2 * card.load_clocks;
+  const double bytes = (2.0 * a.heads + 2.0 * a.kv_heads) * a.dim * 2 * tokens;
+  const double products = pairs * 2 * a.dim / (card.multiply_adds * card.products_share);
+  const double floor = most(bytes / card.dram_bytes_s * 1e6, products / (card.ghz * 1e3));
+  return finish(card, clocks, c.limit(), bytes / kRowsShare, floor);
+}
+
+double flash3_tflops(const Card &card, int64_t length, int32_t dim) {
+  const double pairs = 128.0 * static_cast<double>(length);
+  const double clocks = pairs * 2 * dim / card.multiply_adds + kFlashExposed * pairs / card.exponentials + kFlashTile;
+  return 4.0 * pairs * dim / clocks * card.ghz * card.multiprocessors * 1e-3;
+}
+
+Prediction predict_rows(const Card &card, double bytes, double waves) {
+  const double latency = waves * card.load_clocks / (card.ghz * 1e3);
+  const double dram = bytes / card.dram_bytes_s * 1e6;
+  Prediction p;
+  p.us = dram / kRowsShare + latency + card.gap_us;
+  p.limit = dram > latency ? Limit::dram : Limit::latency;
+  p.floor_us = dram;
+  return p;
+}
+
+}  // namespace sie_cuda

@@ -1,0 +1,104 @@
+// cost.h — what work costs on a card: the clocks for which it keeps each unit of a multiprocessor
+// busy, and what starts and ends it.
+//
+// The model is a roof for each unit: work takes as long as its busiest unit, and a fixed part. It predicts
+// for kernels/bench/model.cc. Constants come from documents or are fitted to published figures, which
+// gemm_cost_test.cc reproduces. No card has run these kernels.
+#ifndef SIE_KERNELS_CUDA_COST_H
+#define SIE_KERNELS_CUDA_COST_H
+
+#include <stdint.h>
+
+namespace sie_cuda {
+
+// A card at the clock that it holds under load. Rates are of one multiprocessor and a clock.
+struct Card {
+  const char *name;
+  int32_t sm, multiprocessors;
+  double ghz;
+  double multiply_adds;    // of 16-bit operands by wgmma; of e4m3 twice as many
+  double products_share;   // of them that a pipelined main loop reaches
+  double warp_products;    // share that mma.sync reaches
+  double shared_bytes;     // the port of shared memory
+  double l2_bytes;         // with all multiprocessors reading
+  double exponentials;     // ex2
+  double lanes;            // instructions of all schedulers, times 32
+  double dram_bytes_s;     // copied, read and written bytes together
+  double gap_us;           // from one kernel's end to the next one's first work, in a graph
+  double chain_clocks;     // one dependent step of a main loop: barrier, descriptor, product, wait
+  double load_clocks;      // from an address to its data in shared memory, L2 missed
+};
+
+// The cards that are predicted for; sm 90. The first one stands for a card of unknown name.
+constexpr Card card_h100 = {
+    "H100 SXM", 90, 132, 1.65, 2048, 0.90, 0.62, 128, 46.6, 16, 128, 3.0e12, 1.3, 36, 1000};
+constexpr Card card_h200 = {
+    "H200 SXM", 90, 132, 1.65, 2048, 0.90, 0.62, 128, 46.6, 16, 128, 4.3e12, 1.3, 36, 1000};
+
+enum class Limit { tensor, shared, l2, exponentials, issue, dram, latency };
+const char *limit_name(Limit limit);
+
+// Clocks of one multiprocessor, by unit.
+struct Cost {
+  double tensor = 0, shared = 0, l2 = 0, exponentials = 0, issue = 0;
+  double busiest() const;
+  Limit limit() const;
+};
+
+// What a whole kernel takes.
+struct Prediction {
+  double us = 0;
+  Limit limit = Limit::dram;
+  double floor_us = 0;  // the least that the card allows: bytes, or products at their full rate
+};
+
+// A product [rows, k]·[n, k]ᵀ and what follows it.
+struct GemmWork {
+  int64_t rows, n, k;
+  bool fp8 = false;
+  bool activated = false;      // GELU, or a gate's
+  int32_t residual_bytes = 0;  // an element of the residual, 0: none
+  int32_t y_bytes = 2;
+};
+
+// A tile of gemm_sm90.cuh.
+struct GemmTileShape {
+  int32_t rows, columns, warpgroup_rows, cluster;
+};
+
+// Returns the clocks of one tile's main loop. Per 64-row product both operands come through the port of
+// shared memory; TMA writes each stage there once, and L2 brings it.
+Cost gemm_main_loop(const Card &card, const GemmWork &work, const GemmTileShape &tile);
+
+// Returns the clocks of one tile's epilogue.
+double gemm_epilogue_clocks(const Card &card, const GemmWork &work, const GemmTileShape &tile);
+
+// Returns the clocks of the whole product on `multiprocessors`; persistent CTAs, one each.
+double gemm_clocks(const Card &card, const GemmWork &work, const GemmTileShape &tile, int32_t multiprocessors);
+
+// The same in time, with its limit and its floor.
+Prediction predict_gemm(const Card &card, const GemmWork &work, const GemmTileShape &tile);
+
+// The skinny form (gemm_sm90_skinny.cuh): 64 rows of W a CTA, all of x; a chain of steps of K.
+Prediction predict_skinny(const Card &card, const GemmWork &work);
+
+// Attention over sequences of some lengths, queries and keys alike.
+struct AttentionShape {
+  int32_t heads, kv_heads, dim;
+  int32_t window = 0;   // keys to each side, 0: all
+  bool causal = false;  // half of the pairs
+};
+
+// The mma.sync kernel of attention.cuh.
+Prediction predict_attention(const Card &card, const AttentionShape &shape, const int32_t *lengths,
+                             int64_t seqs);
+
+// FlashAttention-3 as published, for the model's own test and as the aim of a wgmma form.
+double flash3_tflops(const Card &card, int64_t length, int32_t dim);
+
+// A row operation that moves so many bytes. waves: dependent trips to memory before the first store.
+Prediction predict_rows(const Card &card, double bytes, double waves);
+
+}  // namespace sie_cuda
+
+#endif  // SIE_KERNELS_CUDA_COST_H
