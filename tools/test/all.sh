@@ -83,7 +83,7 @@ c_side() {
   step "How the tests launch each kernel" python3 -B tools/kernels/launches.py check build/launches
   touch "$work/c-is-built"
   step "Mutants: proofs, and a sample" bash \
-    -c 'python3 -B tools/mutate/mutate.py check && python3 -B tools/mutate/mutate.py sample --seconds 80 --longest 16 --jobs "$(nproc)"'
+    -c 'python3 -B tools/mutate/mutate.py check && python3 -B tools/mutate/mutate.py sample --seconds 45 --longest 10 --jobs "$(nproc)"'
   step "C under AddressSanitizer and UBSan: build" tools/test/asan.sh build host
   step "C under AddressSanitizer and UBSan" tools/test/asan.sh run
   until [ -e "$work/set-up" ] || [ -e "$work/failed" ]; do sleep 1; done
