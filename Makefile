@@ -124,7 +124,7 @@ histories: ## calls to a control plane whose processes die, and an order that ex
 test-c: deps ## kernel conformance and C tests
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
 	@cmake --build build -j $(JOBS)
-	ctest --test-dir build --output-on-failure
+	ctest --test-dir build --output-on-failure -C whole
 
 test-random: deps ## random programs on the CPU, texts alone and in company (SEEDS=200 or SEEDS=1000-1199)
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure

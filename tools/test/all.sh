@@ -79,7 +79,7 @@ targets="89 90a"
 c_side() {
   step "C: build" bash -c 'cmake --build build -j "$(nproc)" >build/c.log 2>&1 || { cat build/c.log; exit 1; }'
   rm -f build/launches
-  step "C: kernels, programs, ABI" bash -c 'SIE_SIMT_LAUNCHES=$PWD/build/launches ctest --test-dir build -j "$(nproc)" --output-on-failure'
+  step "C: kernels, programs, ABI" bash -c 'SIE_TEST_TURN=$(git rev-list --count HEAD 2>/dev/null || echo 0) SIE_SIMT_LAUNCHES=$PWD/build/launches ctest --test-dir build -j "$(nproc)" --output-on-failure'
   step "How the tests launch each kernel" python3 -B tools/kernels/launches.py check build/launches
   touch "$work/c-is-built"
   step "Mutants: proofs, and a sample" bash \
