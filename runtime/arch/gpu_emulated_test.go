@@ -5,6 +5,7 @@ package arch
 import (
 	"math"
 	"os"
+	"strconv"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/golden"
@@ -13,7 +14,8 @@ import (
 
 // eachCard runs f with a GPU of each capability, behind the stand-in for the driver.
 func eachCard(t *testing.T, f func(t *testing.T, dev *engine.Device)) {
-	for _, capability := range []string{"8.0", "8.9", "9.0"} {
+	t.Helper()
+	for _, capability := range cardsInTurn(t) {
 		t.Run("sm_"+capability, func(t *testing.T) {
 			if _, err := engine.StandIn("capability " + capability); err != nil {
 				t.Fatal(err)
@@ -21,6 +23,23 @@ func eachCard(t *testing.T, f func(t *testing.T, dev *engine.Device)) {
 			f(t, open(t, engine.Options{Kind: engine.CUDA}))
 		})
 	}
+}
+
+// cardsInTurn gives a compute capability of each family of kernels, or one of them if SIE_TEST_TURN
+// has a number, so that three turns in a row have all.
+func cardsInTurn(t *testing.T) []string {
+	t.Helper()
+	cards := []string{"8.0", "8.9", "9.0"}
+	turn := os.Getenv("SIE_TEST_TURN")
+	if turn == "" {
+		return cards
+	}
+	n, err := strconv.ParseUint(turn, 10, 32)
+	if err != nil {
+		t.Fatalf("SIE_TEST_TURN=%s is not a number", turn)
+	}
+	at := n % uint64(len(cards))
+	return cards[at : at+1]
 }
 
 // The real all-MiniLM-L6-v2 against sentence-transformers in float32. An emulated GPU takes minutes

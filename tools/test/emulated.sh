@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # The Go path to a GPU, on a machine without one: kernels emulated on the CPU, the driver a
-# stand-in. Without arguments the tests in files that only these tags compile; the others of their
-# packages are the same program on the CPU, which the plain build runs. Usage: emulated.sh [GO TEST
-# ARGUMENTS] Needs `cmake --build build`, and the headers of a CUDA toolkit, which
-# tools/setup/cuda.sh finds or installs.
+# stand-in. Usage: emulated.sh [GO TEST ARGUMENTS]. Without arguments the tests in files that only
+# these tags compile; the others of their packages are the same program on the CPU, which the plain
+# build runs. With SIE_TEST_TURN=N models run on one of the three families of kernels, else on all.
+# Needs `cmake --build build`, and the headers of a CUDA toolkit, which tools/setup/cuda.sh finds or
+# installs.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ -e build/standin/libcuda.so.1 ] ||
