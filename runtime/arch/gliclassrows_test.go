@@ -2,10 +2,13 @@ package arch
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -58,29 +61,35 @@ func TestLabelRows(t *testing.T) {
 	}
 }
 
-// An absent key of config.json has the package's default, which the golden model's file writes.
-func TestGLiClassDefaults(t *testing.T) {
+// readChanged reads the golden model's config.json with changes, and without keys.
+func readChanged(t *testing.T, changes map[string]any, without ...string) (gliclassConfig, error) {
+	t.Helper()
 	b, err := os.ReadFile(filepath.Join(golden.Open(t, "gliclass-modern").Dir, configFile))
 	if err != nil {
 		t.Fatal(err)
 	}
+	all := map[string]any{}
+	if err := json.Unmarshal(b, &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range without {
+		if _, ok := all[key]; !ok {
+			t.Errorf("the file has no %s", key)
+		}
+		delete(all, key)
+	}
+	maps.Copy(all, changes)
+	if b, err = json.Marshal(all); err != nil {
+		t.Fatal(err)
+	}
+	return readGLiClassConfig(fstest.MapFS{configFile: {Data: b}})
+}
+
+// An absent key of config.json has the package's default, which the golden model's file writes.
+func TestGLiClassDefaults(t *testing.T) {
 	read := func(without ...string) gliclassConfig {
 		t.Helper()
-		all := map[string]any{}
-		if err := json.Unmarshal(b, &all); err != nil {
-			t.Fatal(err)
-		}
-		for _, key := range without {
-			if _, ok := all[key]; !ok {
-				t.Errorf("the file has no %s", key)
-			}
-			delete(all, key)
-		}
-		changed, err := json.Marshal(all)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := readGLiClassConfig(fstest.MapFS{configFile: {Data: changed}})
+		c, err := readChanged(t, nil, without...)
 		if err != nil {
 			t.Fatalf("without %v: %v", without, err)
 		}
@@ -99,5 +108,44 @@ func TestGLiClassDefaults(t *testing.T) {
 	}
 	if got := read(keys...); !reflect.DeepEqual(got, whole) {
 		t.Errorf("without any: %+v, want %+v", got, whole)
+	}
+}
+
+// A marker without a number is behind the vocabulary, class, text and example in this order, as the
+// package counts them: no text has such an example, and no model can read such a class.
+func TestGLiClassMarkersByDefault(t *testing.T) {
+	c, err := readChanged(t, nil, "example_token_index")
+	if err != nil || int64(c.ExampleToken) != c.Vocab+2 {
+		t.Errorf("the example is %d of %d, %v", c.ExampleToken, c.Vocab, err)
+	}
+	for i, key := range []string{"class_token_index", "text_token_index"} {
+		_, err := readChanged(t, nil, key)
+		want := fmt.Sprintf("%s: is %d; the vocabulary has the ids 0 to %d", key, c.Vocab+int64(i), c.Vocab-1)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("without %s: %v, want %q", key, err, want)
+		}
+	}
+}
+
+// Layers are squeezed where none is named alone.
+func TestGLiClassSqueezesAllLayersOrNone(t *testing.T) {
+	for layer, want := range map[int]bool{-1: true, 0: false, 1: false} {
+		c, err := readChanged(t, map[string]any{"squeeze_layers": true, "encoder_layer_id": layer})
+		if err != nil || c.Squeeze != want {
+			t.Errorf("encoder_layer_id %d: squeezed is %t, %v", layer, c.Squeeze, err)
+		}
+	}
+}
+
+// The LSTM has half of the columns in each direction.
+func TestGLiClassLSTMNeedsTwoHalves(t *testing.T) {
+	for size, ok := range map[int]bool{32: true, 33: false, 1: false} {
+		_, err := readChanged(t, map[string]any{"use_lstm": true, "hidden_size": size,
+			"encoder_config": map[string]any{"model_type": "modernbert", "hidden_size": size,
+				"num_hidden_layers": 2, "vocab_size": 1000}})
+		var bad *ModelError
+		if (err == nil) != ok || !ok && (!errors.As(err, &bad) || bad.Field != "use_lstm") {
+			t.Errorf("%d columns: %v", size, err)
+		}
 	}
 }
