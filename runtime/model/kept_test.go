@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -57,6 +58,35 @@ func TestKeptValuesGiveWayToModels(t *testing.T) {
 	}
 }
 
+// While a model is loaded a request keeps labels again, in the room that was made for it. They give
+// way once more: the budget holds when both models are loaded.
+func TestKeptValuesGiveWayWhenALoadEnds(t *testing.T) {
+	meanBytes, meanSize, _ := sizes(t, mean)
+	clsBytes, clsSize, _ := sizes(t, cls)
+	budget := max(meanBytes, meanSize) + max(clsBytes, clsSize)
+	r := start(t, func(o *Options) { o.MemoryBudget = budget }, []string{mean, cls})
+	r.encode(&Request{Model: mean, Texts: words(1)})
+	l := r.copy(mean)
+	k := keep(l, budget-meanBytes)
+	r.memory = func() memory { // is read where the budget has room
+		if k.drops.Load() > 0 && k.has.Load() == 0 {
+			k.add(budget - meanBytes)
+		}
+		return memory{}
+	}
+	r.encode(&Request{Model: cls, Texts: words(1)})
+	drops := k.drops.Load()
+	if r.state(mean) != registry.Loaded || r.models.Bytes() != meanBytes+clsBytes || drops < 2 {
+		t.Errorf("mean is %s; %d bytes, want %d; dropped %d times", r.state(mean), r.models.Bytes(),
+			meanBytes+clsBytes, drops)
+	}
+	// Labels that leave a loaded model its room stay.
+	k.add(budget - meanBytes - clsBytes)
+	if got := r.models.Bytes(); got != budget || k.drops.Load() != drops {
+		t.Errorf("%d bytes, want %d; dropped %d times more", got, budget, k.drops.Load()-drops)
+	}
+}
+
 // A model with kept values that do not give way is unloaded with them.
 func TestKeptValuesGoWithTheirModel(t *testing.T) {
 	meanBytes, meanSize, _ := sizes(t, mean)
@@ -89,5 +119,69 @@ func TestKeptValuesAreInHostMemory(t *testing.T) {
 	r.opt.MemoryBudget = packed
 	if l.Bytes() != packed || l.RoomForKept() != math.MaxInt64 {
 		t.Errorf("%d bytes on a GPU, want %d; room for %d", l.Bytes(), packed, l.RoomForKept())
+	}
+}
+
+// A budget is that of each device. What is kept lies in the memory of all.
+func TestRoomForKeptValuesOfSeveralDevices(t *testing.T) {
+	const budget = 1 << 30
+	r := start(t, func(o *Options) {
+		two(o)
+		o.MemoryBudget = budget
+	}, []string{mean})
+	r.encode(&Request{Model: mean, Texts: words(1)})
+	if l := r.copy(mean); l.RoomForKept() != 2*budget-l.Bytes() {
+		t.Errorf("room for %d bytes beside %d, with %d for each of two devices", l.RoomForKept(), l.Bytes(),
+			budget)
+	}
+}
+
+// All that can give way does, whatever else models keep; a model that keeps no bytes is left alone.
+func TestAllKeptValuesGiveWay(t *testing.T) {
+	r := start(t, nil, []string{mean, cls, prompts})
+	var all []*labels
+	for _, id := range []string{mean, cls, prompts} {
+		r.encode(&Request{Model: id, Texts: words(1)})
+		for i := range 8 {
+			r.copy(id).Keep(i, func() any { return i })
+		}
+		all = append(all, keep(r.copy(id), 10))
+	}
+	all[2].add(-10)
+	for i, want := range []bool{true, false} {
+		if r.dropKept() != want {
+			t.Errorf("call %d: dropped is not %t", i, want)
+		}
+	}
+	for i, k := range all {
+		if want := int64(1 - i/2); k.has.Load() != 0 || k.drops.Load() != want {
+			t.Errorf("model %d keeps %d bytes and was dropped %d times, want %d", i, k.has.Load(),
+				k.drops.Load(), want)
+		}
+	}
+}
+
+// A value is made once for a key, whoever asks at once.
+func TestKeptValuesAreMadeOnce(t *testing.T) {
+	l := &Model{}
+	for key := range 2000 {
+		var made atomic.Int64
+		var got [4]any
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for i := range got {
+			all.Go(func() {
+				<-begin
+				got[i] = l.Keep(key, func() any {
+					made.Add(1)
+					return key
+				})
+			})
+		}
+		close(begin)
+		all.Wait()
+		if got != [4]any{key, key, key, key} || made.Load() != 1 {
+			t.Fatalf("key %d: %v, made %d times", key, got, made.Load())
+		}
 	}
 }

@@ -185,6 +185,9 @@ func (h *Host) load(
 	}
 	l.adapters = newAdapterCache(l, h.opt.MaxLoRAs)
 	l.adapters.preload(adapterKeysOf(shared.users))
+	if l.RoomForKept() < l.Bytes() { // requests to other models took the room that makeRoom found
+		h.dropKept()
+	}
 	h.loaded.Store(key, l)
 	h.sizes.Store(key, l.Bytes()/int64(len(h.devices)))
 	h.seen.Store(m.ID, nil)

@@ -13,8 +13,9 @@ import (
 // labelCache keeps what a label tower gives: the row of each label, by its text, and the rows of
 // whole lists of labels in the order of their request, as batches take them. It belongs to one
 // loaded model, which counts its bytes, and goes with it. What was used least recently goes when
-// all together are above the limit, or above what the model has room for. A row depends on the
-// label alone, so that it does not matter who computed it, with which other labels, and when.
+// all together are above the limit, or above what the model has room for, which each request asks
+// at its end. A row depends on the label alone, so that it does not matter who computed it, with
+// which other labels, and when.
 type labelCache struct {
 	limit int64       // bytes
 	owner labelsOwner // nil: nobody counts them
@@ -57,19 +58,24 @@ func newLabelCache(limit int64, owner labelsOwner) *labelCache {
 		making: make(map[string]*labelMaking)}
 }
 
-// Drop gives up all rows (model.Droppable).
+// Drop gives up all rows (model.Droppable). Requests that have some go on with them.
 func (c *labelCache) Drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.addLocked(-c.used)
+	c.changeLocked(0)
 }
 
-// more returns how many bytes more the cache's owner has room for. It is not called under c.mu.
-func (c *labelCache) more() int64 {
+// fit gives up what the owner has no room for. Others take room, too, so it asks when the cache's
+// own bytes are counted: of two that add at once, the second sees both. It does so without c.mu.
+func (c *labelCache) fit() {
 	if c.owner == nil {
-		return c.limit
+		return
 	}
-	return c.owner.RoomForKept()
+	if room := c.owner.RoomForKept(); room < 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.changeLocked(c.used + room)
+	}
 }
 
 // encodeLabels computes the rows of labels, in their order.
@@ -83,6 +89,7 @@ var errNotEncoded = errors.New("task: labels were not computed to the end")
 // computes, in one call, and waits for the others. A label that another caller failed to compute
 // is computed here.
 func (c *labelCache) query(ctx context.Context, labels []string, encode encodeLabels) (*batch.Query, error) {
+	defer c.fit()
 	name := listKey(labels)
 	c.mu.Lock()
 	if e := c.lookLocked(name); e != nil {
@@ -100,13 +107,12 @@ func (c *labelCache) query(ctx context.Context, labels []string, encode encodeLa
 	for _, label := range labels {
 		q.Rows = append(q.Rows, rows[label]...)
 	}
-	more := c.more()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.lookLocked(name); e != nil { // one for all, so that a batch contains it once
 		return e.lists, nil
 	}
-	c.addLocked(more, &labelEntry{key: name, lists: q, bytes: 4 * int64(cap(q.Rows))})
+	c.changeLocked(c.limit, &labelEntry{key: name, lists: q, bytes: 4 * int64(cap(q.Rows))})
 	return q, nil
 }
 
@@ -163,7 +169,6 @@ func (c *labelCache) compute(
 ) (rows [][]float32, err error) {
 	err = errNotEncoded // unless encode returns
 	defer func() {
-		more := c.more()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		var made []*labelEntry
@@ -176,7 +181,7 @@ func (c *labelCache) compute(
 			}
 			close(m.done)
 		}
-		c.addLocked(more, made...)
+		c.changeLocked(c.limit, made...)
 	}()
 	rows, err = encode(labels)
 	return rows, err
@@ -192,11 +197,10 @@ func (c *labelCache) lookLocked(key string) *labelEntry {
 	return at.Value.(*labelEntry)
 }
 
-// addLocked adds entries whose keys are not known, and drops what was used least recently: the
-// cache then has at most its limit, and at most more bytes than it had.
-func (c *labelCache) addLocked(more int64, entries ...*labelEntry) {
+// changeLocked adds entries whose keys are not known, drops what was used least recently until at
+// most `most` bytes are left, and tells the owner.
+func (c *labelCache) changeLocked(most int64, entries ...*labelEntry) {
 	before := c.used
-	most := before + min(more, c.limit-before)
 	for _, e := range entries {
 		e.bytes += int64(len(e.key)) + labelEntryBytes
 		c.known[e.key] = c.order.PushFront(e)

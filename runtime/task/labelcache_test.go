@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/sie-engine/sie/runtime/batch"
 )
 
 // rowOf is what the tests take for a label's row.
@@ -89,10 +93,13 @@ func TestLabelCacheIsBounded(t *testing.T) {
 }
 
 // ownerOfLabels has room for a number of bytes.
-type ownerOfLabels struct{ room, counted int64 }
+type ownerOfLabels struct {
+	room    int64
+	counted atomic.Int64
+}
 
-func (o *ownerOfLabels) CountKept(n int64)  { o.counted += n }
-func (o *ownerOfLabels) RoomForKept() int64 { return o.room - o.counted }
+func (o *ownerOfLabels) CountKept(n int64)  { o.counted.Add(n) }
+func (o *ownerOfLabels) RoomForKept() int64 { return o.room - o.counted.Load() }
 
 // The owner of a cache counts all its bytes, and the cache has no more than its owner has room for.
 func TestLabelCacheIsCounted(t *testing.T) {
@@ -101,8 +108,8 @@ func TestLabelCacheIsCounted(t *testing.T) {
 	c := newLabelCache(1<<20, o)
 	check := func(most int64) {
 		t.Helper()
-		if o.counted != c.used || c.used > most {
-			t.Errorf("%d bytes, %d are counted, and at most %d are possible", c.used, o.counted, most)
+		if counted := o.counted.Load(); counted != c.used || c.used > most {
+			t.Errorf("%d bytes, %d are counted, and at most %d are possible", c.used, counted, most)
 		}
 	}
 	checkQuery(t, c, []string{"a"}, []string{"a"})
@@ -118,8 +125,8 @@ func TestLabelCacheIsCounted(t *testing.T) {
 	checkQuery(t, c, []string{"a"}, []string{"a"})
 	check(o.room)
 	c.Drop()
-	if check(0); o.counted != 0 || len(c.known) != 0 {
-		t.Errorf("%d entries of %d bytes after all were dropped", len(c.known), o.counted)
+	if check(0); len(c.known) != 0 {
+		t.Errorf("%d entries after all were dropped", len(c.known))
 	}
 	checkQuery(t, c, []string{"b"}, []string{"b"})
 	o.room = -1 // another model takes more than all the room
@@ -127,10 +134,13 @@ func TestLabelCacheIsCounted(t *testing.T) {
 	check(0)
 }
 
-// Callers that ask for a label at once compute it once; the caller that fails fails alone.
-func TestLabelsAtOnce(t *testing.T) {
+// Callers that ask for a label at once compute it once; the caller that fails fails alone, and who
+// has no time left waits no longer.
+func TestLabelsAtOnce(t *testing.T) { synctest.Test(t, checkLabelsAtOnce) }
+
+func checkLabelsAtOnce(t *testing.T) {
 	c := newLabelCache(1<<20, nil)
-	begun, release := make(chan struct{}), make(chan struct{})
+	release := make(chan struct{})
 	failed := errors.New("failed")
 	var mu sync.Mutex
 	computed := map[string]int{}
@@ -145,7 +155,6 @@ func TestLabelsAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() {
 		_, err := c.query(t.Context(), []string{"x", "y"}, func([]string) ([][]float32, error) {
-			close(begun)
 			<-release
 			return nil, failed
 		})
@@ -153,8 +162,9 @@ func TestLabelsAtOnce(t *testing.T) {
 			t.Errorf("the caller that fails: %v", err)
 		}
 	})
-	<-begun
-	for i := range 8 {
+	synctest.Wait()
+	var queries [8]*batch.Query
+	for i := range queries {
 		all.Go(func() {
 			labels := []string{"x", "z", "y"}
 			if i%2 == 0 {
@@ -164,13 +174,20 @@ func TestLabelsAtOnce(t *testing.T) {
 			if err != nil || !slices.Equal(q.Rows, slices.Concat(rowsOf(labels)...)) {
 				t.Errorf("caller %d: %v, %v", i, q, err)
 			}
+			queries[i] = q
 		})
 	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, failed)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, failed)
 	defer cancel()
-	if _, err := c.query(ctx, []string{"x"}, count); !errors.Is(err, failed) {
-		t.Errorf("a caller whose time is over waits: %v", err)
+	began := time.Now()
+	if _, err := c.query(ctx, []string{"x"}, count); !errors.Is(err, failed) || time.Since(began) != time.Second {
+		t.Errorf("a caller whose time is over waits for %v: %v", time.Since(began), err)
 	}
+	mu.Lock()
+	if computed["x"]+computed["y"] != 0 || computed["z"] != 1 {
+		t.Errorf("computed while all wait for the first caller: %v", computed)
+	}
+	mu.Unlock()
 	close(release)
 	all.Wait()
 	for _, label := range []string{"x", "y", "z"} {
@@ -178,7 +195,87 @@ func TestLabelsAtOnce(t *testing.T) {
 			t.Errorf("%s was computed %d times", label, computed[label])
 		}
 	}
+	for i, q := range queries {
+		if q != queries[i%2] {
+			t.Errorf("caller %d has a query of its own", i)
+		}
+	}
 	checkQuery(t, c, []string{"x", "y", "z"}, nil)
+}
+
+// Caches of one owner, and callers of one, add at once: each sees room before any has added.
+// When all are done the owner has no more than its room, and every answer is whole.
+func TestLabelsAddedAtOnceFit(t *testing.T) { synctest.Test(t, checkLabelsAddedAtOnce) }
+
+func checkLabelsAddedAtOnce(t *testing.T) {
+	const label = labelEntryBytes + 2 + 8 // of one letter
+	o := &ownerOfLabels{room: 3 * (label + 2)}
+	caches := []*labelCache{newLabelCache(1<<20, o), newLabelCache(1<<20, o)}
+	release := make(chan struct{})
+	var all sync.WaitGroup
+	for i, l := range []string{"a", "b", "c", "d", "e", "f"} {
+		all.Go(func() {
+			labels := []string{l}
+			q, err := caches[i%2].query(t.Context(), labels, func(labels []string) ([][]float32, error) {
+				<-release
+				return rowsOf(labels), nil
+			})
+			if err != nil || !slices.Equal(q.Rows, rowOf(l)) {
+				t.Errorf("%s: %v, %v", l, q, err)
+			}
+		})
+	}
+	synctest.Wait()
+	close(release)
+	all.Wait()
+	counted, used := o.counted.Load(), caches[0].used+caches[1].used
+	if counted != used || counted > o.room {
+		t.Errorf("%d bytes, %d are counted, and %d are possible", used, counted, o.room)
+	}
+}
+
+// An owner whose room has gone to others gets its own back at the next request, one that finds all
+// its labels too.
+func TestLabelsGiveWayWhenAskedFor(t *testing.T) {
+	o := &ownerOfLabels{room: 1 << 20}
+	c := newLabelCache(1<<20, o)
+	checkQuery(t, c, []string{"a", "b"}, []string{"a", "b"})
+	o.room = 0 // a model was loaded
+	checkQuery(t, c, []string{"a", "b"}, nil)
+	if o.counted.Load() != 0 || c.used != 0 {
+		t.Errorf("%d bytes, %d are counted, with room for none", c.used, o.counted.Load())
+	}
+}
+
+// Rows that a request has stay as they are, whatever the cache does with its own.
+func TestLabelsInUseAreKept(t *testing.T) {
+	labels := []string{"a", "bb", "ccc"}
+	encode := func(labels []string) ([][]float32, error) { return rowsOf(labels), nil }
+	want := slices.Concat(rowsOf(labels)...)
+	for what, lose := range map[string]func(*labelCache){
+		"dropped": (*labelCache).Drop,
+		"displaced": func(c *labelCache) {
+			for i := range 100 {
+				if _, err := c.query(t.Context(), []string{fmt.Sprint("l", i)}, encode); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	} {
+		c := newLabelCache(8*(labelEntryBytes+16), nil)
+		q, err := c.query(t.Context(), labels, encode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := c.known[labelKey("a")].Value.(*labelEntry).row
+		lose(c)
+		if c.known[listKey(labels)] != nil {
+			t.Fatalf("%s: the list is still known", what)
+		}
+		if !slices.Equal(q.Rows, want) || q.N != len(labels) || !slices.Equal(row, rowOf("a")) {
+			t.Errorf("%s: %v and %v, want %v and %v", what, q, row, want, rowOf("a"))
+		}
+	}
 }
 
 // A panic of a caller is no end of the label.

@@ -163,6 +163,53 @@ func TestSpansOfBiEncodersCountLabels(t *testing.T) {
 	}
 }
 
+// Rows of labels belong to one model at one revision: on a server that has another one, or the one
+// before, each answers as it does alone.
+func TestSpansOfBiEncodersKeepLabelsByModel(t *testing.T) {
+	const name = "gliner-bi-modernbert-span"
+	dir := golden.Open(t, name).Dir
+	turned := copyModel(t, name) // its projection of labels has the other sign
+	file := filepath.Join(turned, "model.safetensors")
+	tensors := readTensors(t, file)
+	for i, v := range tensors["token_rep_layer.labels_projection.weight"].data {
+		tensors["token_rep_layer.labels_projection.weight"].data[i] = -v
+	}
+	writeTensors(t, file, tensors)
+	find := func(r *rig, id string) string {
+		t.Helper()
+		res, err := r.Extract(t.Context(), &ExtractRequest{Model: id, Labels: []string{"person", "city"},
+			Texts:   []string{"Angela Merkel lived in Berlin, not in New York."},
+			Options: map[string]any{"threshold": 0.3, "flat_ner": false, "multi_label": true}})
+		if err != nil || res.Found[0].Err != nil || len(res.Found[0].Entities) == 0 {
+			t.Fatal(id, err, res)
+		}
+		return fmt.Sprint(res.Found[0].Entities)
+	}
+	alone := func(dir string) string {
+		return find(start(t, nil, nil, biEntry(t, "alone", dir)), "alone")
+	}
+	one, other := alone(dir), alone(turned)
+	if one == other {
+		t.Fatal("the weights make no difference")
+	}
+	r := start(t, nil, nil, biEntry(t, "one", dir), biEntry(t, "other", turned))
+	for range 2 {
+		if a, b := find(r, "one"), find(r, "other"); a != one || b != other {
+			t.Errorf("together:\n %s\n %s\nalone:\n %s\n %s", a, b, one, other)
+		}
+	}
+	c, err := catalog.Of(biEntry(t, "one", turned)) // the id now means other weights
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.SetCatalog(c); err != nil {
+		t.Fatal(err)
+	}
+	if got := find(r, "one"); got != other {
+		t.Errorf("with changed weights:\n %s\nwant:\n %s", got, other)
+	}
+}
+
 // Without a tokenizer of its own the label tower has that of the repository that lends it; one that
 // nobody lends is an error that says so.
 func TestSpansOfBiEncodersNeedALender(t *testing.T) {
