@@ -3,12 +3,13 @@
 # stand-in. Usage: emulated.sh [GO TEST ARGUMENTS]. Without arguments the tests in files that only
 # these tags compile; the others of their packages are the same program on the CPU, which the plain
 # build runs. With SIE_TEST_TURN=N models run on one of the three families of kernels, else on all.
-# Needs `cmake --build build`, and the headers of a CUDA toolkit, which tools/setup/cuda.sh finds or
-# installs.
+# Needs a configured `build` folder, whose emulated library it builds where it is missing or old, and
+# the headers of a CUDA toolkit, which tools/setup/cuda.sh finds or installs.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-[ -e build/standin/libcuda.so.1 ] ||
-  { echo "emulated: build/standin/libcuda.so.1 is missing: make test-c builds it" >&2; exit 1; }
+[ -e build/CMakeCache.txt ] || { echo "emulated: build is not configured: make test-c does it" >&2; exit 1; }
+cmake --build build -j "$(nproc)" --target cgo_flags_emulated >build/emulated.log 2>&1 ||
+  { cat build/emulated.log >&2; exit 1; }
 home=$(tools/setup/cuda.sh "${TOOLKIT:-13.0}")
 eval "$(tools/setup/cgo-cuda.sh build "$home")"
 export SIE_LIBCUDA=$PWD/build/standin/libcuda.so.1
