@@ -4,6 +4,7 @@
 #                        the CUDA and C++ runtimes are linked statically, so a driver is all they need
 #   with emulated GPUs   kernel_mirror_test, kernel_conformance_emulated and kernel_bench_emulated, which are tests
 #   kernel_model         prints what the cost model predicts
+#   kernel_model_test    what it is asked of whole models
 set(bench_dir ${CMAKE_SOURCE_DIR}/kernels/bench)
 
 # Cases, harness and judge; no table.
@@ -13,10 +14,14 @@ add_library(kernel_cases STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:kernel_case_ob
 target_link_libraries(kernel_cases PRIVATE sie_flags)
 
 # What the cost model predicts, and whether bench/results/gpu-model.md still says it.
-add_executable(kernel_model EXCLUDE_FROM_ALL ${bench_dir}/model_main.cc ${CMAKE_SOURCE_DIR}/kernels/cuda/cost.cc)
+set(model_sources ${CMAKE_SOURCE_DIR}/kernels/cuda/cost.cc ${CMAKE_SOURCE_DIR}/kernels/cuda/gemm_sm90_choose.cc)
+add_executable(kernel_model EXCLUDE_FROM_ALL ${bench_dir}/model_main.cc ${model_sources})
 target_link_libraries(kernel_model PRIVATE sie_flags kernel_cases pthread m)
+add_executable(kernel_model_test EXCLUDE_FROM_ALL ${bench_dir}/model_test.cc ${model_sources})
+target_link_libraries(kernel_model_test PRIVATE sie_flags kernel_cases pthread m)
 if(SIE_EMULATED AND NOT SIE_SANITIZE)
-  set_target_properties(kernel_model PROPERTIES EXCLUDE_FROM_ALL OFF)
+  set_target_properties(kernel_model kernel_model_test PROPERTIES EXCLUDE_FROM_ALL OFF)
+  add_test(NAME kernel_model_test COMMAND kernel_model_test)
   add_test(NAME kernel_model COMMAND sh -c "$<TARGET_FILE:kernel_model> | diff - ${CMAKE_SOURCE_DIR}/bench/results/gpu-model.md")
 endif()
 

@@ -17,7 +17,7 @@ set(SIE_CUDA_SOURCES
   attention_disentangled.cu attention_disentangled_d32.cu attention_disentangled_d64.cu attention_disentangled_d128.cu
   linear.cu linear_f32.cu gemm_call.cc gemm_pack.cc gemm_epilogue.cc
   gemm_sm80.cc gemm_sm80_bf16.cu gemm_sm80_f16.cu gemm_sm80_fp8.cu
-  gemm_sm90.cc gemm_sm90_bf16.cu gemm_sm90_f16.cu gemm_sm90_e4m3.cu gemm_sm90_skinny.cu
+  gemm_sm90.cc gemm_sm90_choose.cc gemm_sm90_bf16.cu gemm_sm90_f16.cu gemm_sm90_e4m3.cu gemm_sm90_skinny.cu
 )
 list(TRANSFORM SIE_CUDA_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/kernels/cuda/)
 

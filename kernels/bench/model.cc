@@ -18,7 +18,19 @@ namespace {
 constexpr ModelLinear linears[] = {ModelLinear::qkv, ModelLinear::attention_out, ModelLinear::up,
                                    ModelLinear::down};
 
-GemmWork work_of(const ModelShape &m, int64_t rows, ModelLinear part, bool fp8) {
+sie_cuda::AttentionShape attention_of(const ModelShape &m, bool local) {
+  sie_cuda::AttentionShape a = {m.heads, m.kv_heads, m.head_dim};
+  a.window = local ? m.window : 0;
+  a.causal = m.mask == SIE_MASK_CAUSAL;
+  return a;
+}
+
+// Dependent trips to memory of a row operation: the count, the row, and a table's row behind an id.
+double trips(const std::string &op) { return op == "embed_layernorm" || op == "pool_output" ? 3 : 2; }
+
+}  // namespace
+
+GemmWork linear_work(const ModelShape &m, int64_t rows, ModelLinear part, bool fp8) {
   GemmWork w;
   w.rows = rows;
   w.fp8 = fp8;
@@ -33,8 +45,10 @@ GemmWork work_of(const ModelShape &m, int64_t rows, ModelLinear part, bool fp8) 
       w.residual_bytes = 2;
       break;
     case ModelLinear::up:
-      w.n = m.gate != SIE_GATE_NONE ? 2 * m.inner : m.inner;
+      w.gated = m.gate != SIE_GATE_NONE;
+      w.n = w.gated ? 2 * m.inner : m.inner;
       w.activated = true;
+      if (fp8) w.y_bytes = 1;  // as the next product reads it
       break;
     case ModelLinear::down:
       w.n = m.width;
@@ -44,68 +58,69 @@ GemmWork work_of(const ModelShape &m, int64_t rows, ModelLinear part, bool fp8) 
   return w;
 }
 
-sie_cuda::AttentionShape attention_of(const ModelShape &m, bool local) {
-  sie_cuda::AttentionShape a = {m.heads, m.kv_heads, m.head_dim};
-  a.window = local ? m.window : 0;
-  a.causal = m.mask == SIE_MASK_CAUSAL;
-  return a;
-}
-
-// Dependent trips to memory of a row operation: the count, the row, and a table's row behind an id.
-double trips(const std::string &op) { return op == "embed_layernorm" || op == "pool_output" ? 3 : 2; }
-
-}  // namespace
-
 bool predicts_bytes(const Point &point) {
-  static const char *const known[] = {"embed_layernorm", "layernorm",    "qk_norm_rope", "quantise_rows",
-                                      "pool_output",     "gather_rows",  "join_columns", "keep_rows",
-                                      "output_rows"};
+  static const char *const known[] = {"embed_layernorm", "layernorm",   "qk_norm_rope",
+                                      "quantise_rows",   "pool_output", "gather_rows",
+                                      "join_columns",    "keep_rows",   "output_rows"};
   for (const char *name : known) {
     if (point.op == name) return true;
   }
   return false;
 }
 
-Prediction predict_linear(const Card &card, const GemmWork &w, const char **variant) {
-  const uint32_t own = 1u << (w.fp8 ? SIE_COMPUTE_FP8 : SIE_COMPUTE_BF16);
-  const sie_cuda::GemmSm90Variant *all = sie_cuda::gemm_sm90_variants;
-  if (w.rows <= all[sie_cuda::GEMM_SM90_SKINNY].rows) {
-    *variant = all[sie_cuda::GEMM_SM90_SKINNY].name;
-    return predict_skinny(card, w);
+Predicted predict_linear(const Card &card, const GemmWork &w) {
+  sie_packed packed = {};
+  packed.compute = w.fp8 ? SIE_COMPUTE_FP8 : SIE_COMPUTE_BF16;
+  packed.n = w.n;
+  packed.k = w.k;
+  sie_linear_args args = {};
+  args.rows.cap = w.rows;
+  args.n = w.n;
+  args.k = w.k;
+  args.w = &packed;
+  args.gate = w.gated ? SIE_GATE_GEGLU : SIE_GATE_NONE;
+  args.y.dtype = w.y_bytes == 1 ? SIE_F8E4M3 : SIE_BF16;
+  const sie_stream on = {nullptr, card.sm, card.multiprocessors, 0, 0};
+  const int32_t chosen = sie_cuda::gemm_sm90_pick(args, on);
+  Predicted all;
+  for (int32_t i = 0; i < sie_cuda::GEMM_SM90_COUNT; i++) {
+    if (!sie_cuda::gemm_sm90_takes(i, &args)) continue;
+    const sie_cuda::GemmSm90Variant &v = sie_cuda::gemm_sm90_variants[i];
+    const Prediction p = i == sie_cuda::GEMM_SM90_SKINNY
+                             ? predict_skinny(card, w)
+                             : predict_gemm(card, w, {v.rows, v.columns, v.warpgroup_rows, v.cluster});
+    if (i == chosen) {
+      all.by = p;
+      all.variant = v.name;
+    }
+    const bool tie = i == chosen && p.us == all.fastest.us;
+    if (*all.fastest_variant == 0 || p.us < all.fastest.us || tie) {
+      all.fastest = p;
+      all.fastest_variant = v.name;
+    }
   }
-  Prediction best;
-  *variant = nullptr;
-  for (int32_t i = 1; i < sie_cuda::GEMM_SM90_COUNT; i++) {
-    const sie_cuda::GemmSm90Variant &v = all[i];
-    if ((v.classes & own) == 0) continue;
-    const Prediction p = predict_gemm(card, w, {v.rows, v.columns, v.warpgroup_rows, v.cluster});
-    if (*variant != nullptr && p.us >= best.us) continue;
-    best = p;
-    *variant = v.name;
-  }
-  return best;
+  return all;
 }
 
-bool predict(const Card &card, const Point &point, double bytes, Prediction *prediction,
-             const char **variant) {
-  *variant = "";
+bool predict(const Card &card, const Point &point, double bytes, Predicted *prediction) {
+  *prediction = {};
   const ModelShape &m = *point.model;
   if (point.op == "linear") {
     for (ModelLinear part : linears) {
       if (point.part != part_name(part)) continue;
-      *prediction = predict_linear(
-          card, work_of(m, harness::tokens_of(point.lengths), part, point.type == "fp8"), variant);
+      *prediction =
+          predict_linear(card, linear_work(m, harness::tokens_of(point.lengths), part, point.type == "fp8"));
       return true;
     }
     return false;
   }
   if (point.op == "attention") {
-    *prediction = predict_attention(card, attention_of(m, m.mask == SIE_MASK_WINDOW), point.lengths.data(),
-                                    static_cast<int64_t>(point.lengths.size()));
+    prediction->by = predict_attention(card, attention_of(m, m.mask == SIE_MASK_WINDOW), point.lengths.data(),
+                                       static_cast<int64_t>(point.lengths.size()));
     return true;
   }
   if (!predicts_bytes(point)) return false;
-  *prediction = predict_rows(card, bytes, trips(point.op));
+  prediction->by = predict_rows(card, bytes, trips(point.op));
   return true;
 }
 
@@ -114,12 +129,13 @@ double predict_model_us(const Card &card, const ModelDepth &d, int64_t seqs, int
   const int64_t tokens = seqs * length;
   const harness::Lengths lengths(static_cast<size_t>(seqs), length);
   const double row = static_cast<double>(tokens) * m.width * 2;
-  const char *variant;
   double block = 2 * predict_rows(card, 2 * row, 2).us;
   for (ModelLinear part : linears)
-    block += predict_linear(card, work_of(m, tokens, part, fp8 && part != ModelLinear::attention_out), &variant).us;
+    block +=
+        predict_linear(card, linear_work(m, tokens, part, fp8 && part != ModelLinear::attention_out)).by.us;
   if (m.rotary)
-    block += predict_rows(card, 4.0 * static_cast<double>(tokens) * (m.heads + m.kv_heads) * m.head_dim, 2).us;
+    block +=
+        predict_rows(card, 4.0 * static_cast<double>(tokens) * (m.heads + m.kv_heads) * m.head_dim, 2).us;
   double us = predict_rows(card, 3 * row, 3).us + predict_rows(card, row, 3).us;
   for (int32_t i = 0; i < d.blocks; i++) {
     const bool local = m.mask == SIE_MASK_WINDOW && i % d.global_every != 0;

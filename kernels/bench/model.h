@@ -8,18 +8,25 @@
 
 namespace bench {
 
-// A product's prediction by the variant that it finds fastest; *variant receives its name.
-sie_cuda::Prediction predict_linear(const sie_cuda::Card &card, const sie_cuda::GemmWork &work,
-                                    const char **variant);
+// The product of a model's linear on so many rows.
+sie_cuda::GemmWork linear_work(const harness::ModelShape &model, int64_t rows, harness::ModelLinear part,
+                               bool fp8);
+
+// What is predicted of a point or a product.
+struct Predicted {
+  sie_cuda::Prediction by;       // of a product by the variant that linear chooses (gemm_sm90.h)
+  const char *variant = "";      // its name; "" where there is no choice
+  sie_cuda::Prediction fastest;  // by the variant that the model finds fastest: the same one, or another
+  const char *fastest_variant = "";
+};
+Predicted predict_linear(const sie_cuda::Card &card, const sie_cuda::GemmWork &work);
 
 // Reports whether a point's prediction is of the bytes that its case moves; those of products and attention
 // are of their shapes.
 bool predicts_bytes(const Point &point);
 
-// Returns whether the operation of the point has a model, and then its prediction on sm_90. *variant
-// receives the tile of a product, else "".
-bool predict(const sie_cuda::Card &card, const Point &point, double bytes, sie_cuda::Prediction *prediction,
-             const char **variant);
+// Returns whether the operation of the point has a model, and then its prediction on sm_90.
+bool predict(const sie_cuda::Card &card, const Point &point, double bytes, Predicted *prediction);
 
 // Returns the microseconds of a whole model on seqs sequences of one length; fp8: in the linears that have
 // that class.

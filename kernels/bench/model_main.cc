@@ -20,7 +20,8 @@ void print_models(const Card &card) {
       printf("| %s | %s |", d.shape.name, fp8 ? "fp8" : "bf16");
       for (int32_t length : kLengths) {
         const int64_t seqs = kBatch / length;
-        printf(" %.2f M |", static_cast<double>(seqs * length) / predict_model_us(card, d, seqs, length, fp8));
+        printf(" %.2f M |",
+               static_cast<double>(seqs * length) / predict_model_us(card, d, seqs, length, fp8));
       }
       printf(" %.2f ms |\n", predict_model_us(card, d, 1, 32, fp8) / 1e3);
     }
@@ -28,25 +29,34 @@ void print_models(const Card &card) {
 }
 
 void print_kernels(const Card &card) {
-  printf("\n## Kernels on %s\n\n| case | tile | us | limit | %% of floor |\n| --- | --- | ---: | --- | ---: |\n",
-         card.name);
+  printf(
+      "\n## Kernels on %s\n\nThe tile of a product is the one that `linear` chooses; where the model finds "
+      "another one faster, that "
+      "follows.\n\n| case | tile | us | limit | %% of floor | faster by the model | us |\n"
+      "| --- | --- | ---: | --- | ---: | --- | ---: |\n",
+      card.name);
   for (const bench::Point &point : bench::points()) {
     const double bytes = bench::predicts_bytes(point) ? point.make()->bytes() : 0;
-    sie_cuda::Prediction p;
-    const char *variant;
-    if (!bench::predict(card, point, bytes, &p, &variant)) continue;
-    printf("| %s | %s | %.1f | %s | %.0f |\n", point.name().c_str(), variant, p.us, limit_name(p.limit),
-           100 * p.floor_us / p.us);
+    bench::Predicted p;
+    if (!bench::predict(card, point, bytes, &p)) continue;
+    printf("| %s | %s | %.1f | %s | %.0f |", point.name().c_str(), p.variant, p.by.us, limit_name(p.by.limit),
+           100 * p.by.floor_us / p.by.us);
+    if (p.fastest_variant != p.variant) {
+      printf(" %s | %.1f |\n", p.fastest_variant, p.fastest.us);
+    } else {
+      printf("  |  |\n");
+    }
   }
 }
 
 }  // namespace
 
 int main() {
-  printf("# Predictions for GPUs\n\n"
-         "What the cost model of kernels/cuda/cost.h says, made by `make kernels-model`. No card has run these\n"
-         "kernels. Models: millions of tokens a second, device side, in batches of %lld tokens.\n",
-         static_cast<long long>(kBatch));
+  printf(
+      "# Predictions for GPUs\n\n"
+      "What the cost model of kernels/cuda/cost.h says, made by `make kernels-model`. No card has run these\n"
+      "kernels. Models: millions of tokens a second, device side, in batches of %lld tokens.\n",
+      static_cast<long long>(kBatch));
   print_models(sie_cuda::card_h100);
   print_models(sie_cuda::card_h200);
   print_kernels(sie_cuda::card_h200);

@@ -34,9 +34,8 @@ std::string model_text(const harness::ModelShape &m) {
 std::string predicted_text(const std::string &gpu, const Point &point, const harness::Case &c) {
   const sie_cuda::Card &card =
       gpu.find("H200") != std::string::npos ? sie_cuda::card_h200 : sie_cuda::card_h100;
-  sie_cuda::Prediction p;
-  const char *variant;
-  return predict(card, point, c.bytes(), &p, &variant) ? harness::text("%.3f", p.us) : "null";
+  Predicted p;
+  return predict(card, point, c.bytes(), &p) ? harness::text("%.3f", p.by.us) : "null";
 }
 
 }  // namespace

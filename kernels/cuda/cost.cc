@@ -31,16 +31,10 @@ Prediction finish(const Card &card, double clocks, Limit limit, double dram_byte
   return p;
 }
 
-double gemm_bytes(const GemmWork &w) {
-  const double element = w.fp8 ? 1 : 2;
-  const double rows = static_cast<double>(w.rows), n = static_cast<double>(w.n), k = static_cast<double>(w.k);
-  return (rows * k + n * k) * element + rows * n * (w.y_bytes + w.residual_bytes);
-}
-
 double gemm_floor_us(const Card &card, const GemmWork &w) {
-  const double products = static_cast<double>(w.rows) * static_cast<double>(w.n) * static_cast<double>(w.k) /
-                          (card.multiply_adds * (w.fp8 ? 2 : 1) * card.products_share * card.multiprocessors) /
-                          (card.ghz * 1e3);
+  const double products =
+      static_cast<double>(w.rows) * static_cast<double>(w.n) * static_cast<double>(w.k) /
+      (card.multiply_adds * (w.fp8 ? 2 : 1) * card.products_share * card.multiprocessors) / (card.ghz * 1e3);
   return most(products, gemm_bytes(w) / card.dram_bytes_s * 1e6);
 }
 
@@ -51,9 +45,7 @@ const char *limit_name(Limit limit) {
   return names[static_cast<int>(limit)];
 }
 
-double Cost::busiest() const {
-  return most(most(tensor, shared), most(most(l2, exponentials), issue));
-}
+double Cost::busiest() const { return most(most(tensor, shared), most(most(l2, exponentials), issue)); }
 
 Limit Cost::limit() const {
   const double top = busiest();
@@ -61,6 +53,12 @@ Limit Cost::limit() const {
   if (shared >= top) return Limit::shared;
   if (l2 >= top) return Limit::l2;
   return exponentials >= top ? Limit::exponentials : Limit::issue;
+}
+
+double gemm_bytes(const GemmWork &w) {
+  const double element = w.fp8 ? 1 : 2;
+  const double rows = static_cast<double>(w.rows), n = static_cast<double>(w.n), k = static_cast<double>(w.k);
+  return (rows * k + n * k) * element + rows * w.y_columns() * (w.y_bytes + w.residual_bytes);
 }
 
 Cost gemm_main_loop(const Card &card, const GemmWork &w, const GemmTileShape &t) {
@@ -80,7 +78,7 @@ double gemm_epilogue_clocks(const Card &card, const GemmWork &w, const GemmTileS
   const double each = kPlain + (w.activated ? kActivated : 0) + (w.residual_bytes > 0 ? kResidual : 0);
   const double elements = static_cast<double>(t.rows) * t.columns;
   const double issue = elements * each / card.lanes;
-  const double moved = elements * (w.y_bytes + w.residual_bytes) / card.l2_bytes;
+  const double moved = elements / (w.gated ? 2 : 1) * (w.y_bytes + w.residual_bytes) / card.l2_bytes;
   return most(issue, moved) + (w.residual_bytes > 0 ? card.load_clocks : 0);
 }
 
@@ -107,7 +105,8 @@ Prediction predict_gemm(const Card &card, const GemmWork &w, const GemmTileShape
 }
 
 Prediction predict_skinny(const Card &card, const GemmWork &w) {
-  const double tiles = static_cast<double>(up(w.n, 64)), steps = static_cast<double>(up(w.k, w.fp8 ? 128 : 64));
+  const double tiles = static_cast<double>(up(w.n, 64)),
+               steps = static_cast<double>(up(w.k, w.fp8 ? 128 : 64));
   const double turns = most(1, tiles / card.multiprocessors);
   // A step is 64 rows of W of 128 bytes, and four dependent products.
   const double step = most(64 * 128 / card.l2_bytes, 4 * card.chain_clocks);
@@ -143,7 +142,8 @@ Prediction predict_attention(const Card &card, const AttentionShape &a, const in
 
 double flash3_tflops(const Card &card, int64_t length, int32_t dim) {
   const double pairs = 128.0 * static_cast<double>(length);
-  const double clocks = pairs * 2 * dim / card.multiply_adds + kFlashExposed * pairs / card.exponentials + kFlashTile;
+  const double clocks =
+      pairs * 2 * dim / card.multiply_adds + kFlashExposed * pairs / card.exponentials + kFlashTile;
   return 4.0 * pairs * dim / clocks * card.ghz * card.multiprocessors * 1e-3;
 }
 

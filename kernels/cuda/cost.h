@@ -16,24 +16,24 @@ struct Card {
   const char *name;
   int32_t sm, multiprocessors;
   double ghz;
-  double multiply_adds;    // of 16-bit operands by wgmma; of e4m3 twice as many
-  double products_share;   // of them that a pipelined main loop reaches
-  double warp_products;    // share that mma.sync reaches
-  double shared_bytes;     // the port of shared memory
-  double l2_bytes;         // with all multiprocessors reading
-  double exponentials;     // ex2
-  double lanes;            // instructions of all schedulers, times 32
-  double dram_bytes_s;     // copied, read and written bytes together
-  double gap_us;           // from one kernel's end to the next one's first work, in a graph
-  double chain_clocks;     // one dependent step of a main loop: barrier, descriptor, product, wait
-  double load_clocks;      // from an address to its data in shared memory, L2 missed
+  double multiply_adds;   // of 16-bit operands by wgmma; of e4m3 twice as many
+  double products_share;  // of them that a pipelined main loop reaches
+  double warp_products;   // share that mma.sync reaches
+  double shared_bytes;    // the port of shared memory
+  double l2_bytes;        // with all multiprocessors reading
+  double exponentials;    // ex2
+  double lanes;           // instructions of all schedulers, times 32
+  double dram_bytes_s;    // copied, read and written bytes together
+  double gap_us;          // from one kernel's end to the next one's first work, in a graph
+  double chain_clocks;    // one dependent step of a main loop: barrier, descriptor, product, wait
+  double load_clocks;     // from an address to its data in shared memory, L2 missed
 };
 
 // The cards that are predicted for; sm 90. The first one stands for a card of unknown name.
-constexpr Card card_h100 = {
-    "H100 SXM", 90, 132, 1.65, 2048, 0.90, 0.62, 128, 46.6, 16, 128, 3.0e12, 1.3, 36, 1000};
-constexpr Card card_h200 = {
-    "H200 SXM", 90, 132, 1.65, 2048, 0.90, 0.62, 128, 46.6, 16, 128, 4.3e12, 1.3, 36, 1000};
+constexpr Card card_h100 = {"H100 SXM", 90, 132, 1.65,   2048, 0.90, 0.62, 128,
+                            46.6,       16, 128, 3.0e12, 1.3,  36,   1000};
+constexpr Card card_h200 = {"H200 SXM", 90, 132, 1.65,   2048, 0.90, 0.62, 128,
+                            46.6,       16, 128, 4.3e12, 1.3,  36,   1000};
 
 enum class Limit { tensor, shared, l2, exponentials, issue, dram, latency };
 const char *limit_name(Limit limit);
@@ -57,9 +57,15 @@ struct GemmWork {
   int64_t rows, n, k;
   bool fp8 = false;
   bool activated = false;      // GELU, or a gate's
+  bool gated = false;          // two columns of the product are one of y
   int32_t residual_bytes = 0;  // an element of the residual, 0: none
-  int32_t y_bytes = 2;
+  int32_t y_bytes = 2;         // 1: e4m3 with scales of 128 columns
+
+  double y_columns() const { return static_cast<double>(n) / (gated ? 2 : 1); }
 };
+
+// Returns the bytes of operands, residual and y, each read or written once.
+double gemm_bytes(const GemmWork &work);
 
 // A tile of gemm_sm90.cuh.
 struct GemmTileShape {
@@ -74,7 +80,8 @@ Cost gemm_main_loop(const Card &card, const GemmWork &work, const GemmTileShape 
 double gemm_epilogue_clocks(const Card &card, const GemmWork &work, const GemmTileShape &tile);
 
 // Returns the clocks of the whole product on `multiprocessors`; persistent CTAs, one each.
-double gemm_clocks(const Card &card, const GemmWork &work, const GemmTileShape &tile, int32_t multiprocessors);
+double gemm_clocks(const Card &card, const GemmWork &work, const GemmTileShape &tile,
+                   int32_t multiprocessors);
 
 // The same in time, with its limit and its floor.
 Prediction predict_gemm(const Card &card, const GemmWork &work, const GemmTileShape &tile);

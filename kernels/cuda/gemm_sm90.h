@@ -30,6 +30,9 @@ bool gemm_sm90_takes(int32_t variant, const sie_linear_args *args);
 // the arguments are refused.
 int32_t gemm_sm90_choose(const sie_linear_args *args, const sie_stream *on);
 
+// The same without the checks: of the arguments it reads n, k, rows.cap, gate, y.dtype and w->compute.
+int32_t gemm_sm90_pick(const sie_linear_args &args, const sie_stream &on);
+
 // The operation (ops.h) by one variant; no scratch. Host function, asynchronous.
 //   x       16-byte aligned, row stride a multiple of 16 bytes (TMA); e4m3 scales per row or per
 //           1×128 block

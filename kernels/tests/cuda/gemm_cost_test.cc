@@ -5,6 +5,7 @@
 #include "tests/check.h"
 
 #include <math.h>
+#include <string.h>
 
 #include <initializer_list>
 
@@ -15,7 +16,8 @@ using sie_cuda::GemmTileShape;
 using sie_cuda::GemmWork;
 
 double tflops(const GemmWork &w, const sie_cuda::Prediction &p) {
-  return 2.0 * static_cast<double>(w.rows) * static_cast<double>(w.n) * static_cast<double>(w.k) / p.us * 1e-6;
+  return 2.0 * static_cast<double>(w.rows) * static_cast<double>(w.n) * static_cast<double>(w.k) / p.us *
+         1e-6;
 }
 
 double off(double got, double published) { return fabs(got / published - 1); }
@@ -49,7 +51,8 @@ TEST(gemm_cost_of_flash_attention_3) {
     int64_t length;
     int32_t dim;
     double published;
-  } points[] = {{512, 64, 333}, {1024, 64, 392}, {16384, 64, 497}, {512, 128, 467}, {1024, 128, 565}, {16384, 128, 648}};
+  } points[] = {{512, 64, 333},  {1024, 64, 392},  {16384, 64, 497},
+                {512, 128, 467}, {1024, 128, 565}, {16384, 128, 648}};
   for (const auto &p : points) {
     const double got = sie_cuda::flash3_tflops(card_h100, p.length, p.dim);
     CHECK(off(got, p.published) <= 0.15, "%.0f TFLOP/s at %lld keys of %d columns; %.0f published", got,
@@ -74,9 +77,219 @@ TEST(gemm_cost_of_a_tile_by_hand) {
   for (const auto &row : rows) {
     const sie_cuda::Cost c = gemm_main_loop(full, square(4096, false), row.tile);
     const double shared = c.shared * full.shared_bytes / c.tensor, l2 = c.l2 * full.l2_bytes / c.tensor;
-    CHECK(off(shared, row.shared) < 0.002, "%.1f bytes a clock through shared memory, %.1f by hand", shared, row.shared);
+    CHECK(off(shared, row.shared) < 0.002, "%.1f bytes a clock through shared memory, %.1f by hand", shared,
+          row.shared);
     CHECK(off(l2, row.l2) < 0.002, "%.1f bytes a clock from L2, %.1f by hand", l2, row.l2);
   }
+}
+
+// A card of round numbers, for what follows by hand.
+sie_cuda::Card round_card() {
+  sie_cuda::Card c = {};
+  c.name = "round";
+  c.sm = 90;
+  c.multiprocessors = 4;
+  c.ghz = 2;
+  c.multiply_adds = 1024;
+  c.products_share = 0.5;
+  c.warp_products = 0.25;
+  c.shared_bytes = 128;
+  c.l2_bytes = 64;
+  c.exponentials = 16;
+  c.lanes = 128;
+  c.dram_bytes_s = 1e12;
+  c.gap_us = 2;
+  c.chain_clocks = 40;
+  c.load_clocks = 500;
+  return c;
+}
+
+GemmWork product(int64_t rows, int64_t n, int64_t k, bool fp8 = false) {
+  GemmWork w;
+  w.rows = rows;
+  w.n = n;
+  w.k = k;
+  w.fp8 = fp8;
+  return w;
+}
+
+constexpr GemmTileShape pingpong = {128, 128, 128, 1}, cooperative = {128, 128, 64, 1},
+                        pair = {128, 128, 128, 2};
+
+bool same(double got, double want) { return fabs(got - want) <= 1e-9 * fabs(want); }
+
+// Tiles on four multiprocessors: 2,048 clocks of products and 768 of storing each, which ping-pong hides but
+// for the last; 500 before the first.
+TEST(gemm_cost_counts_turns_by_hand) {
+  const struct {
+    int64_t rows, n, k;
+    GemmTileShape tile;
+    double clocks;
+  } rows[] = {
+      {1, 1, 64, pingpong, 500 + 2048 + 768},
+      {4 * 128, 128, 64, pingpong, 500 + 2048 + 768},
+      {4 * 128 + 1, 128, 64, pingpong, 500 + 2 * 2048 + 768},
+      {8 * 128, 128, 64, pingpong, 500 + 2 * 2048 + 768},
+      {4 * 128, 129, 64, pingpong, 500 + 2 * 2048 + 768},
+      {8 * 128, 129, 64, pingpong, 500 + 4 * 2048 + 768},
+      {128, 128, 65, pingpong, 500 + 4096 + 768},
+      {128, 128, 128, pingpong, 500 + 4096 + 768},
+      {4 * 128, 128, 64, cooperative, 500 + 2048 + 768},
+      {5 * 128, 128, 64, cooperative, 500 + 2 * (2048 + 768)},
+      {4 * 128, 128, 64, pair, 500 + 2048 + 768},
+      {4 * 128 + 1, 128, 64, pair, 500 + 2 * 2048 + 768},
+      {1, 3 * 128, 64, pair, 500 + 2 * 2048 + 768},
+  };
+  for (const auto &r : rows) {
+    const double got = gemm_clocks(round_card(), product(r.rows, r.n, r.k), r.tile, 4);
+    CHECK(same(got, r.clocks), "%lld × %lld × %lld: %.0f clocks, %.0f by hand",
+          static_cast<long long>(r.rows), static_cast<long long>(r.n), static_cast<long long>(r.k), got,
+          r.clocks);
+  }
+  CHECK(same(gemm_clocks(round_card(), product(128, 256, 64), pair, 1), 500 + 2 * 2048 + 768), "%s",
+        "a pair on one multiprocessor");
+  // e4m3: half of the products' clocks, and 128 for promoting 128 columns of K, which ping-pong adds.
+  CHECK(same(gemm_clocks(round_card(), product(128, 128, 128, true), pingpong, 4), 500 + 2048 + 128 + 768),
+        "%s", "e4m3 in ping-pong");
+  CHECK(same(gemm_clocks(round_card(), product(128, 128, 128, true), cooperative, 4), 500 + 2048 + 768), "%s",
+        "e4m3 in a cooperative tile");
+}
+
+// 16,384 elements of a tile: 128 lanes, 64 bytes a clock from or to L2.
+TEST(gemm_cost_of_an_epilogue_by_hand) {
+  GemmWork w = product(128, 128, 64);
+  const sie_cuda::Card card = round_card();
+  CHECK(same(gemm_epilogue_clocks(card, w, pingpong), 768), "%s", "plain: 6 instructions");
+  w.y_bytes = 4;
+  CHECK(same(gemm_epilogue_clocks(card, w, pingpong), 1024), "%s", "y of f32: 4 bytes");
+  w.gated = true;
+  CHECK(same(gemm_epilogue_clocks(card, w, pingpong), 768), "%s", "half of y's columns");
+  w = product(128, 128, 64);
+  w.activated = true;
+  CHECK(same(gemm_epilogue_clocks(card, w, pingpong), 3072), "%s", "activated: 24 instructions");
+  CHECK(same(gemm_clocks(card, w, pingpong, 4), 500 + 2560 + 3072), "%s",
+        "storing takes longer than products");
+  w.activated = false;
+  w.residual_bytes = 2;
+  CHECK(same(gemm_epilogue_clocks(card, w, pingpong), 1408 + 500), "%s",
+        "a residual: 11 instructions, a load");
+  w.residual_bytes = 8;
+  CHECK(same(gemm_epilogue_clocks(card, w, pingpong), 2560 + 500), "%s", "a residual of 8 bytes");
+}
+
+TEST(gemm_cost_counts_bytes_by_hand) {
+  GemmWork w = product(10, 32, 64);
+  w.residual_bytes = 4;
+  CHECK(gemm_bytes(w) == 2 * (10 * 64 + 32 * 64) + 10 * 32 * 6, "%.0f bytes", gemm_bytes(w));
+  w.fp8 = w.gated = true;
+  w.y_bytes = 1;
+  w.residual_bytes = 0;
+  CHECK(gemm_bytes(w) == 10 * 64 + 32 * 64 + 10 * 16, "%.0f bytes in e4m3, gated", gemm_bytes(w));
+}
+
+// Which unit bounds a product, as each gets slower in turn.
+TEST(gemm_cost_names_the_limit) {
+  using sie_cuda::Limit;
+  const GemmWork w = product(512, 512, 4096), fp8 = product(512, 512, 4096, true);
+  const double full_us = 512.0 * 512 * 4096 / (1024 * 0.5 * 4) / 2e3;
+  sie_cuda::Card c = round_card();
+  sie_cuda::Prediction p = predict_gemm(c, w, pingpong);
+  CHECK(p.limit == Limit::tensor && same(p.floor_us, full_us), "%s, a floor of %.3f us", limit_name(p.limit),
+        p.floor_us);
+  CHECK(same(p.us, gemm_clocks(c, w, pingpong, 4) / 2e3 + 2), "%.3f us", p.us);
+  p = predict_gemm(c, fp8, cooperative);
+  CHECK(p.limit == Limit::tensor && same(p.floor_us, full_us / 2), "e4m3: %s, %.3f us", limit_name(p.limit),
+        p.floor_us);
+  c.shared_bytes = 8;
+  CHECK(predict_gemm(c, w, pingpong).limit == Limit::shared, "%s", "shared memory");
+  c = round_card();
+  c.l2_bytes = 4;
+  CHECK(predict_gemm(c, w, pingpong).limit == Limit::l2, "%s", "L2");
+  c = round_card();
+  c.lanes = 1;
+  CHECK(predict_gemm(c, fp8, cooperative).limit == Limit::issue, "%s", "issue");
+  c = round_card();
+  c.dram_bytes_s = 1e9;
+  p = predict_gemm(c, w, pingpong);
+  CHECK(
+      p.limit == Limit::dram && same(p.us, gemm_bytes(w) / 1e3 + 2) && same(p.floor_us, gemm_bytes(w) / 1e3),
+      "%s, %.3f us", limit_name(p.limit), p.us);
+  const sie_cuda::Cost one[] = {
+      {5, 1, 2, 3, 4}, {1, 5, 2, 3, 4}, {1, 2, 5, 3, 4}, {1, 2, 3, 5, 4}, {1, 2, 3, 4, 5}};
+  const char *const names[] = {"tensor", "shared", "L2", "exponentials", "issue"};
+  for (int i = 0; i < 5; i++) {
+    CHECK(strcmp(limit_name(one[i].limit()), names[i]) == 0 && one[i].busiest() == 5, "%s for %s",
+          limit_name(one[i].limit()), names[i]);
+  }
+  CHECK(strcmp(limit_name(Limit::dram), "DRAM") == 0 && strcmp(limit_name(Limit::latency), "latency") == 0,
+        "%s", "names");
+}
+
+// 160 clocks a step of 64 columns (128 in e4m3), 64 rows of W a CTA, two trips to memory before.
+TEST(gemm_cost_of_the_skinny_form_by_hand) {
+  const struct {
+    int64_t n, k;
+    bool fp8;
+    double clocks;
+  } rows[] = {{64, 64, false, 160},    {64, 65, false, 320},    {256, 640, false, 1600},
+              {257, 640, false, 2000}, {512, 640, false, 3200}, {512, 640, true, 1600},
+              {512, 641, true, 1920}};
+  for (const auto &r : rows) {
+    const sie_cuda::Prediction p = predict_skinny(round_card(), product(16, r.n, r.k, r.fp8));
+    const double want = (1000 + r.clocks + 192) / 2e3 + 2;
+    CHECK(p.limit == sie_cuda::Limit::latency && same(p.us, want), "%lld × %lld: %.4f us by %s, %.4f by hand",
+          static_cast<long long>(r.n), static_cast<long long>(r.k), p.us, limit_name(p.limit), want);
+  }
+  sie_cuda::Card slow = round_card();
+  slow.l2_bytes = 32;  // 256 clocks for the bytes of a step
+  CHECK(same(predict_skinny(slow, product(16, 64, 64)).us, (1000 + 256 + 256) / 2e3 + 2), "%s",
+        "bound by L2");
+}
+
+// Two heads on four multiprocessors: pairs in blocks of 16 queries and 64 keys.
+TEST(gemm_cost_of_attention_by_hand) {
+  using sie_cuda::Limit;
+  const int32_t lengths[] = {100, 16}, longer = 300;
+  sie_cuda::AttentionShape a = {2, 1, 32};
+  const sie_cuda::Card card = round_card();
+  const auto us = [](double pairs) {  // of one multiprocessor: products, exponentials, instructions
+    return (pairs / 4 + 0.5 * (pairs / 16 + pairs * 6 / 128) + 1000) / 2e3 + 2;
+  };
+  sie_cuda::Prediction p = predict_attention(card, a, lengths, 2);
+  const double pairs = (112 * 128 + 16 * 64) * 2 / 4.0, bytes = (2 * 2 + 2 * 1) * 32 * 2 * 116;
+  CHECK(p.limit == Limit::tensor && same(p.us, us(pairs)), "%s, %.4f us, %.4f by hand", limit_name(p.limit),
+        p.us, us(pairs));
+  CHECK(same(p.floor_us, pairs * 64 / 512 / 2e3), "a floor of %.4f us", p.floor_us);
+  a.window = 8;
+  p = predict_attention(card, a, &longer, 1);
+  CHECK(same(p.us, us(304 * 128 * 2 / 4.0)), "a window: %.4f us", p.us);
+  a.window = 0;
+  a.causal = true;
+  p = predict_attention(card, a, &longer, 1);
+  CHECK(same(p.us, us(304 * 192 * 2 / 4.0)), "causal: %.4f us", p.us);
+  a.causal = false;
+  const auto limit = [&](double sie_cuda::Card::*unit) {
+    sie_cuda::Card slow = round_card();
+    slow.*unit /= 64;
+    return predict_attention(slow, a, lengths, 2).limit;
+  };
+  CHECK(limit(&sie_cuda::Card::shared_bytes) == Limit::shared, "%s", "shared memory");
+  CHECK(limit(&sie_cuda::Card::exponentials) == Limit::exponentials, "%s", "exponentials");
+  CHECK(limit(&sie_cuda::Card::lanes) == Limit::issue, "%s", "issue");
+  sie_cuda::Card slow = card;
+  slow.dram_bytes_s = 1e9;
+  p = predict_attention(slow, a, lengths, 2);
+  CHECK(p.limit == Limit::dram && same(p.us, bytes / 0.88 / 1e3 + 2) && same(p.floor_us, bytes / 1e3),
+        "%s, %.4f us", limit_name(p.limit), p.us);
+}
+
+TEST(gemm_cost_of_rows_by_hand) {
+  using sie_cuda::Limit;
+  sie_cuda::Prediction p = predict_rows(round_card(), 44e6, 2);
+  CHECK(p.limit == Limit::dram && same(p.us, 50 + 0.5 + 2) && same(p.floor_us, 44), "%s, %.3f us of %.3f",
+        limit_name(p.limit), p.us, p.floor_us);
+  p = predict_rows(round_card(), 44e3, 3);
+  CHECK(p.limit == Limit::latency && same(p.us, 0.05 + 0.75 + 2), "%s, %.3f us", limit_name(p.limit), p.us);
 }
 
 // Which tile is the faster one where the reason is known.
@@ -85,7 +298,7 @@ TEST(gemm_cost_orders_tiles) {
   w.rows = 16384;
   w.n = 3072;
   w.k = 768;
-  const GemmTileShape narrow = {128, 128, 128, 1}, pair = {128, 128, 128, 2}, wide = {128, 192, 128, 1};
+  const GemmTileShape narrow = pingpong, wide = {128, 192, 128, 1};
   const double one = gemm_clocks(card_h100, w, narrow, 132), two = gemm_clocks(card_h100, w, pair, 132),
                three = gemm_clocks(card_h100, w, wide, 132);
   CHECK(two <= one, "sharing W makes a tile slower: %.0f, %.0f clocks", two, one);
@@ -93,7 +306,8 @@ TEST(gemm_cost_orders_tiles) {
   const double plain = gemm_clocks(card_h100, w, {128, 256, 64, 2}, 132);
   w.activated = true;
   const double activated = gemm_clocks(card_h100, w, {128, 256, 64, 2}, 132);
-  CHECK(activated > plain * 1.05, "a cooperative tile hides its epilogue: %.0f, %.0f clocks", activated, plain);
+  CHECK(activated > plain * 1.05, "a cooperative tile hides its epilogue: %.0f, %.0f clocks", activated,
+        plain);
   w.rows = 128;
   CHECK(gemm_clocks(card_h100, w, {64, 128, 64, 1}, 132) < gemm_clocks(card_h100, w, narrow, 132),
         "few rows want small tiles");
@@ -113,7 +327,8 @@ TEST(gemm_cost_never_beats_its_floor) {
             const sie_cuda::GemmSm90Variant &v = sie_cuda::gemm_sm90_variants[i];
             const sie_cuda::Prediction p =
                 predict_gemm(card_h100, w, {v.rows, v.columns, v.warpgroup_rows, v.cluster});
-            CHECK(p.us >= p.floor_us && p.us < 1e9, "%s: %.2f us below the floor %.2f", v.name, p.us, p.floor_us);
+            CHECK(p.us >= p.floor_us && p.us < 1e9, "%s: %.2f us below the floor %.2f", v.name, p.us,
+                  p.floor_us);
           }
         }
       }

@@ -1,0 +1,121 @@
+// model_test.cc — what the cost model is asked of a model's operations: the products that the cases have,
+// by the tile that the launcher takes.
+#include "bench/model.h"
+
+#include <string.h>
+
+#include "tests/check.h"
+
+using bench::Predicted;
+using harness::ModelLinear;
+using harness::ModelShape;
+using sie_cuda::card_h200;
+
+namespace {
+
+double of(double x, double y) { return x / y - 1; }
+
+bool same(double x, double y) { return of(x, y) < 1e-9 && of(x, y) > -1e-9; }
+
+const bench::ModelDepth &model(const char *name) {
+  for (const bench::ModelDepth &d : bench::model_depths()) {
+    if (strcmp(d.shape.name, name) == 0) return d;
+  }
+  abort();
+}
+
+}  // namespace
+
+// A case counts what it moves and multiplies itself.
+TEST(model_products_are_those_of_the_cases) {
+  int checked = 0;
+  for (const bench::Point &point : bench::points()) {
+    if (point.op != "linear" || point.load != "query") continue;
+    for (ModelLinear part :
+         {ModelLinear::qkv, ModelLinear::attention_out, ModelLinear::up, ModelLinear::down}) {
+      if (point.part != bench::part_name(part)) continue;
+      const auto c = point.make();
+      const sie_cuda::GemmWork w =
+          bench::linear_work(*point.model, harness::tokens_of(point.lengths), part, point.type == "fp8");
+      const double flops = 2.0 * static_cast<double>(w.rows * w.n * w.k);
+      CHECK(flops == c->flops() && gemm_bytes(w) == c->bytes(),
+            "%s: %.0f operations and %.0f bytes, of the case %.0f and %.0f", point.name().c_str(), flops,
+            gemm_bytes(w), c->flops(), c->bytes());
+      CHECK(w.activated == (part == ModelLinear::up), "%s", point.name().c_str());
+      checked++;
+    }
+  }
+  CHECK(checked == 5 * 7, "%d products", checked);
+}
+
+// The tile is the launcher's, and no other that takes the call is slower than the model's fastest.
+TEST(model_predicts_the_tile_that_runs) {
+  const struct {
+    int64_t rows, n, k;
+    bool fp8, gated;
+    int32_t y_bytes;
+    const char *variant;
+  } rows[] = {
+      {16, 768, 768, false, false, 2, "skinny"},
+      {64, 768, 768, true, false, 2, "skinny"},
+      {65, 768, 768, false, false, 2, "pingpong-64x128"},
+      {16, 3072, 768, true, false, 1, "pingpong-64x128"},           // y in blocks of 128
+      {16384, 2304, 768, false, true, 2, "pingpong-128x128-pair"},  // a gate on 192 columns is none
+      {16384, 2304, 768, false, false, 2, "pingpong-128x128-pair"},
+  };
+  for (const auto &r : rows) {
+    sie_cuda::GemmWork w;
+    w.rows = r.rows;
+    w.n = r.n;
+    w.k = r.k;
+    w.fp8 = r.fp8;
+    w.gated = r.gated;
+    w.y_bytes = r.y_bytes;
+    const Predicted p = bench::predict_linear(card_h200, w);
+    CHECK(strcmp(p.variant, r.variant) == 0, "%lld rows of %lld × %lld: %s, want %s",
+          static_cast<long long>(r.rows), static_cast<long long>(r.n), static_cast<long long>(r.k), p.variant,
+          r.variant);
+  }
+  for (const bench::Point &point : bench::points()) {
+    Predicted p;
+    if (bench::predicts_bytes(point) || !bench::predict(card_h200, point, 0, &p)) continue;
+    CHECK(p.by.us >= p.by.floor_us && p.by.floor_us > 0, "%s: %.2f us, floor %.2f", point.name().c_str(),
+          p.by.us, p.by.floor_us);
+    const bool product = point.op == "linear";
+    CHECK((*p.variant != 0) == product && (*p.fastest_variant != 0) == product, "%s: %s, %s",
+          point.name().c_str(), p.variant, p.fastest_variant);
+    if (!product) continue;
+    CHECK(p.fastest.us <= p.by.us, "%s: %s is faster than %s", point.name().c_str(), p.variant,
+          p.fastest_variant);
+    if (p.fastest.us == p.by.us)
+      CHECK(p.variant == p.fastest_variant, "%s: %s and %s", point.name().c_str(), p.variant,
+            p.fastest_variant);
+  }
+}
+
+// Five blocks of ModernBERT, two of which see all tokens, with fp8 where products have it.
+TEST(model_is_the_sum_of_its_operations) {
+  bench::ModelDepth d = model("ModernBERT-base");
+  d.blocks = 5;
+  const int64_t tokens = 3 * 500;
+  const harness::Lengths lengths(3, 500);
+  for (bool fp8 : {false, true}) {
+    const auto linear = [&](ModelLinear part) {
+      const bool is = fp8 && part != ModelLinear::attention_out;
+      return bench::predict_linear(card_h200, bench::linear_work(d.shape, tokens, part, is)).by.us;
+    };
+    const auto rows = [](double bytes, double waves) { return predict_rows(card_h200, bytes, waves).us; };
+    const auto attention = [&](int32_t window) {
+      return predict_attention(card_h200, {12, 12, 64, window, false}, lengths.data(), 3).us;
+    };
+    const double row = 1500.0 * 768 * 2;
+    const double block = linear(ModelLinear::qkv) + linear(ModelLinear::attention_out) +
+                         linear(ModelLinear::up) + linear(ModelLinear::down) + 2 * rows(2 * row, 2) +
+                         rows(2 * 1500.0 * 1536 * 2, 2);
+    const double want = 5 * block + 2 * attention(0) + 3 * attention(64) + rows(3 * row, 3) + rows(row, 3);
+    const double got = bench::predict_model_us(card_h200, d, 3, 500, fp8);
+    CHECK(same(got, want), "%.3f us, the sum is %.3f", got, want);
+  }
+}
+
+int main(int argc, char **argv) { return check::run_tests(argc, argv); }
