@@ -180,8 +180,9 @@ func checkLabelsAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, failed)
 	defer cancel()
 	began := time.Now()
-	if _, err := c.query(ctx, []string{"x"}, count); !errors.Is(err, failed) || time.Since(began) != time.Second {
-		t.Errorf("a caller whose time is over waits for %v: %v", time.Since(began), err)
+	_, err := c.query(ctx, []string{"x"}, count)
+	if waited := time.Since(began); !errors.Is(err, failed) || waited != time.Second {
+		t.Errorf("a caller whose time is over waits for %v: %v", waited, err)
 	}
 	mu.Lock()
 	if computed["x"]+computed["y"] != 0 || computed["z"] != 1 {
