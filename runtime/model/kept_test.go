@@ -128,11 +128,47 @@ func TestRoomForKeptValuesOfSeveralDevices(t *testing.T) {
 	r := start(t, func(o *Options) {
 		two(o)
 		o.MemoryBudget = budget
-	}, []string{mean})
+	}, []string{mean, cls})
 	r.encode(&Request{Model: mean, Texts: words(1)})
-	if l := r.copy(mean); l.RoomForKept() != 2*budget-l.Bytes() {
+	l := r.copy(mean)
+	if l.RoomForKept() != 2*budget-l.Bytes() {
 		t.Errorf("room for %d bytes beside %d, with %d for each of two devices", l.RoomForKept(), l.Bytes(),
 			budget)
+	}
+	k := keep(l, 2*budget-l.Bytes()-(1<<24))
+	r.encode(&Request{Model: cls, Texts: words(1)})
+	if k.drops.Load() != 0 {
+		t.Error("what is kept gives way to a model that has room")
+	}
+}
+
+// stubborn does not give up what it counts when it is told to, or only after many times.
+type stubborn struct {
+	of    *Model
+	bytes int64
+	drops atomic.Int64
+}
+
+func (s *stubborn) Drop() {
+	if s.drops.Add(1) == 100 {
+		s.of.CountKept(-s.bytes)
+	}
+}
+
+// Values are told once to give way; where that makes no room, models are unloaded.
+func TestKeptValuesThatStayDelayNoLoad(t *testing.T) {
+	meanBytes, meanSize, _ := sizes(t, mean)
+	clsBytes, clsSize, _ := sizes(t, cls)
+	budget := max(meanBytes, meanSize) + max(clsBytes, clsSize)
+	r := start(t, func(o *Options) { o.MemoryBudget = budget }, []string{mean, cls})
+	r.encode(&Request{Model: mean, Texts: words(1)})
+	l := r.copy(mean)
+	s := l.Keep("labels", func() any { return &stubborn{of: l, bytes: budget} }).(*stubborn)
+	l.CountKept(s.bytes)
+	r.encode(&Request{Model: cls, Texts: words(1)})
+	if r.state(mean) != registry.Available || r.models.Bytes() != clsBytes || s.drops.Load() != 1 {
+		t.Errorf("mean is %s; %d bytes, want %d; told %d times to give way", r.state(mean), r.models.Bytes(),
+			clsBytes, s.drops.Load())
 	}
 }
 
