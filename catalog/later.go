@@ -20,7 +20,6 @@ var later = map[string]string{
 	"fastino/gliner2.5-base-v1":                "GLiNER2",
 	"fastino/gliner2.5-small-v1":               "GLiNER2",
 	"jackboyla/glirel-large-v0":                "GLiREL",
-	"knowledgator/gliclass-multilang-ultra":    "GLiClass over mT5",
 	"knowledgator/gliformer-base-v1":           "GLiFormer",
 	"knowledgator/gliformer-large-v1":          "GLiFormer",
 	"openai/privacy-filter":                    "OpenAI's privacy filter",

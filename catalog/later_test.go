@@ -21,7 +21,6 @@ func TestLaterModelsAreNamed(t *testing.T) {
 		"convaiinnovations/laya:graphs":            "Laya",
 		"knowledgator/gliformer-base-v1":           "GLiFormer",
 		"openai/privacy-filter":                    "OpenAI's privacy filter",
-		"knowledgator/gliclass-multilang-ultra":    "mT5",
 		"facebook/bart-large-mnli":                 "BART",
 		"fastino/gliner2-privacy-filter-PII-multi": "GLiNER2",
 	} {

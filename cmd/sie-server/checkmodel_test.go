@@ -163,10 +163,8 @@ func TestCheckModelOfExtractors(t *testing.T) {
 func TestCheckModelNamesLaterKinds(t *testing.T) {
 	for id, kind := range map[string]string{
 		"fastino/gliner2-base-v1": "GLiNER2", "jackboyla/glirel-large-v0": "GLiREL",
-		"convaiinnovations/laya": "Laya", "knowledgator/gliformer-base-v1": "GLiFormer",
-		"openai/privacy-filter":                             "OpenAI's privacy filter",
-		"knowledgator/gliclass-multilang-ultra":             "GLiClass over mT5",
-		"knowledgator/gliclass-multilang-ultra:multi-label": "GLiClass over mT5",
+		"convaiinnovations/laya:graphs": "Laya", "knowledgator/gliformer-base-v1": "GLiFormer",
+		"openai/privacy-filter": "OpenAI's privacy filter",
 	} {
 		out, err := checks(t, id)
 		if err == nil || !strings.Contains(out+err.Error(), "it is of the kind "+kind) {

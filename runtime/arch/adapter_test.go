@@ -16,7 +16,7 @@ import (
 var loraCases = []string{"lora-bert", "lora-xlm-roberta", "lora-electra", "lora-albert",
 	"lora-modernbert", "lora-qwen3", "lora-gemma", "lora-jina-bert", "lora-jina-code",
 	"lora-gte", "lora-nomic",
-	"lora-jxlmr", "lora-mpnet", "lora-deberta", "lora-deberta-own"}
+	"lora-jxlmr", "lora-mpnet", "lora-deberta", "lora-deberta-own", "lora-t5"}
 
 // oddLoRAs have attention without a GPU kernel.
 var oddLoRAs = []string{"lora-qwen2"}

@@ -135,7 +135,7 @@ func computes(t testing.TB, dev *engine.Device) []engine.Compute {
 func computesFor(t testing.TB, dev *engine.Device, name string) []engine.Compute {
 	t.Helper()
 	return slices.DeleteFunc(computes(t, dev), func(c engine.Compute) bool {
-		return c == engine.ComputeF16 && strings.Contains(name, "gemma")
+		return c == engine.ComputeF16 && (strings.Contains(name, "gemma") || strings.Contains(name, "t5"))
 	})
 }
 

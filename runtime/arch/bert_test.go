@@ -32,12 +32,12 @@ func casesFor(t *testing.T, dev *engine.Device) []string {
 	}
 	if info.Kind == engine.CUDA {
 		return slices.Concat(bertCases, modernbertCases, mixedJinaBerts[:2], gemmaCases,
-			postNormCases, jinaXLMRCases[:2], mpnetCases, debertaCases)
+			postNormCases, jinaXLMRCases[:2], mpnetCases, debertaCases, t5Cases)
 	}
 	return slices.Concat(bertCases, oddHeads, modernbertCases, oddModernberts, mixedJinaBerts,
 		gemmaCases,
 		postNormCases, oddPostNorms, jinaXLMRCases[:2], mpnetCases, debertaCases,
-		oddDebertas)
+		oddDebertas, t5Cases, oddT5s)
 }
 
 func goldenBatch(c *golden.Case) packed {

@@ -193,7 +193,7 @@ func loadDeberta(dir fs.FS, p *packer) (encoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.checkDistances(c.headDim()); err != nil {
+	if err := p.checkDistances(c.headDim(), "num_attention_heads"); err != nil {
 		return nil, err
 	}
 	family := debertaNames

@@ -9,15 +9,23 @@ import (
 )
 
 // commonNeutral lists keys that any configuration may have, with the value that changes nothing:
-// weights in a packed form of few bits, weights of which heads were removed, and a model of two
-// parts.
+// weights in a packed form of few bits, and weights of which heads were removed.
 var commonNeutral = map[string]any{
-	"quantization_config": nil, "compression_config": nil, "pruned_heads": nil, "is_encoder_decoder": false,
+	"quantization_config": nil, "compression_config": nil, "pruned_heads": nil,
 }
 
 // refuseCommon refuses a configuration in folder that asks for what no architecture here computes.
 func refuseCommon(dir fs.FS, folder string) error {
 	return refuseIn(dir, path.Join(folder, configFile), commonNeutral)
+}
+
+// refuseTwoParts refuses the configuration in dir of an encoder with a decoder, but for T5's: its
+// files say that of the encoder, too, which is computed alone.
+func refuseTwoParts(dir fs.FS, e encoder) error {
+	if _, alone := e.(*t5); alone {
+		return nil
+	}
+	return refuseUnknownMeaning(dir, map[string]any{"is_encoder_decoder": false})
 }
 
 // refuseUnknownMeaning refuses keys of config.json whose value is not the neutral one.

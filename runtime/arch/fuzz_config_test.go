@@ -27,7 +27,7 @@ func FuzzEncoderConfigurations(f *testing.F) {
 	for _, name := range []string{"bert-erf-h128", "modernbert-window", "modernbert-yarn", "qwen2-both-ways",
 		"qwen3-gqa-d64", "gemma-window", "gemma-yarn", "gte-en", "gte-saved", "nomic-v15", "nomic-saved",
 		"jina-h2-d32", "jina-code-h3-d11", "jxlmr-rotary-h2-d32", "jxlmr-absolute-h1-d64", "tasks-jxlmr",
-		"mpnet-h2-d32", "eurobert-gqa", "albert-groups"} {
+		"mpnet-h2-d32", "eurobert-gqa", "albert-groups", "t5-umt5"} {
 		data, err := os.ReadFile(filepath.Join(golden.Open(f, name).Dir, configFile))
 		if err != nil {
 			f.Fatal(err)

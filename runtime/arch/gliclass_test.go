@@ -18,7 +18,7 @@ import (
 var gliclassCases = []string{"gliclass-modern", "gliclass-wide", "gliclass-dot", "gliclass-mlp",
 	"gliclass-cross", "gliclass-segments", "gliclass-squeeze", "gliclass-lstm", "gliclass-deberta",
 	"gliclass-deberta-squeeze", "gliclass-squeeze-cross", "gliclass-squeeze-lstm",
-	"gliclass-deberta-segments", "gliclass-hopfield"}
+	"gliclass-deberta-segments", "gliclass-hopfield", "gliclass-mt5"}
 
 // gliclassVariants returns what makes each variant of a golden model.
 func gliclassVariants(t *testing.T, c *golden.Case) (list []map[string]any) {

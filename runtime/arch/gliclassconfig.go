@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"encoding/json"
 	"io/fs"
 
@@ -86,14 +87,17 @@ func readGLiClassConfig(dir fs.FS) (gliclassConfig, error) {
 		return c, err
 	}
 	var inner struct {
-		Hidden int64 `json:"hidden_size"`
-		Layers int64 `json:"num_hidden_layers"`
-		Vocab  int64 `json:"vocab_size"`
+		Hidden   int64 `json:"hidden_size"`
+		Layers   int64 `json:"num_hidden_layers"`
+		T5Hidden int64 `json:"d_model"`
+		T5Layers int64 `json:"num_layers"`
+		Vocab    int64 `json:"vocab_size"`
 	}
 	if err := json.Unmarshal(c.inner, &inner); err != nil {
 		return c, refuse(configFile, "encoder_config", "has a size that is no number: %v", err)
 	}
-	c.columns, c.layers, c.Vocab = inner.Hidden, inner.Layers, inner.Vocab
+	c.columns, c.layers = cmp.Or(inner.T5Hidden, inner.Hidden), cmp.Or(inner.T5Layers, inner.Layers)
+	c.Vocab = inner.Vocab
 	if c.Hidden == 0 {
 		c.Hidden = c.columns
 	}

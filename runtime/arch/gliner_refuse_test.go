@@ -102,7 +102,7 @@ func TestBadGLiNERConfigIsRefused(t *testing.T) {
 		{token, map[string]any{"represent_spans": true}, "represent_spans"},
 		{span, map[string]any{"encoder_config": []int{1}}, "encoder_config"},
 		{span, map[string]any{"encoder_config": nil, "model_name": "google-t5/t5-small"}, "model_name"},
-		{span, inner("model_type", "t5"), "encoder_config.model_type"},
+		{span, inner("model_type", "gpt2"), "encoder_config.model_type"},
 		{span, inner("model_type", 7), "encoder_config.model_type"},
 		{span, inner("hidden_size", 0), "encoder_config.hidden_size"},
 		{span, inner("is_decoder", true), "encoder_config.is_decoder"},

@@ -118,7 +118,9 @@ func loadTower(l *loading, c *glinerConfig) (*tower, error) {
 		return nil, n.renamed(err)
 	}
 	t := &tower{}
-	t.encoder, err = load(view, p)
+	if t.encoder, err = load(view, p); err == nil {
+		err = refuseTwoParts(view, t.encoder)
+	}
 	l.p.join(p) // what was packed before an error is freed with the model
 	if err != nil {
 		return nil, n.renamed(err)

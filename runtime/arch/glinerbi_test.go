@@ -383,7 +383,7 @@ func TestGLiNERBiRefuses(t *testing.T) {
 		"a fuser of words and labels": {object{"post_fusion_schema": "l2l-l2t"}, "post_fusion_schema"},
 		"an unknown tower":            {object{tower: nil}, "labels_encoder: is \"sie/labels\""},
 		"a tower of another kind":     {object{tower: 7}, tower},
-		"a tower of no known type":    {object{tower: object{"model_type": "t5"}}, tower + ".model_type"},
+		"a tower of no known type":    {object{tower: object{"model_type": "gpt2"}}, tower + ".model_type"},
 		"a tower without sizes":       {object{tower: noSizes}, tower + ".hidden_size"},
 		"a tower of no type":          {object{tower: ofNoType}, tower + ".relative_attention"},
 		"a tower that is larger":      {object{tower: larger}, "token_rep_layer.labels_encoder"},

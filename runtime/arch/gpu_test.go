@@ -149,7 +149,7 @@ func TestGPUGemmaStates(t *testing.T) {
 		for _, compute := range computesFor(t, dev, "gemma") {
 			checkGemmaDeep(t, dev, compute)
 		}
-		for _, name := range gemmaCases {
+		for _, name := range slices.Concat(gemmaCases, t5Cases) { // which have no fp16
 			c := golden.Open(t, name)
 			for _, compute := range computesFor(t, dev, name) {
 				m, r := loadStates(t, dev, c.Dir, compute)
@@ -164,14 +164,16 @@ func TestGPUGemmaStates(t *testing.T) {
 // fp16 is refused where it is asked for, and bf16 takes its place for a checkpoint that is in it.
 func TestGPUGemmaRefusesF16(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
-		dir := golden.Open(t, "gemma-linear").Dir
-		_, err := Load(dir, dev, Options{Task: Embed, Compute: engine.ComputeF16})
-		var e *ModelError
-		if !errors.As(err, &e) || !strings.Contains(err.Error(), "fp16 overflows") {
-			t.Errorf("fp16: %v", err)
-		}
-		if m, _ := load(t, dev, dir, Options{Task: Embed}); m.Compute != engine.ComputeBF16 {
-			t.Errorf("a checkpoint in fp16 is served in %v", m.Compute)
+		for _, name := range []string{"gemma-linear", "t5-mt5"} { // the first in fp16
+			dir := golden.Open(t, name).Dir
+			_, err := Load(dir, dev, Options{Task: Embed, Compute: engine.ComputeF16})
+			var e *ModelError
+			if !errors.As(err, &e) || !strings.Contains(err.Error(), "fp16 overflows") {
+				t.Errorf("%s in fp16: %v", name, err)
+			}
+			if m, _ := load(t, dev, dir, Options{Task: Embed}); m.Compute != engine.ComputeBF16 {
+				t.Errorf("%s is served in %v", name, m.Compute)
+			}
 		}
 	})
 }

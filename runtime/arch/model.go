@@ -80,6 +80,9 @@ var architectures = map[string]loadEncoder{
 	"nomic_bert":  loadNomic,
 	"eurobert":    loadEurobert,
 	"gemma3_text": loadGemma,
+	"t5":          t5Plain.load,
+	"mt5":         mt5.load,
+	"umt5":        umt5.load,
 	"qwen2":       qwen2.load,
 	"qwen3":       qwen3.load,
 	// not a model_type: the code of some repositories makes these of bert, xlm-roberta and qwen2
@@ -330,7 +333,11 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 	m.packer = p
 	p.dev, p.from, p.file, p.compute, p.buffer = m.device, checkpoint, checkpoint.Name(), m.Compute, buffer
 	p.nested = chain.nested
-	if m.encoder, err = load(chain.nested.view(files.Dir(encoderDir)), m.packer); err == nil {
+	view := chain.nested.view(files.Dir(encoderDir))
+	if m.encoder, err = load(view, m.packer); err == nil {
+		err = refuseTwoParts(view, m.encoder)
+	}
+	if err == nil {
 		m.Compute = p.compute
 		m.given, m.fixed = make(map[Output]given), make(map[string]string)
 		if f, ok := m.encoder.(interface{ fixed() map[string]string }); ok {

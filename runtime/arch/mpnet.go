@@ -63,7 +63,7 @@ func loadMPNet(dir fs.FS, p *packer) (encoder, error) {
 		return nil, err
 	}
 	b := e.(*bert)
-	if err := p.checkDistances(b.config.headDim()); err != nil {
+	if err := p.checkDistances(b.config.headDim(), "num_attention_heads"); err != nil {
 		return nil, err
 	}
 	heads := b.config.Heads
@@ -71,17 +71,18 @@ func loadMPNet(dir fs.FS, p *packer) (encoder, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	b.bias = p.data(2*mpnetReach+1, engine.F32, littleEndian(biasByDistance(table, int(heads))))
+	by := biasByDistance(table, int(heads), mpnetBuckets, mpnetReach)
+	b.bias = p.data(2*mpnetReach+1, engine.F32, littleEndian(by))
 	return b, p.err
 }
 
-// biasByDistance spreads a table [buckets, heads] over the distances from −mpnetReach to
-// mpnetReach, [heads, 2·mpnetReach + 1].
-func biasByDistance(table []float32, heads int) []float32 {
-	out := make([]float32, 0, heads*(2*mpnetReach+1))
+// biasByDistance spreads a table [buckets, heads] over the distances from −reach to reach,
+// [heads, 2·reach + 1].
+func biasByDistance(table []float32, heads, buckets, reach int) []float32 {
+	out := make([]float32, 0, heads*(2*reach+1))
 	for head := range heads {
-		for distance := -mpnetReach; distance <= mpnetReach; distance++ {
-			out = append(out, table[distanceBucket(distance)*heads+head])
+		for distance := -reach; distance <= reach; distance++ {
+			out = append(out, table[distanceBucket(distance, buckets, reach)*heads+head])
 		}
 	}
 	return out
@@ -89,10 +90,11 @@ func biasByDistance(table []float32, heads int) []float32 {
 
 // distanceBucket returns the row for a key that stands distance places behind the query, as T5
 // counts them: half of the rows for keys ahead of it, and of each half one row for each of the
-// nearest 8 distances; the others grow by a constant factor up to 128. The logarithm is taken in
-// float32, like the reference's.
-func distanceBucket(distance int) int {
-	const half, exact = mpnetBuckets / 2, mpnetBuckets / 4
+// nearest distances, a quarter of all rows; the others grow by a constant factor up to reach. The
+// logarithm is taken in float32, like the reference's. buckets is a multiple of 4; a quarter of it
+// is less than reach.
+func distanceBucket(distance, buckets, reach int) int {
+	half, exact := buckets/2, buckets/4
 	first, n := 0, -distance
 	if distance > 0 {
 		first, n = half, distance
@@ -100,6 +102,7 @@ func distanceBucket(distance int) int {
 	if n < exact {
 		return first + n
 	}
-	grown := float32(math.Log(float64(n)/exact)) / float32(math.Log(mpnetReach/exact))
-	return first + min(half-1, exact+int(grown*(half-exact)))
+	far := float64(float32(n) / float32(exact))
+	grown := float32(math.Log(far)) / float32(math.Log(float64(reach)/float64(exact)))
+	return first + min(half-1, exact+int(grown*float32(half-exact)))
 }

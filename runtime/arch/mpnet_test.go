@@ -44,7 +44,7 @@ func TestDistanceBuckets(t *testing.T) {
 		if slices.Contains(next, n) {
 			row++
 		}
-		behind, ahead := distanceBucket(-n), distanceBucket(n)
+		behind, ahead := distanceBucket(-n, 32, 128), distanceBucket(n, 32, 128)
 		if behind != row || n > 0 && ahead != row+16 {
 			t.Errorf("distance %d: rows %d and %d; %d and %d expected", n, behind, ahead, row, row+16)
 		}

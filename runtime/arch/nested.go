@@ -55,7 +55,7 @@ func (n *nested) readVocab(from Checkpoint) error {
 	if !n.resized {
 		return nil
 	}
-	for _, name := range []string{wordTable, modernbertWords} {
+	for _, name := range []string{wordTable, modernbertWords, t5Words, t5Embedded} {
 		t, ok := from.Tensor(n.prefix + name)
 		if !ok || len(t.Shape) != 2 {
 			continue

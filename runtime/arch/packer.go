@@ -74,13 +74,14 @@ func (p *packer) checkHeadDim(d int64, key string) error {
 }
 
 // checkDistances refuses heads of d columns if the device has no attention by distance for them.
-func (p *packer) checkDistances(d int64) error {
+// key is the key of config.json that sets d.
+func (p *packer) checkDistances(d int64, key string) error {
 	info, err := p.dev.Info()
 	if err != nil {
 		return err
 	}
 	if most := int64(128); info.Kind == engine.CUDA && d > most {
-		return refuse(configFile, "num_attention_heads",
+		return refuse(configFile, key,
 			"gives heads of %d columns; GPUs compute attention by distance for up to %d; serve it with --device cpu",
 			d, most)
 	}

@@ -16,7 +16,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 VERSION = "5.23.0"
 OUT = pathlib.Path(__file__).resolve().parents[2] / "testdata/golden/config-keys"
 TYPES = ["albert", "bert", "camembert", "deberta-v2", "distilbert", "electra", "eurobert", "gemma3_text",
-         "gte", "modernbert", "mpnet", "nomic_bert", "qwen2", "qwen3", "roberta", "xlm-roberta"]
+         "gte", "modernbert", "mpnet", "mt5", "nomic_bert", "qwen2", "qwen3", "roberta", "t5", "umt5",
+         "xlm-roberta"]
 
 
 def keys(kind):

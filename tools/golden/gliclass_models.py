@@ -31,7 +31,7 @@ import torch
 from gliclass import GLiClassModel, GLiClassModelConfig, ZeroShotClassificationPipeline
 from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken
-from transformers import DebertaV2Config, ModernBertConfig
+from transformers import DebertaV2Config, ModernBertConfig, MT5Config
 
 import manifest
 import sentence
@@ -55,6 +55,10 @@ DEBERTA = DebertaV2Config(
     max_position_embeddings=WINDOW, relative_attention=True, position_buckets=8, max_relative_positions=-1,
     pos_att_type=["p2c", "c2p"], share_att_key=True, norm_rel_ebd="layer_norm", position_biased_input=False,
     type_vocab_size=0, layer_norm_eps=1e-7, hidden_act="gelu")
+
+MT5 = MT5Config(
+    vocab_size=VOCAB, d_model=32, d_kv=32, d_ff=24, num_layers=2, num_heads=1,
+    relative_attention_max_distance=64)
 
 POOLERS = ["first", "last", "avg", "max", "sum", "rms", "abs_max", "abs_avg"]
 TEXT = dict(extract_text_features=True, prompt_first=True)
@@ -104,6 +108,9 @@ CASES = {
         {}, dict(prompt_first=False, class_token_pooling="average")]),
     "hopfield": (ETTIN, dict(scorer_type="hopfield", prompt_first=True, pooling_strategy="avg"), [
         {}, dict(normalize_features=True), dict(class_token_pooling="average", extract_text_features=True)]),
+    "mt5": (MT5, dict(scorer_type="simple", pooling_strategy="avg", prompt_first=True), [
+        {}, dict(prompt_first=False, pooling_strategy="first", class_token_pooling="average"),
+        dict(encoder_layer_id=1)]),
 }
 
 LABELS = ["sport", "politics", "a", "science and technology", "war", "x y z", "economy", "health", "law",
@@ -152,7 +159,7 @@ def randomise(model, seed):
                 pass
             elif "bias" in name:
                 p.copy_(normal(p.shape, 0.2))
-            elif "embeddings." in name:
+            elif "embeddings." in name or name.endswith(("shared.weight", "embed_tokens.weight")):
                 p.copy_(normal(p.shape, 0.5))
             else:
                 p.copy_(normal(p.shape, 1.2 / math.sqrt(p.shape[1])))

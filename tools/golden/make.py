@@ -17,7 +17,7 @@ MAKERS = [["bert.py"], ["sentence.py"], ["saved.py"], ["heads.py"], ["pipelines.
           ["deberta.py"], ["deberta_text.py"],
           ["gte.py"], ["gte_text.py"], ["nomic.py"],
           ["tokenizer.py", "--minilm", str(MINILM)], ["tokenizer_files.py"],
-          ["gemma.py"], ["eurobert.py"], ["pooling.py"],
+          ["gemma.py"], ["eurobert.py"], ["t5.py"], ["pooling.py"],
           ["words.py"], ["word_tokens.py"], ["spans.py"], ["gliclass_models.py"],
           ["gliner_relex.py"], ["gliner_union.py"]]
 

@@ -80,7 +80,7 @@ def mmbert(vocab: int) -> dict:
 
 
 def mt5() -> dict:
-    """The encoder of mT5-XL, of which no server here knows the architecture."""
+    """The configuration of mT5-XL, of which the encoder is used."""
     return {
         "model_type": "mt5",
         "d_ff": 5120,
