@@ -92,6 +92,21 @@ func TestLabelCacheIsBounded(t *testing.T) {
 	checkQuery(t, newLabelCache(0, nil), labels, labels)
 }
 
+// An entry is its key, its rows and what Go's map and list take: for labels, and for a list of them.
+func TestLabelCacheCountsKeysAndRows(t *testing.T) {
+	c := newLabelCache(1<<20, nil)
+	q, err := c.query(t.Context(), []string{"a", "bb"}, func(labels []string) ([][]float32, error) {
+		return rowsOf(labels), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, rows := int64(len("la")+len("lbb")+len("s1:a2:bb")), int64(8+8+4*cap(q.Rows))
+	if want := 3*labelEntryBytes + keys + rows; c.used != want {
+		t.Errorf("%d bytes are counted, want %d", c.used, want)
+	}
+}
+
 // ownerOfLabels has room for a number of bytes.
 type ownerOfLabels struct {
 	room    int64
