@@ -63,6 +63,30 @@ func TestLabelsAreComputedOnce(t *testing.T) {
 	checkQuery(t, c, []string{"1:a"}, []string{"1:a"})
 }
 
+// No label and no list has the key of another, whatever looks like lengths is in them.
+func TestLabelKeysDiffer(t *testing.T) {
+	labels := []string{"0", "1", "4", ":"}
+	for from := 0; len(labels) < 4+16+64+256; from++ {
+		for _, c := range []string{"0", "1", "4", ":"} {
+			labels = append(labels, labels[from]+c)
+		}
+	}
+	of := map[string]string{}
+	add := func(key, what string) {
+		if other, ok := of[key]; ok {
+			t.Fatalf("%s and %s have the key %q", what, other, key)
+		}
+		of[key] = what
+	}
+	for _, a := range labels {
+		add(labelKey(a), "label "+a)
+		add(listKey([]string{a}), "list "+a)
+		for _, b := range labels[:84] {
+			add(listKey([]string{a, b}), "list "+a+" "+b)
+		}
+	}
+}
+
 // Equal lists have one query, so that a batch contains it once.
 func TestEqualListsShareAQuery(t *testing.T) {
 	c := newLabelCache(1<<20, nil)
