@@ -214,6 +214,12 @@ TEST(gemm_cost_names_the_limit) {
   CHECK(
       p.limit == Limit::dram && same(p.us, gemm_bytes(w) / 1e3 + 2) && same(p.floor_us, gemm_bytes(w) / 1e3),
       "%s, %.3f us", limit_name(p.limit), p.us);
+  for (double share : {0.99, 1.01}) {  // of the time that the multiprocessors take
+    c.dram_bytes_s = gemm_bytes(w) * 1e6 / (gemm_clocks(c, w, pingpong, 4) / 2e3 * share);
+    p = predict_gemm(c, w, pingpong);
+    CHECK(p.limit == (share > 1 ? Limit::dram : Limit::tensor), "%s with %.2f of its time for bytes",
+          limit_name(p.limit), share);
+  }
   const sie_cuda::Cost one[] = {
       {5, 1, 2, 3, 4}, {1, 5, 2, 3, 4}, {1, 2, 5, 3, 4}, {1, 2, 3, 5, 4}, {1, 2, 3, 4, 5}};
   const char *const names[] = {"tensor", "shared", "L2", "exponentials", "issue"};
