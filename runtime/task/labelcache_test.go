@@ -116,7 +116,7 @@ func TestLabelCacheIsBounded(t *testing.T) {
 	checkQuery(t, newLabelCache(0, nil), labels, labels)
 }
 
-// An entry is its key, its rows and what Go's map and list take: for labels, and for a list of them.
+// An entry, of a label or of a list, is its key, its rows and what Go's map and list take.
 func TestLabelCacheCountsKeysAndRows(t *testing.T) {
 	c := newLabelCache(1<<20, nil)
 	q, err := c.query(t.Context(), []string{"a", "bb"}, func(labels []string) ([][]float32, error) {
