@@ -318,12 +318,31 @@ func TestLabelsInUseAreKept(t *testing.T) {
 	}
 }
 
-// A panic of a caller is no end of the label.
-func TestLabelsAfterAPanic(t *testing.T) {
+// A panic of a caller is no end of its labels, for those who wait for them neither.
+func TestLabelsAfterAPanic(t *testing.T) { synctest.Test(t, checkLabelsAfterAPanic) }
+
+func checkLabelsAfterAPanic(t *testing.T) {
 	c := newLabelCache(1<<20, nil)
-	func() {
+	release := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
 		defer func() { _ = recover() }()
-		_, _ = c.query(t.Context(), []string{"x"}, func([]string) ([][]float32, error) { panic("planted") })
-	}()
-	checkQuery(t, c, []string{"x"}, []string{"x"})
+		_, _ = c.query(t.Context(), []string{"x", "y"}, func([]string) ([][]float32, error) {
+			<-release
+			panic("planted")
+		})
+	})
+	synctest.Wait()
+	all.Go(func() {
+		q, err := c.query(t.Context(), []string{"y"}, func(labels []string) ([][]float32, error) {
+			return rowsOf(labels), nil
+		})
+		if err != nil || !slices.Equal(q.Rows, rowOf("y")) {
+			t.Errorf("who waited: %v, %v", q, err)
+		}
+	})
+	synctest.Wait()
+	close(release)
+	all.Wait()
+	checkQuery(t, c, []string{"x", "y"}, []string{"x"})
 }
