@@ -383,3 +383,38 @@ func TestGLiClassLittleRoom(t *testing.T) {
 		t.Errorf("a text that does not fit: %v", e)
 	}
 }
+
+// The texts of examples are billed as the item's is, once for each item; the names of labels are
+// not, those of examples among them.
+func TestGLiClassBillsNoNames(t *testing.T) {
+	r := start(t, nil, nil, gliclass(t, "gliclass-modern", 200))
+	const text = "the bank met the team"
+	tokens := func(texts int, examples ...any) int {
+		options := map[string]any{}
+		if examples != nil {
+			options["examples"] = examples
+		}
+		res, err := r.Extract(t.Context(), &ExtractRequest{Model: "gliclass", Options: options,
+			Texts: slices.Repeat([]string{text}, texts), Labels: []string{"sport", "science and technology"}})
+		if err != nil || res.Found[0].Err != nil {
+			t.Fatal(err, res)
+		}
+		return res.Tokens
+	}
+	example := func(labels ...any) any {
+		return map[string]any{"text": text, "labels": append([]any{}, labels...)}
+	}
+	alone := tokens(1)
+	own := alone - 2 // [CLS] and [SEP]
+	for _, labels := range [][]any{nil, {"sport"}, {"science and technology"},
+		{"sport", "science and technology"}} {
+		for n := 1; n <= 2; n++ {
+			if got := tokens(1, slices.Repeat([]any{example(labels...)}, n)...); got != alone+n*own {
+				t.Errorf("%d examples of %v: %d tokens, want %d", n, labels, got, alone+n*own)
+			}
+		}
+	}
+	if got := tokens(4, example("sport")); got != 4*(alone+own) {
+		t.Errorf("4 items and an example: %d tokens, want %d", got, 4*(alone+own))
+	}
+}
