@@ -113,14 +113,20 @@ func TestExtractRefuses(t *testing.T) {
 	r := start(t, withExtractors(t))
 	chars := func(n int) string { return `{"labels":["` + strings.Repeat("é", n) + `"]}` }
 	options := func(s string) string { return `{"labels":["a","b"],"options":{` + s + `}}` }
+	schema := func(s string) string { return `{"labels":["a","b"],"output_schema":` + s + `}` }
+	deep := func(n int) string { return schema(strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n)) }
 	for _, c := range []struct{ models, params, field, want string }{
 		{"spans few tokens relations tower zero classes", `{}`, "params.labels", "label"},
 		{"spans few tokens relations tower zero", `{"labels":[]}`, "params.labels", "label"},
 		{"spans tokens relations tower zero", `{"labels":["a"," "]}`, "params.labels", "[1] is blank"},
-		{"classes", `{"labels":["a"," "]}`, "params.labels", "label 1"},
-		{"spans tokens relations tower", `{"labels":["a","b","a"]}`, "params.labels", "[2]"},
-		{"classes", `{"labels":["a","b"," a"]}`, "params.labels", "twice"},
-		{"spans tokens relations tower classes", chars(129), "params.labels", "128"},
+		{"classes", `{"labels":["a"," "]}`, "params.labels",
+			"label 1 of params.labels is blank; name the class"},
+		{"spans tokens relations tower zero", `{"labels":["a","b","a"]}`, "params.labels",
+			`[2] "a" is params.labels[0] again; name each label once`},
+		{"classes", `{"labels":["a","b"," a"]}`, "params.labels", "'a' twice; name each label once"},
+		{"spans tokens relations tower zero classes", chars(129), "params.labels", "129 characters"},
+		{"spans tokens relations tower zero classes", chars(129), "params.labels", "128"},
+		{"spans tokens relations tower zero classes", chars(129), "params.labels", ": shorten it"},
 		{"spans tokens relations classes", `{"labels":["a <<SEP>> b"]}`, "params.labels", "<<SEP>>"},
 		{"spans tokens relations", `{"labels":["<<ENT>>"]}`, "params.labels", "<<ENT>>"},
 		{"classes", `{"labels":["<<LABEL>>","b"]}`, "params.labels", "<<LABEL>>"},
@@ -145,6 +151,14 @@ func TestExtractRefuses(t *testing.T) {
 		{"classes", options(`"examples":[{"text":"x"}]`), "options.examples", "labels"},
 		{"classes", options(`"classification_type":"both"`), "options.classification_type", "single-label"},
 		{"spans", options(`"label_groups":{"g":["a","b"]}`), "options.label_groups", "label_groups"},
+		{"spans tokens relations tower zero classes", schema(`{"type":"object"}`), "params.output_schema",
+			"has no use for it; remove it"},
+		{"spans zero classes", schema(`{}`), "params.output_schema", "has no use for it; remove it"},
+		{"spans zero classes", schema(`{"type":"enitity"}`), "params.output_schema", "has no use"},
+		{"spans zero classes", schema(`[]`), "params.output_schema", "`object | null`"},
+		{"spans zero classes", schema(`"object"`), "params.output_schema", "`object | null`"},
+		{"spans zero classes", deep(128), "params.output_schema", "has no use"},
+		{"spans zero classes", deep(129), "params.output_schema", "at most 128 levels"},
 	} {
 		for _, name := range strings.Fields(c.models) {
 			a, _ := r.find("acme/"+name, c.params)
@@ -159,13 +173,14 @@ func TestExtractRefuses(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ models, params string }{
-		{"spans relations tower classes", chars(128)},
+		{"spans relations tower zero classes", chars(128)},
 		{"tower", quotedLabels(1000, strings.Repeat("é", 100))},
 		{"zero", quotedLabels(1000, "")},
 		{"spans tokens relations tower classes", options(`"threshold":1`)},
 		{"spans tokens tower classes", options(`"threshold":0`)},
 		{"relations", options(`"threshold":0.1,"relation_labels":["r"],"relation_threshold":0`)},
 		{"tower", `{"labels":["a <<SEP>> b"]}`}, // its labels stand in no prompt
+		{"spans tokens relations tower zero classes", schema("null")},
 	} {
 		for _, name := range strings.Fields(c.models) {
 			if a, _ := r.find("acme/"+name, c.params); a.status != 200 {

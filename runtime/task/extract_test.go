@@ -168,7 +168,7 @@ func TestItemErrors(t *testing.T) {
 	_, err := r.Extract(t.Context(), &ExtractRequest{
 		Model:   "nli",
 		Texts:   texts[:1],
-		Labels:  []string{"sea", long},
+		Labels:  []string{"sea", strings.Repeat("x ", 60)},
 		Options: map[string]any{"overflow_policy": "error"},
 	})
 	if e := errs.As(err); e == nil || e.Code != errs.InputTooLong || e.Status != 400 ||

@@ -237,10 +237,12 @@ func (a *gliclassAsk) readGroups(v any) error {
 			maxAskedLabels)
 	}
 	if name, twice := repeated(names); twice {
-		return errs.Invalidf(field, "Field '%s' has the group %s twice", field, errs.Quote(name))
+		return errs.Invalidf(field, "Field '%s' has the group %s twice; name each group once", field,
+			errs.Quote(name))
 	}
 	if l, twice := repeated(flat); twice {
-		return errs.Invalidf(field, "Field '%s' has %s twice, with the group's name before it", field,
+		return errs.Invalidf(field,
+			"Field '%s' has %s twice, with the group's name before it; name each label once", field,
 			errs.Quote(l))
 	}
 	if a.joint {
@@ -303,7 +305,8 @@ func (a *gliclassAsk) bound(window int) error {
 // one that a model cannot read.
 func checkLabelList(field string, list []string) ([]string, error) {
 	if len(list) > maxAskedLabels {
-		return nil, errs.Invalidf(field, "Field '%s' has %d labels; at most %d are possible", field,
+		return nil, errs.Invalidf(field,
+			"Field '%s' has %d labels; at most %d are possible: ask for the others in another request", field,
 			len(list), maxAskedLabels)
 	}
 	out := make([]string, len(list))
@@ -312,18 +315,21 @@ func checkLabelList(field string, list []string) ([]string, error) {
 		n := utf8.RuneCountInString(out[i])
 		switch marker := reservedIn(l); {
 		case n == 0:
-			return nil, errs.Invalidf(field, "label %d of %s is empty", i, field)
+			return nil, errs.Invalidf(field,
+				"label %d of %s is blank; name the class, or leave it out", i, field)
 		case n > maxLabelChars:
-			return nil, errs.Invalidf(field, "label %d of %s has %d characters; at most %d are possible",
-				i, field, n,
+			return nil, errs.Invalidf(field,
+				"label %d of %s has %d characters; at most %d are possible: shorten it", i, field, n,
 				maxLabelChars)
 		case marker != "":
-			return nil, errs.Invalidf(field, "label %d of %s has %s, which marks labels for the model", i,
-				field, marker)
+			return nil, errs.Invalidf(field,
+				"label %d of %s has %s, which marks labels for the model; leave the marker out", i, field,
+				marker)
 		}
 	}
 	if l, twice := repeated(out); twice {
-		return nil, errs.Invalidf(field, "%s has the label %s twice", field, errs.Quote(l))
+		return nil, errs.Invalidf(field, "%s has the label %s twice; name each label once", field,
+			errs.Quote(l))
 	}
 	return out, nil
 }

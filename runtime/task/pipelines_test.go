@@ -91,8 +91,8 @@ func TestTagsEqualPipeline(t *testing.T) {
 	}
 }
 
-// Zero-shot scores are those of transformers' pipeline: for one label or several, duplicates,
-// braces and commas in labels, and entailment at any place among the model's labels.
+// Zero-shot scores are those of transformers' pipeline: for one label or several, braces and commas
+// in labels, and entailment at any place among the model's labels.
 func TestZeroShotEqualsPipeline(t *testing.T) {
 	type question struct {
 		Text, Template string

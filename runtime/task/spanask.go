@@ -53,7 +53,7 @@ func askSpans(p *Prepared) (a spanAsk, err error) {
 	}
 	reserved := usualMarkers
 	if p.model.Adapter.Class == biClass { // labels stand in no prompt
-		a.bounds, reserved = towerLabelLimits, nil
+		a.bounds, reserved = aloneLabelLimits, nil
 	}
 	if err := a.check(p.req.Labels, reserved); err != nil {
 		return a, err

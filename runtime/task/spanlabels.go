@@ -17,8 +17,8 @@ import (
 // biClass is the class of the adapter of such models in the catalog.
 const biClass = "GLiNERBiAdapter"
 
-// towerLabelLimits bound labels that take no place in a prompt.
-var towerLabelLimits = words.LabelLimits{MaxLabels: words.MaxLabels, MaxLabelChars: words.MaxLabelChars,
+// aloneLabelLimits bound labels that share no prompt with others.
+var aloneLabelLimits = words.LabelLimits{MaxLabels: words.MaxLabels, MaxLabelChars: words.MaxLabelChars,
 	MaxPromptTokens: words.MaxLabels * words.MaxLabelChars}
 
 // cacheOfLabels is the key of a model's labelCache.
@@ -26,7 +26,7 @@ type cacheOfLabels struct{}
 
 // readTower gets the rows of the labels, and makes the prompt that is left: the first token.
 func (f *finding) readTower() error {
-	f.bounds = towerLabelLimits
+	f.bounds = aloneLabelLimits
 	if err := f.check(f.req.Labels, nil); err != nil {
 		return err
 	}

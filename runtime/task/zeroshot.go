@@ -18,7 +18,7 @@ func init() {
 			return len(labels) != 1 && slices.ContainsFunc(labels, isEntailment)
 		},
 		extract: &extractor{
-			check:   needLabels,
+			check:   checkClasses,
 			classes: func(r *run) int { return len(r.req.Labels) },
 			run:     classifyZeroShot,
 		},
@@ -31,6 +31,14 @@ func needLabels(r *Request) error {
 			"%s requires labels: give the classes to choose from in params.labels", r.Model.Adapter.Class)
 	}
 	return nil
+}
+
+// checkClasses refuses a request without labels, and labels that no model of the family reads.
+func checkClasses(r *Request) error {
+	if err := needLabels(r); err != nil {
+		return err
+	}
+	return labelError(aloneLabelLimits.CheckLabels(labelsField, r.Labels, 0, nil))
 }
 
 // classifyZeroShot asks the model whether each text entails "This text is about {label}." for each

@@ -99,7 +99,8 @@ var DefaultLabelLimits = LabelLimits{MaxLabels, MaxLabelChars, MaxPromptTokens}
 func (l LabelLimits) CheckLabels(field string, labels []string, others int, reserved []string) error {
 	if n := len(labels) + others; n > l.MaxLabels {
 		return &BoundError{field, "max_labels", l.MaxLabels, fmt.Sprintf(
-			"%s: %d labels in all; a request may have at most %d (max_labels)", field, n, l.MaxLabels)}
+			"%s: %d labels in all; a request may have at most %d (max_labels): ask for the others in another one",
+			field, n, l.MaxLabels)}
 	}
 	first := make(map[string]int, len(labels))
 	chars := 0
@@ -109,7 +110,7 @@ func (l LabelLimits) CheckLabels(field string, labels []string, others int, rese
 		switch before, twice := first[label]; {
 		case n > l.MaxLabelChars:
 			return &BoundError{field, "max_label_chars", l.MaxLabelChars, fmt.Sprintf(
-				"%s[%d] has %d characters; a label may have at most %d (max_label_chars)",
+				"%s[%d] has %d characters; a label may have at most %d (max_label_chars): shorten it",
 				field, i, n, l.MaxLabelChars)}
 		case IsBlank(label):
 			return fmt.Errorf("%s[%d] is blank; name what is to be found", field, i)
@@ -127,7 +128,7 @@ func (l LabelLimits) CheckLabels(field string, labels []string, others int, rese
 	}
 	if most := l.MaxPromptTokens * PromptCharsPerToken; chars > most {
 		return &BoundError{field, "max_prompt_tokens", l.MaxPromptTokens, fmt.Sprintf(
-			"%s have %d characters; the labels of a request may take at most %d tokens (max_prompt_tokens)",
+			"%s have %d characters; the labels of a request may take at most %d tokens (max_prompt_tokens): send fewer or shorter ones",
 			field, chars, l.MaxPromptTokens)}
 	}
 	return nil
@@ -139,6 +140,6 @@ func (l LabelLimits) CheckPrompt(field string, tokens int) error {
 		return nil
 	}
 	return &BoundError{field, "max_prompt_tokens", l.MaxPromptTokens, fmt.Sprintf(
-		"%s take %d tokens; the labels of a request may take at most %d (max_prompt_tokens)",
+		"%s take %d tokens; the labels of a request may take at most %d (max_prompt_tokens): send fewer or shorter ones",
 		field, tokens, l.MaxPromptTokens)}
 }

@@ -96,6 +96,7 @@ def zero(seed):
     run = pipeline("zero-shot-classification", model=model, tokenizer=t, device="cpu")
     answers, scores = [], []
     for text, labels, template in QUESTIONS:
+        labels = list(dict.fromkeys(labels))  # a request names each once
         for multi in (False, True):
             found = run(text, labels, hypothesis_template=template, multi_label=multi)
             score = dict(zip(found["labels"], found["scores"]))

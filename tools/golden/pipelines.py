@@ -40,7 +40,7 @@ TEXTS = [
 ]
 QUESTIONS = [
     ("Angela Merkel spoke", ["politics", "sport", "sea"], "This text is about {}."),
-    ("the cat \U0001f642", ["cats", "\u4e2d\u6587", "cats", "a, b"], "{}"),
+    ("the cat \U0001f642", ["cats", "\u4e2d\u6587", "Cats", "a, b"], "{}"),
     ("goal!", ["sport"], "It is {}, yes."),
     ("   ", ["nothing", "all"], "This text is about {}."),
 ]
