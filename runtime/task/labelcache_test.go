@@ -346,3 +346,38 @@ func checkLabelsAfterAPanic(t *testing.T) {
 	all.Wait()
 	checkQuery(t, c, []string{"x", "y"}, []string{"x"})
 }
+
+// The bound holds for labels that are computed for a request that then ends without an answer.
+func TestLabelsOfAnEndedRequestAreBounded(t *testing.T) {
+	synctest.Test(t, checkLabelsOfAnEndedRequest)
+}
+
+func checkLabelsOfAnEndedRequest(t *testing.T) {
+	c := newLabelCache(6*(labelEntryBytes+16), nil)
+	encode := func(labels []string) ([][]float32, error) { return rowsOf(labels), nil }
+	release := make(chan struct{})
+	var first sync.WaitGroup
+	first.Go(func() {
+		if _, err := c.query(t.Context(), []string{"slow"}, func(labels []string) ([][]float32, error) {
+			<-release
+			return encode(labels)
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	synctest.Wait()
+	labels := []string{"slow"}
+	for i := range 50 {
+		labels = append(labels, fmt.Sprint("label ", i))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := c.query(ctx, labels, encode); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("waiting for the label of another: %v", err)
+	}
+	if c.used == 0 || c.used > c.limit {
+		t.Errorf("%d bytes are kept, with a bound of %d", c.used, c.limit)
+	}
+	close(release)
+	first.Wait()
+}
