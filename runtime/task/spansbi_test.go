@@ -139,14 +139,18 @@ func TestSpansOfBiEncodersCountLabels(t *testing.T) {
 	const name, most = "gliner-bi-modernbert-span", 20_000
 	r := start(t, func(o *Options) { o.LabelCacheBytes = most }, nil,
 		biEntry(t, name, golden.Open(t, name).Dir))
-	kept := func(labels ...string) int64 {
+	ask := func(options map[string]any, labels ...string) int64 {
 		t.Helper()
 		if _, err := r.Extract(t.Context(), &ExtractRequest{Model: name, Labels: labels,
-			Texts: []string{"Berlin"}}); err != nil {
+			Texts: []string{"Berlin"}, Options: options}); err != nil {
 			t.Fatal(err)
 		}
 		l := r.Loaded(name)
 		return l.Bytes() - l.Weights().Bytes()
+	}
+	kept := func(labels ...string) int64 { return ask(nil, labels...) }
+	if n := ask(map[string]any{"precompute_labels": false}, "city"); n != 0 {
+		t.Errorf("%d bytes of labels that are not to be kept", n)
 	}
 	one := kept("city")
 	if again, two := kept("city"), kept("person"); one <= 0 || again != one || two <= one {
