@@ -381,3 +381,26 @@ func checkLabelsOfAnEndedRequest(t *testing.T) {
 	close(release)
 	first.Wait()
 }
+
+// Who waits for several labels of another caller gets each one's own row.
+func TestLabelsOfAnotherCaller(t *testing.T) { synctest.Test(t, checkLabelsOfAnotherCaller) }
+
+func checkLabelsOfAnotherCaller(t *testing.T) {
+	c := newLabelCache(1<<20, nil)
+	release := make(chan struct{})
+	var all sync.WaitGroup
+	for _, labels := range [][]string{{"a", "bb", "ccc"}, {"ccc", "a", "bb"}} { // two lists
+		all.Go(func() {
+			q, err := c.query(t.Context(), labels, func(labels []string) ([][]float32, error) {
+				<-release
+				return rowsOf(labels), nil
+			})
+			if err != nil || !slices.Equal(q.Rows, slices.Concat(rowsOf(labels)...)) {
+				t.Errorf("%v, %v", q, err)
+			}
+		})
+	}
+	synctest.Wait()
+	close(release)
+	all.Wait()
+}
