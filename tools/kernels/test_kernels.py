@@ -2,6 +2,7 @@
 of a toolkit; no compiler runs. python3 -m unittest discover tools/kernels"""
 
 import collections
+import fnmatch
 import os
 import pathlib
 import stat
@@ -261,6 +262,15 @@ class Rules(unittest.TestCase):
         ):
             (problem,) = budgets.broken_rules(broken)
             self.assertIn(text, problem)
+
+    def test_each_target_alone_has_what_is_promised_for_it(self):
+        rows = [row for file in (budgets.TABLES / "13.0").glob("*.txt")
+                for row in budgets.read_table(file.read_text())]
+        for target in sorted({row[1] for row in rows}):
+            names = [row[0] for row in rows if row[1] == target]
+            for promise in budgets.read_promises((budgets.TABLES / "promises.txt").read_text()):
+                if any(fnmatch.fnmatchcase(target, glob) for glob in promise.targets):
+                    self.assertTrue(fnmatch.filter(names, promise.kernels), (target, promise.number))
 
     def test_promises(self):
         promises = budgets.read_promises(
