@@ -68,9 +68,9 @@ race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/bat
   ./runtime/model ./runtime/service ./runtime/task ./runtime/tokenizer ./runtime/engine ./runtime/ipc \
   ./gateway/fleet ./gateway/queue ./sidecar/worker"
 
-# What is the same for every card, or nearly, takes turns with the number of commits, so that a push
-# of a few commits has seen all: cases of the conformance list, the card that kernels are compiled
-# for, the card that models are emulated on. A clone without history has turn 1.
+# What is the same for every card, or nearly, takes turns with the number of commits: runs of six
+# commits in a row see every card that kernels are compiled for and every one that models are emulated
+# on; cases of the conformance list take turns, too. A clone of depth 1 has turn 1.
 turn=$(git rev-list --count HEAD 2>/dev/null || echo 0)
 
 # Each kernel is compiled for one of two cards, 89 (mma.sync, e4m3) and 90a (wgmma). What 80 and 86
