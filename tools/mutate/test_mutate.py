@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 import build
 import cpp
@@ -18,6 +19,7 @@ import instrument
 import mutate
 import proofs
 import runner
+import sample
 import sites
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -417,12 +419,42 @@ f.cuh | k | c + 1 => c + 2 | 2
 class Samples(unittest.TestCase):
     def test_files_and_classes_take_turns(self):
         mutants = found()
-        order = list(mutate.spread(mutants, "seed"))
+        order = list(sample.spread(mutants, "seed"))
         self.assertEqual(sorted(m.id for m in order), sorted(m.id for m in mutants))
         kinds = {m.kind for m in mutants}
         self.assertEqual({m.kind for m in order[: len(kinds)]}, kinds)
-        self.assertEqual(order, list(mutate.spread(mutants, "seed")))
-        self.assertNotEqual(order, list(mutate.spread(mutants, "another")))
+        self.assertEqual(order, list(sample.spread(mutants, "seed")))
+        self.assertNotEqual(order, list(sample.spread(mutants, "another")))
+
+    def judged(self, decided, tried=True):
+        """The verdicts of a sample on a machine so busy that decided(slower) mutants get one."""
+        session = mock.Mock(kind=sample.CUDA, options=mock.Mock(seconds=45, longest=10))
+        session.tests_for = lambda m, near: ["a test"] if tried else []
+        given = []
+
+        def alone(_session, mutants, end, longest):
+            given.append((len(mutants), round(end - time.monotonic()), longest))
+            return dict.fromkeys(m.id for m in mutants[: decided(longest / 10)])
+
+        with mock.patch.object(sample, "alone", alone):
+            verdicts = sample.judged(session, [mock.Mock(id=i) for i in range(40)])
+        return verdicts, given, [c.args[0] for c in session.try_first_parts.call_args_list]
+
+    def test_a_quiet_machine_judges_all_once(self):
+        verdicts, given, tried = self.judged(lambda slower: 30)
+        self.assertEqual((len(verdicts), given, tried), (30, [(40, 45, 10)], [1]))
+
+    def test_a_busy_machine_judges_a_few_in_more_time(self):
+        verdicts, given, tried = self.judged(lambda slower: 3 if slower > 1 else 0)
+        self.assertEqual((len(verdicts), given, tried), (3, [(40, 45, 10), (8, 180, 40)], [1, 4]))
+
+    def test_without_a_verdict_in_sixteen_times_the_time_there_is_none(self):
+        verdicts, given, tried = self.judged(lambda slower: 0)
+        self.assertEqual((verdicts, len(given), tried), ({}, 3, [1, 4, 16]))
+
+    def test_without_a_test_that_comes_by_nothing_is_judged(self):
+        verdicts, given, tried = self.judged(lambda slower: 9, tried=False)
+        self.assertEqual((verdicts, given, tried), ({}, [], [1, 4, 16]))
 
 
 if __name__ == "__main__":
