@@ -19,7 +19,7 @@ MAKERS = [["bert.py"], ["sentence.py"], ["saved.py"], ["heads.py"], ["pipelines.
           ["tokenizer.py", "--minilm", str(MINILM)], ["tokenizer_files.py"],
           ["gemma.py"], ["eurobert.py"], ["t5.py"], ["pooling.py"],
           ["words.py"], ["word_tokens.py"], ["spans.py"], ["gliclass_models.py"],
-          ["gliner_relex.py"], ["gliner_union.py"]]
+          ["gliner_relex.py"], ["gliner_union.py"], ["gliner_order.py"]]
 
 for name, *args in MAKERS:
     print(f"== {name}", flush=True)
