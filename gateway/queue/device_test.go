@@ -174,8 +174,8 @@ type growth struct {
 // take a batch more.
 //
 // A request's wait depends on the order of goroutines, which the seed does not decide: with one in
-// fifteen orders a small one of 99 in 100 waits 176 to 188 ms longer, where 162.5 are wanted. So the
-// bounds are those of the median of three orders. The short form has one order, which the race
+// fifteen orders a small one of 99 in 100 waits 176 to 188 ms longer, where 162.5 are wanted. So
+// the bounds are those of the median of three orders. The short form has one order, which the race
 // detector makes worse than others, and so a batch more.
 func TestNoQueueGrowsTheWaitOfAnother(t *testing.T) {
 	const workers, takes, lasts, settled = 2, 50 * time.Millisecond, 12 * time.Second, 6 * time.Second

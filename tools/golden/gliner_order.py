@@ -64,7 +64,9 @@ def thresholds(name, model, relations):
             yield threshold, 0.0
             continue
         among = pairs(model, threshold)
-        for limit in gliner_spans.gaps(among, (0.99, 0.97, 0.95, 0.9, 0.8, 0.6, 0.4)) if among.size > 1 else []:
+        if among.size < 2:
+            continue
+        for limit in gliner_spans.gaps(among, (0.99, 0.97, 0.95, 0.9, 0.8, 0.6, 0.4)):
             yield threshold, limit
 
 
@@ -105,8 +107,8 @@ def make(name):
     if related:
         assert apart(triples, other[1]), name
     print(name, threshold, len(entities), "entities", limit, len(triples), "relations")
-    return {"model": name, "text": TEXT, "labels": LABELS, "relations": relations or None, "threshold": threshold,
-            "relation_threshold": limit,
+    return {"model": name, "text": TEXT, "labels": LABELS, "relations": relations or None,
+            "threshold": threshold, "relation_threshold": limit,
             "entities": [[a, b, LABELS.index(l), round(s, 6)] for a, b, l, s in entities],
             "related": [{"head": h, "tail": t, "relation": RELATIONS.index(r), "score": round(s, 6)}
                         for h, t, r, s in triples]}
