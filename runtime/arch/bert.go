@@ -170,7 +170,7 @@ func (family *bertFamily) load(dir fs.FS, p *packer) (encoder, error) {
 		}
 	}
 	layers, _, _ := strings.Cut(family.block, "%")
-	p.refuseBlocksFrom(layers, config.Layers)
+	p.refuseBlocksFrom(layers, keyed{family.key("num_hidden_layers"), config.Layers})
 	return b, p.err
 }
 

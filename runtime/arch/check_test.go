@@ -87,7 +87,7 @@ func TestExtraBlocksAreRefused(t *testing.T) {
 			key = "n_layers"
 		}
 		dir := edit(t, golden.Open(t, name).Dir, configFile, map[string]any{key: 1})
-		refused(t, dev, dir, name, "layer.1.", "is of block 1; num_hidden_layers is 1")
+		refused(t, dev, dir, name, "layer.1.", "is of block 1; "+key+" is 1")
 		r, err := Check(dir, dev, Options{Task: Embed})
 		if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Error(), "is of block 1") {
 			t.Errorf("%s: %+v, %v", name, r, err)

@@ -156,7 +156,7 @@ func loadGemma(dir fs.FS, p *packer) (encoder, error) {
 		return nil, err
 	}
 	p.findPrefix(decoderTable, decoderPrefixes)
-	p.refuseBlocksFrom(decoderLayers, config.Layers)
+	p.refuseBlocksFrom(decoderLayers, keyed{"num_hidden_layers", config.Layers})
 	m := &gemma{config: config, word: p.table(config.VocabSize, config.HiddenSize, decoderTable),
 		scale: gemmaScale(config.HiddenSize, p.compute)}
 	tables := map[string]rotary{globalBlock: p.rope(&global, config.HeadDim, config.Positions),

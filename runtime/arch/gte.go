@@ -93,7 +93,7 @@ func (family *gteFamily) load(dir fs.FS, p *packer) (encoder, error) {
 	config := postNormConfig{
 		hidden:    c.HiddenSize,
 		heads:     c.Heads,
-		layers:    c.Layers,
+		layers:    keyed{value: c.Layers},
 		inner:     c.IntermediateSize,
 		positions: c.Positions,
 		vocab:     c.VocabSize,

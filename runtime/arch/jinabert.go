@@ -108,7 +108,7 @@ func (names *jinaBertNames) load(dir fs.FS, p *packer) (encoder, error) {
 		}
 	}
 	layers, _, _ := strings.Cut(encoderLayer, "%")
-	p.refuseBlocksFrom(layers, config.Layers)
+	p.refuseBlocksFrom(layers, keyed{"num_hidden_layers", config.Layers})
 	return m, p.err
 }
 

@@ -235,7 +235,7 @@ func loadModernbert(dir fs.FS, p *packer) (encoder, error) {
 	c := config.HiddenSize
 	m := &modernbert{config: config}
 	p.findPrefix(modernbertWords, []string{"", "model.", "0.auto_model."})
-	p.refuseBlocksFrom(modernbertLayers, config.Layers)
+	p.refuseBlocksFrom(modernbertLayers, keyed{"num_hidden_layers", config.Layers})
 	if _, ok := p.from.Tensor(p.prefix + "layers.0.attn_norm.weight"); ok {
 		p.fail(refuse(p.file, p.prefix+"layers.0.attn_norm.weight",
 			"ModernBERT's first block takes the normalised embeddings and has no such tensor"))

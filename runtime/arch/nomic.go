@@ -177,7 +177,7 @@ func readNomicPublished(dir fs.FS) (postNormConfig, error) {
 	config := postNormConfig{
 		hidden:    c.HiddenSize,
 		heads:     c.Heads,
-		layers:    c.Layers,
+		layers:    keyed{value: c.Layers},
 		inner:     roundUp(c.IntermediateSize, nomicMultiple),
 		positions: c.Positions,
 		vocab:     roundUp(c.VocabSize, c.VocabMultiple),
@@ -217,7 +217,7 @@ func readNomicSaved(dir fs.FS) (postNormConfig, error) {
 	config := postNormConfig{
 		hidden:    c.HiddenSize,
 		heads:     c.Heads,
-		layers:    c.Layers,
+		layers:    keyed{value: c.Layers},
 		inner:     c.IntermediateSize,
 		positions: c.Positions,
 		vocab:     c.VocabSize,

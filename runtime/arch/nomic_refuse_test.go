@@ -66,7 +66,7 @@ func TestBadNomicConfigIsRefused(t *testing.T) {
 			[]string{"partial_rotary_factor", "0.5"}},
 		{"nomic-saved", keys{"rope_parameters": keys{"rope_type": "longrope"}}, []string{"longrope"}},
 		// What the checkpoint contradicts.
-		{"nomic-v15", keys{"n_layer": 1}, []string{"encoder.layers.1.", "block 1; num_hidden_layers is 1"}},
+		{"nomic-v15", keys{"n_layer": 1}, []string{"encoder.layers.1.", "block 1; n_layer is 1"}},
 		{"nomic-v15", keys{"n_layer": 3}, []string{"encoder.layers.2.attn.Wqkv.weight", "no such tensor"}},
 		{"nomic-v15", keys{"n_inner": 257}, []string{"mlp.fc12.weight", "[256 32]", "[512 32]"}},
 		{"nomic-v15", keys{"pad_vocab_size_multiple": 1},

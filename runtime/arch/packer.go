@@ -167,12 +167,12 @@ func (p *packer) normOf(n int64, name string, beta bool) (*engine.Weight, *engin
 
 // refuseBlocksFrom refuses a checkpoint with tensors of a block from number n on. Its names begin
 // with the encoder's prefix, then layers, then the block's number.
-func (p *packer) refuseBlocksFrom(layers string, n int64) {
+func (p *packer) refuseBlocksFrom(layers string, n keyed) {
 	for _, name := range p.from.Names() {
 		rest, ok := strings.CutPrefix(name, p.prefix+layers)
 		number, _, dot := strings.Cut(rest, ".")
-		if i, err := strconv.ParseInt(number, 10, 64); ok && dot && err == nil && i >= n {
-			p.fail(refuse(p.file, name, "is of block %d; num_hidden_layers is %d", i, n))
+		if i, err := strconv.ParseInt(number, 10, 64); ok && dot && err == nil && i >= n.value {
+			p.fail(refuse(p.file, name, "is of block %d; %s is %d", i, n.key, n.value))
 			return
 		}
 	}

@@ -22,12 +22,13 @@ type postNorm struct {
 
 // postNormConfig holds what the computation depends on, whatever its keys are called.
 type postNormConfig struct {
-	hidden, heads, layers, inner int64
-	positions, vocab, types      int64
-	eps                          float64
-	gate                         engine.Gate
-	rope                         rope
-	qkvBias, gateBias, downBias  bool // qkvBias is also attention's output's
+	hidden, heads, inner        int64
+	layers                      keyed // keyed by check
+	positions, vocab, types     int64
+	eps                         float64
+	gate                        engine.Gate
+	rope                        rope
+	qkvBias, gateBias, downBias bool // qkvBias is also attention's output's
 
 	head headNames
 }
@@ -67,8 +68,9 @@ type postNormBlock struct {
 
 // check refuses sizes that no model has. keys holds the file's names of the sizes, in this order.
 func (c *postNormConfig) check(keys [7]string) error {
+	c.layers.key = keys[2]
 	sizes := encoderSizes{hidden: keyed{keys[0], c.hidden}, heads: keyed{keys[1], c.heads},
-		layers: keyed{keys[2], c.layers}, inner: keyed{keys[3], c.inner},
+		layers: c.layers, inner: keyed{keys[3], c.inner},
 		positions: keyed{keys[4], c.positions}, vocab: keyed{keys[5], c.vocab}}
 	return sizes.check(sized{keys[6], c.types, 0, 1024})
 }
@@ -90,7 +92,7 @@ func loadPostNorm(p *packer, config postNormConfig, names *postNormNames, heads 
 	}
 	m.gamma, m.beta = p.norm(c, names.norm)
 	m.rotary = p.ropeByLength(&m.config.rope, config.headDim(), config.positions)
-	for i := range config.layers {
+	for i := range config.layers.value {
 		m.blocks = append(m.blocks, m.loadBlock(p, fmt.Sprintf("%s%d.", names.layers, i)))
 		if p.err != nil {
 			break
@@ -196,11 +198,11 @@ func (m *postNorm) linears() []linear {
 }
 
 func (m *postNorm) shape() encoderShape {
-	c, f, layers := float64(m.config.hidden), float64(m.config.inner), float64(m.config.layers)
+	c, f, layers := float64(m.config.hidden), float64(m.config.inner), float64(m.config.layers.value)
 	return encoderShape{
 		columns:   m.config.hidden,
 		words:     m.config.hidden,
-		blocks:    int(m.config.layers),
+		blocks:    int(m.config.layers.value),
 		positions: m.config.positions,
 		vocab:     m.config.vocab,
 		types:     m.config.types,

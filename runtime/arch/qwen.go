@@ -41,7 +41,7 @@ func (family *qwenFamily) load(dir fs.FS, p *packer) (encoder, error) {
 	}
 	p.findPrefix(decoderTable, decoderPrefixes)
 	m := &qwen{config: config, word: p.table(config.VocabSize, config.HiddenSize, decoderTable)}
-	p.refuseBlocksFrom(decoderLayers, config.Layers)
+	p.refuseBlocksFrom(decoderLayers, keyed{"num_hidden_layers", config.Layers})
 	m.rotary = p.rope(&config.rope, config.HeadDim, config.Positions)
 	for i := range config.Layers {
 		m.blocks = append(m.blocks, loadQwenBlock(p, &config, fmt.Sprintf(decoderBlock, i)))

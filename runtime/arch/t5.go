@@ -195,7 +195,7 @@ func (t *t5Kind) load(dir fs.FS, p *packer) (encoder, error) {
 		return nil, err
 	}
 	p.findPrefix(t5Final, []string{"", "model.", "0.auto_model."})
-	p.refuseBlocksFrom(t5Layers, config.Layers)
+	p.refuseBlocksFrom(t5Layers, keyed{"num_layers", config.Layers})
 	m := &t5{config: config, mlp: t5FeedForwards[config.FeedForward],
 		word: p.table(config.VocabSize, config.HiddenSize, p.first(t5Words, t5Embedded))}
 	for i := range int(config.Layers) {

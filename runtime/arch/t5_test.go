@@ -51,7 +51,7 @@ func TestBadT5IsRefused(t *testing.T) {
 		{"d_kv", 300, []string{"d_kv", "256"}},
 		{"num_heads", 3, []string{"SelfAttention.q.weight", "[64 40]", "[96 40]"}},
 		{"num_layers", 3, []string{"encoder.block.2.", "no such tensor"}},
-		{"num_layers", 1, []string{"is of block 1"}},
+		{"num_layers", 1, []string{"is of block 1; num_layers is 1"}},
 		{"relative_attention_num_buckets", 30, []string{"relative_attention_num_buckets", "is 30", "4"}},
 		{"relative_attention_num_buckets", 0, []string{"relative_attention_num_buckets"}},
 		{"relative_attention_max_distance", 8, []string{"relative_attention_num_buckets", "8"}},

@@ -158,7 +158,7 @@ func (a *gliclassAsk) readTask(r *Request, _ func(string) any) error {
 	a.task = *r.Instruction
 	if n := utf8.RuneCountInString(a.task); n > maxTaskChars {
 		return errs.Invalidf("params.instruction",
-			"Field 'params.instruction' has %d characters; at most %d are possible", n, maxTaskChars)
+			"Field 'params.instruction' has %d characters; at most %d are possible: shorten it", n, maxTaskChars)
 	}
 	if marker := reservedIn(a.task); marker != "" {
 		return errs.Invalidf("params.instruction",
@@ -258,8 +258,9 @@ func (a *gliclassAsk) readGroup(field, key string, v any) (g gliclassGroup, err 
 	case g.name == "":
 		return g, errs.Invalidf(field, "Field '%s' has a group without a name", field)
 	case reservedIn(g.name) != "" || utf8.RuneCountInString(g.name) > maxLabelChars:
-		return g, errs.Invalidf(field, "Field '%s': the group %s has a marker, or more than %d characters",
-			field, errs.Quote(g.name[:min(len(g.name), 100)]), maxLabelChars)
+		return g, errs.Invalidf(field,
+			"Field '%s': the group %s has a marker, or more than %d characters: name it otherwise", field,
+			errs.Quote(g.name[:min(len(g.name), 100)]), maxLabelChars)
 	case !ok || len(list) == 0:
 		return g, errs.Invalidf(field, "Field '%s': the group %s must be a list of at least one label",
 			field, errs.Quote(g.name))

@@ -39,8 +39,8 @@ func (a *gliclassAsk) readExamples(_ *Request, option func(string) any) error {
 	}
 	if size > maxTaskAndExamples {
 		return errs.Invalidf(field,
-			"Field '%s' and the instruction have %d characters; at most %d are possible", field,
-			size, maxTaskAndExamples)
+			"Field '%s' and the instruction have %d characters; at most %d are possible: send fewer or shorter ones",
+			field, size, maxTaskAndExamples)
 	}
 	return nil
 }
@@ -57,7 +57,7 @@ func (a *gliclassAsk) readExample(i int, entry any) (text string, chosen [][]str
 			field, i)
 	case strings.TrimSpace(text) == "" || n > maxExampleChars:
 		return "", nil, errs.Invalidf(field,
-			"Field '%s[%d].text' has %d characters; 1 to %d are possible, not all blank",
+			"Field '%s[%d].text' has %d characters; 1 to %d are possible, not all blank: shorten it, or leave the example out",
 			field, i, n, maxExampleChars)
 	case reservedIn(text) != "":
 		return "", nil, errs.Invalidf(field,

@@ -116,8 +116,9 @@ func relationLabels(v any) ([]string, error) {
 			relationsField)
 	}
 	if len(list) > words.MaxLabels {
-		return nil, errs.Invalidf(relationsField, "Field '%s' has %d names; a request may have at most %d",
-			relationsField, len(list), words.MaxLabels)
+		return nil, errs.Invalidf(relationsField,
+			"Field '%s' has %d names; a request may have at most %d: ask for the rest in another", relationsField,
+			len(list), words.MaxLabels)
 	}
 	names := make([]string, len(list))
 	for i, x := range list {
