@@ -198,8 +198,8 @@ func TestAllKeptValuesGiveWay(t *testing.T) {
 	}
 }
 
-// A value is made once for a key, whoever asks at once. Two ask within nanoseconds of each other, so
-// that both find nothing in some of the rounds.
+// A value is made once for a key, whoever asks at once. Two ask within nanoseconds of each other,
+// so that both find nothing in some of the rounds.
 func TestKeptValuesAreMadeOnce(t *testing.T) {
 	l := &Model{}
 	for key := range 20000 {
