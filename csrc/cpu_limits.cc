@@ -204,6 +204,14 @@ int32_t affinity_cpus(int32_t *cpus, int32_t count) {
   return found;
 }
 
+CpuMask CpuMask::now() {
+  CpuMask mask;
+  syscall(SYS_sched_getaffinity, 0, sizeof mask.words_, mask.words_);
+  return mask;
+}
+
+void CpuMask::stay() const { syscall(SYS_sched_setaffinity, 0, sizeof words_, words_); }
+
 CpuLimits read_cpu_limits(const char *root) {
   int32_t cpus = affinity_cpus(nullptr, 0);
   CpuLimits limits = {cpus > 0 ? cpus : 1, 0, 0};

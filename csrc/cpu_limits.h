@@ -23,6 +23,21 @@ CpuLimits read_cpu_limits(const char *root);
 // in the mask, which may be larger than count.
 int32_t affinity_cpus(int32_t *cpus, int32_t count);
 
+// CPUs on which a thread may run.
+class CpuMask {
+ public:
+  // Those of the calling thread.
+  static CpuMask now();
+  void add(int32_t cpu) { words_[cpu / bits] |= 1ul << (cpu % bits); }
+  // Keeps the calling thread on them; if the kernel refuses, or there are none, it runs where it
+  // did.
+  void stay() const;
+
+ private:
+  static constexpr int32_t bits = 8 * sizeof(unsigned long);
+  unsigned long words_[max_cpus / bits] = {};
+};
+
 // The number of executors for these limits and `cores` physical cores: one a core, at most the
 // quota rounded up, at least 1.
 int32_t usable_cpus(const CpuLimits &limits, int32_t cores);

@@ -17,6 +17,8 @@
 #include "cpu_limits.h"
 #include "gpu.h"
 #include "grow.h"
+#include "hooks.h"
+#include "node_memory.h"
 #include "program.h"
 #include "self_test.h"
 #include "status.h"
@@ -102,10 +104,18 @@ uint64_t spread_of_process() {
   return (mixed * 0x9e3779b97f4a7c15u) >> 33;
 }
 
-// Sets the number of executors. True: chosen has the CPUs to which they are pinned; false: they are
-// not pinned.
-bool choose_threads(sie_device *device, int32_t asked, int32_t *chosen) {
-  CpuLimits limits = read_cpu_limits("");
+// Sets the number of executors, and seats them.
+void choose_threads(sie_device *device, const sie_device_options *options) {
+  const hooks::Machine *made_up = hooks::machine();
+  const char *root = made_up != nullptr ? made_up->root : "";
+  CpuLimits limits = read_cpu_limits(root);
+  int32_t asked = options->threads, cpus[max_executors], n;
+  if (made_up != nullptr) {
+    n = limits.cpus_affinity = std::min(made_up->n, max_executors);
+    std::copy(made_up->cpus, made_up->cpus + n, cpus);
+  } else {
+    n = std::min(affinity_cpus(cpus, max_executors), max_executors);
+  }
   device->cpus_affinity = limits.cpus_affinity;
   device->cpus_quota = limits.cpus_quota;
   int64_t physical = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
@@ -113,19 +123,35 @@ bool choose_threads(sie_device *device, int32_t asked, int32_t *chosen) {
   device->memory_total = limited ? limits.memory_limit : physical;
   if (device->kind == SIE_DEVICE_REF) {
     device->threads = 1;
+    device->node_executors[0] = 1;
     add_why(device, "; 1 thread");
-    return false;
+    return;
   }
-  int32_t cpus[max_executors], n = std::min(affinity_cpus(cpus, max_executors), max_executors);
-  int32_t cores = order_by_core("", cpus, n);
-  device->threads = std::min(asked > 0 ? asked : usable_cpus(limits, cores), max_executors);
+  Topology topology;
+  read_topology(root, cpus, n, &topology);
+  device->cores = topology.cores;
+  device->caches = topology.caches;
+  device->nodes = topology.nodes;
+  if (options->one_node != 0) topology.nodes = 1;
+  device->threads = std::min(asked > 0 ? asked : usable_cpus(limits, topology.cores), max_executors);
   add_why(device, "; %d threads: %d CPUs by affinity on %d cores", device->threads, limits.cpus_affinity,
-          cores);
+          topology.cores);
   if (limits.cpus_quota > 0) add_why(device, ", %.2f by cgroup quota", limits.cpus_quota);
   if (asked > 0) add_why(device, ", %d asked for", asked);
-  bool pinned = choose_cpus(cpus, n, cores, device->threads, asked > 0, spread_of_process(), chosen);
-  if (pinned) add_why(device, ", each on a CPU of its own");
-  return pinned;
+  Seats &seats = device->seats;
+  seat_executors(topology, device->threads, asked > 0, spread_of_process(), &seats);
+  if (seats.pinned) add_why(device, ", each on a CPU of its own");
+  for (int32_t i = 0; i < device->threads; i++) device->node_executors[seats.places[i]]++;
+  if (options->one_node != 0 && device->nodes > 1) add_why(device, "; %d nodes taken for one", device->nodes);
+  if (topology.nodes > 1) {
+    add_why(device, "; %d nodes of %d with memory: each thread %s", seats.nodes, topology.nodes,
+            seats.pinned || seats.by_node ? "stays on its own" : "is on any");
+    int problem = has_nodes(seats) ? try_placing(seats.numbers, seats.nodes) : 0;
+    if (problem != 0) {
+      add_why(device, ", and touches its memory first: the kernel places none (error %d; CAP_SYS_NICE?)",
+              problem);
+    }
+  }
 }
 
 sie_status check_isa(uint32_t isa, sie_error *err) {
@@ -142,6 +168,8 @@ sie_status check_options(const sie_device_options *o, sie_error *err) {
               "device kind %u is none of sie_device_kind", o->kind);
   SIE_FAIL_IF(o->threads < 0 || o->threads > max_executors, SIE_INVALID_ARGUMENT, err,
               "%d threads; 0 (choose) to %d are possible", o->threads, max_executors);
+  SIE_FAIL_IF(o->one_node > 1, SIE_INVALID_ARGUMENT, err, "one_node is %u; 0 and 1 are possible",
+              o->one_node);
   return check_isa(o->isa, err);
 }
 
@@ -160,9 +188,8 @@ sie_status open_device(sie_device *device, const sie_device_options *options, si
     // Asks for AMX permission, which Linux gives the whole process.
     SIE_TRY(choose_cpu_table(device, options->isa, err));
   }
-  int32_t cpus[max_executors];
-  bool pinned = choose_threads(device, options->threads, cpus);
-  return device->executors.start(device->threads, pinned ? cpus : nullptr, err);
+  choose_threads(device, options);
+  return device->executors.start(device->threads, &device->seats, err);
 }
 
 }  // namespace
@@ -200,6 +227,10 @@ sie_status sie_device_query(const sie_device *device, sie_device_info *info, sie
   known.isa = device->isa;
   known.isa_detected = device->isa_detected;
   known.compute_mask = device->compute_mask;
+  known.cores = device->cores;
+  known.caches = device->caches;
+  known.nodes = device->nodes;
+  known.nodes_used = device->seats.nodes;
   known.memory_total = device->memory_total;
   known.memory_weights = device->memory_weights;
   memcpy(known.name, device->name, sizeof known.name);

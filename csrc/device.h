@@ -15,15 +15,19 @@ struct sie_device {
   int32_t threads = 0;
   int32_t cpus_affinity = 0;
   double cpus_quota = 0;
+  int32_t cores = 0, caches = 0, nodes = 0;  // of the affinity mask (Topology)
   int64_t memory_total = 0;
   int64_t memory_weights = 0;
   char name[96] = {};
   char why[512] = {};
-  sie::Executors executors;  // none on a GPU
-  sie_stream on = {};        // GPU: where its kernels run
-  bool graphs = false;       // GPU: capture small batches
-  uint64_t arenas = 0;       // GPU: placed so far; each takes the count as its number
-  uint64_t programs = 0;     // begun so far; each takes the count as its number
+  sie::Seats seats = {};                        // of the executors
+  int32_t node_executors[sie::max_nodes] = {};  // [seats.nodes]
+  sie::Executors executors;                     // none on a GPU
+  sie_stream on = {};                           // GPU: where its kernels run
+  bool graphs = false;                          // GPU: capture small batches
+  uint64_t arenas = 0;                          // GPU: placed so far; each takes the count as its number
+  uint64_t runs = 0;                            // on executors so far
+  uint64_t programs = 0;                        // begun so far; each takes the count as its number
 
   bool is_gpu() const { return kind == SIE_DEVICE_CUDA; }
 };

@@ -7,7 +7,6 @@
 
 #include <initializer_list>
 
-#include "cpu_limits.h"
 #include "float_state.h"
 #include "status.h"
 
@@ -20,17 +19,40 @@ constexpr uint64_t yields_bit = uint64_t{1} << 31;
 uint32_t left_of(uint64_t tickets) { return static_cast<uint32_t>(tickets & (yields_bit - 1)); }
 uint32_t number_of(uint64_t tickets) { return static_cast<uint32_t>(tickets >> 32); }
 
-// Pins the calling thread to one CPU; if the kernel refuses, the thread stays unpinned.
-void stay_on(int32_t cpu) {
-  constexpr size_t bits = 8 * sizeof(unsigned long);
-  unsigned long mask[max_cpus / bits] = {};
-  mask[static_cast<size_t>(cpu) / bits] = 1ul << (static_cast<size_t>(cpu) % bits);
-  syscall(SYS_sched_setaffinity, 0, sizeof mask, mask);
+// The next of a run's tickets for an executor of the node: it names a slab and a member of its
+// team.
+void take_listed(Run *run, int32_t node, int32_t *slab, int32_t *member) {
+  for (int32_t i = 0; i < run->lists; i++) {
+    SlabList &list = run->of_node[(node + i) % run->lists];
+    int32_t left = list.left.load(std::memory_order_relaxed);
+    while (left > 0 && !list.left.compare_exchange_weak(left, left - 1, std::memory_order_relaxed,
+                                                        std::memory_order_relaxed)) {
+      continue;
+    }
+    if (left == 0) continue;
+    int32_t ticket = list.tickets - left;
+    *slab = list.slabs[ticket / run->team];
+    *member = ticket % run->team;
+    return;
+  }
 }
 
 }  // namespace
 
-sie_status Executors::start(int32_t count, const int32_t *cpus, sie_error *err) {
+// Keeps the calling thread where its seat is.
+void Executors::sit(int32_t executor) const {
+  if (seats_ == nullptr) return;
+  if (seats_->pinned) {
+    CpuMask mask;
+    mask.add(seats_->cpus[executor]);
+    mask.stay();
+  } else if (seats_->by_node) {
+    mask_of(*seats_, seats_->places[executor]).stay();
+  }
+}
+
+sie_status Executors::start(int32_t count, const Seats *seats, sie_error *err) {
+  seats_ = seats;
   Thread *threads = array_of<Thread>(&threads_, count);
   SIE_FAIL_IF(threads == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for %d executors", count);
   // Executors take no signals: those belong to the host program's threads.
@@ -39,7 +61,7 @@ sie_status Executors::start(int32_t count, const int32_t *cpus, sie_error *err) 
   pthread_sigmask(SIG_SETMASK, &all, &old);
   int failed = 0;
   while (count_ < count && failed == 0) {
-    threads[count_] = {this, count_, cpus != nullptr ? cpus[count_] : -1, {}};
+    threads[count_] = {this, count_, {}};
     failed = pthread_create(&threads[count_].id, nullptr, entry, &threads[count_]);
     if (failed == 0) count_++;
   }
@@ -115,7 +137,8 @@ void Executors::finish(Run *run) {
 // must be of the run with that number; if *only is 0, it receives the run's number.
 bool Executors::take(bool yielding, int32_t executor, uint32_t *only) {
   // Both entries at one moment. Between two single looks a run could end and two begin, of which
-  // only the younger would be seen, and its team would be short of whoever waits in the older one's.
+  // only the younger would be seen, and its team would be short of whoever waits in the older
+  // one's.
   uint64_t states[max_runs];
   uint64_t first = entries_[0].tickets.load(std::memory_order_acquire);
   do {
@@ -146,6 +169,7 @@ bool Executors::take_from(Entry *entry, uint64_t tickets, int32_t executor) {
                                                  std::memory_order_acquire));
   int32_t ticket = run->tickets - static_cast<int32_t>(left_of(tickets));
   int32_t slab = ticket / run->team, member = ticket % run->team;
+  if (run->lists > 0) take_listed(run, node_of(executor), &slab, &member);
   hooks::takes_ticket(slab, member);
   run->work(run, slab, member, executor);
   if (run->left.fetch_sub(1, std::memory_order_acq_rel) == 1) finish(run);
@@ -164,7 +188,7 @@ void Executors::loop(int32_t executor) {
 void *Executors::entry(void *argument) {
   Thread *thread = static_cast<Thread *>(argument);
   FloatState plain;
-  if (thread->cpu >= 0) stay_on(thread->cpu);
+  thread->owner->sit(thread->index);
   thread->owner->loop(thread->index);
   return nullptr;
 }

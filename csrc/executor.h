@@ -7,8 +7,15 @@
 //
 // A run that yields has long slabs. Its tickets are taken when no other run has any. Between two
 // blocks, and wherever they wait, its executors look for tickets of other runs, do them and come
-// back (do_others, wait_for). Its teams are of one; executors that find no slab left join those that
-// are at work (LongTeam), with the tickets behind the slabs'.
+// back (do_others, wait_for). Its teams are of one; executors that find no slab left join those
+// that are at work (LongTeam), with the tickets behind the slabs'.
+//
+// Nodes. On a machine of several nodes a run may have a list of slabs for each. An executor first
+// takes one of the run's tickets, whichever it will be, and then a place in its node's list; if
+// that is empty, in the list of the next node, and so on around. A list only shrinks, and together
+// the lists hold a place for each ticket that was taken and has no place yet. So one look at each
+// list is enough, and no executor is idle while a slab waits anywhere. Runs that yield have no
+// lists: their order matters.
 //
 // Progress. A run with teams has at most as many tickets as there are executors, and an executor
 // holds at most one ticket of a run. An executor that waits in a run that does not yield waits for
@@ -37,10 +44,10 @@
 #include "futex.h"
 #include "memory.h"
 #include "sie.h"
+#include "topology.h"
 
 namespace sie {
 
-constexpr int32_t max_executors = 1024;
 constexpr int32_t max_team = 16;
 constexpr int32_t max_runs = 2;  // in flight on one device
 
@@ -86,11 +93,18 @@ class Barrier {
 // What the members of one slab share. Short slabs' teams of one do not use it.
 struct Team {
   Barrier barrier;
-  std::atomic<int32_t> lane{0};               // written by member 0 before the first barrier
+  std::atomic<int32_t> lane{0};                 // written by member 0 before the first barrier
   std::atomic<int32_t> failed_step{INT32_MAX};  // the first step at which a member failed
 };
 
 struct Run;
+
+// The slabs of one node, and how many tickets of theirs are left.
+struct SlabList {
+  const int32_t *slabs;
+  int32_t tickets;
+  alignas(64) hooks::Watched<int32_t> left;
+};
 
 // Does one ticket. Returns nothing: a failure is noted in the run.
 using Work = void (*)(Run *run, int32_t slab, int32_t member, int32_t executor);
@@ -101,17 +115,21 @@ struct Run {
   int32_t team;
   int32_t tickets;  // slabs · team, and in a run that yields those of executors that join
   bool yields = false;
+  int32_t lists = 0;            // 0: tickets are taken in the order of the slabs
   std::atomic<int32_t> left;    // tickets not done
   std::atomic<uint32_t> state;  // RunState
+  SlabList of_node[max_nodes];  // [lists] by the places of nodes in Seats
 };
 enum RunState : uint32_t { run_idle = 0, run_loaded = 1, run_started = 2, run_done = 3 };
 
 class Executors {
  public:
-  // Starts `count` threads; on failure none is left. If cpus[count] is not null, each thread is
-  // pinned to its CPU: otherwise the kernel often wakes a team's members on one core and keeps them
-  // there.
-  sie_status start(int32_t count, const int32_t *cpus, sie_error *err);
+  // Starts `count` threads; on failure none is left. If seats is not null, it says where they run;
+  // it is kept until stop. A thread without a CPU of its own is often woken on the core of another
+  // member of its team, and stays there.
+  sie_status start(int32_t count, const Seats *seats, sie_error *err);
+  // Sets the seats alone, for tests whose own threads call loop.
+  void seat(const Seats *seats) { seats_ = seats; }
   // Waits for the runs in flight, then ends the threads. Does nothing if not started.
   void stop();
   // Queues a run whose fields are set; false if max_runs are in flight. Its state becomes
@@ -171,16 +189,18 @@ class Executors {
   struct Thread {
     Executors *owner;
     int32_t index;
-    int32_t cpu;  // -1: any
     pthread_t id;
   };
 
   static void *entry(void *thread);
   bool take(bool yielding, int32_t executor, uint32_t *only);
   bool take_from(Entry *entry, uint64_t tickets, int32_t executor);
+  void sit(int32_t executor) const;
+  int32_t node_of(int32_t executor) const { return seats_ != nullptr ? seats_->places[executor] : 0; }
   void finish(Run *run);
 
   Block threads_ = {};
+  const Seats *seats_ = nullptr;
   int32_t count_ = 0;
   std::atomic<bool> stopping_{false};
   hooks::Watched<int32_t> in_flight_{0}, yielding_{0};

@@ -1,16 +1,26 @@
 // hooks.h — the places where a test may hold or schedule a thread: each step of a wait word, each
-// meeting of a team, each ticket, each block.
+// meeting of a team, each ticket, each block; and the machine that it may make up.
 //
 // Only csrc_tests has them: it compiles csrc again with SIE_TEST_HOOKS. In the library Watched is
 // std::atomic and the functions are empty.
 #ifndef SIE_CSRC_HOOKS_H
 #define SIE_CSRC_HOOKS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <atomic>
 
 namespace sie::hooks {
+
+// A made-up machine in place of the real one.
+struct Machine {
+  const char *root;     // holds /sys and /proc
+  const int32_t *cpus;  // [n] of the affinity mask, ascending
+  int32_t n;
+  // In place of the kernel's call; returns 0 or an errno (node_memory.h).
+  int (*place_pages)(void *p, size_t bytes, const int32_t *nodes, int32_t n);
+};
 
 #ifndef SIE_TEST_HOOKS
 
@@ -24,6 +34,7 @@ inline void takes_ticket(int32_t, int32_t) {}
 inline void arrives(const void *) {}
 inline void leaves(const void *) {}
 inline void runs_block(int32_t, int64_t) {}
+inline const Machine *machine() { return nullptr; }
 
 #else
 
@@ -34,7 +45,8 @@ struct Hooks {
   // In place of the futex calls; the waiter may return early, as from the kernel.
   void (*sleep)(const std::atomic<uint32_t> *word, uint32_t value);
   void (*wake)(const std::atomic<uint32_t> *word, int waiters);
-  // A thread begins a ticket as this member of a slab's team; arrives at a barrier; leaves the barrier.
+  // A thread begins a ticket as this member of a slab's team; arrives at a barrier; leaves the
+  // barrier.
   void (*ticket)(int32_t slab, int32_t member);
   void (*arrive)(const void *barrier);
   void (*leave)(const void *barrier);
@@ -42,10 +54,13 @@ struct Hooks {
   void (*block)(int32_t operation, int64_t number);
 };
 
-// A test sets it while no other thread is in csrc. Null: no hooks.
+// A test sets them while no other thread is in csrc. Null: no hooks, and the real machine.
 inline std::atomic<const Hooks *> installed{nullptr};
+inline std::atomic<const Machine *> made_up{nullptr};
 
 inline const Hooks *now() { return installed.load(std::memory_order_acquire); }
+
+inline const Machine *machine() { return made_up.load(std::memory_order_acquire); }
 
 inline void step() {
   const Hooks *h = now();

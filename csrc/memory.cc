@@ -45,6 +45,11 @@ bool allocate(size_t bytes, Block *block) {
   return true;
 }
 
+bool allocate_pages(size_t bytes, Block *block) {
+  *block = {};
+  return bytes <= SIZE_MAX / 2 && map_aligned(bytes > 0 ? bytes : 1, block);
+}
+
 void release(Block *block) {
   if (block->mapped) {
     munmap(block->p, block->bytes);

@@ -24,6 +24,8 @@ struct Block {
 
 // False when there is no memory; *block is then empty. 0 bytes give a valid block.
 bool allocate(size_t bytes, Block *block);
+// The same straight from mmap, whatever the size, and untouched.
+bool allocate_pages(size_t bytes, Block *block);
 // Accepts an empty block and leaves one.
 void release(Block *block);
 

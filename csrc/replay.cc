@@ -61,7 +61,7 @@ sie_status linear(const Replay &r, const PlannedOp &planned) {
   a.n = op.weights[0]->n;
   a.k = op.weights[0]->k;
   a.x = tensor(r, planned.in[0]);
-  a.w = &op.weights[0]->packed;
+  a.w = op.weights[0]->packed_on(r.node);
   a.bias = op.bias;
   a.act = op.act;
   a.gate = op.gate;
@@ -253,7 +253,7 @@ sie_status softmax(const Replay &r, const PlannedOp &planned) {
 
 sie_status lstm(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
-  auto packed = [](const sie_weight *w) { return w != nullptr ? &w->packed : nullptr; };
+  auto packed = [&r](const sie_weight *w) { return w != nullptr ? w->packed_on(r.node) : nullptr; };
   sie_lstm_args a = {};
   a.rows = rows(r, op.out);
   a.seqs = seqs(r);
@@ -275,7 +275,7 @@ sie_status splade(const Replay &r, const PlannedOp &planned) {
   a.n = op.weights[0]->n;
   a.k = op.weights[0]->k;
   a.x = tensor(r, planned.in[0]);
-  a.w = &op.weights[0]->packed;
+  a.w = op.weights[0]->packed_on(r.node);
   a.bias = op.bias;
   a.y = tensor(r, planned.out);
   return r.program->device->ops->splade(&a, &r.share);

@@ -44,6 +44,7 @@ struct Replay {
   int64_t stage_first, stage_n;   // a long slab's rows that are in the stage
   int32_t q_first, q_last;        // a block of queries; q_last 0: all
   sie_share share;
+  int32_t node;  // whose copies of weights are read
   void *outputs[max_outputs];
   int32_t *nonfinite;  // flags of the batch's sequences
   const int32_t *one_row_each;
@@ -65,8 +66,8 @@ class Pause {
   ~Pause() = default;
 };
 
-// The rows that a long slab takes through the stage which begins with operation `first`. 0: it is an
-// operation that is not cut into rows, or there are none.
+// The rows that a long slab takes through the stage which begins with operation `first`. 0: it is
+// an operation that is not cut into rows, or there are none.
 int64_t rows_of_stage(const Replay &replay, int32_t first);
 
 // Like replay_op, for the rows of a long slab that are in the stage: block by block, with a pause

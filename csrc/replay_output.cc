@@ -136,7 +136,7 @@ sie_status pairs(const Replay &r, const PlannedOp &planned) {
   a.words_u = tensor(r, planned.in[1]);
   a.labels_x = tensor(r, planned.in[2]);
   a.labels_u = tensor(r, planned.in[3]);
-  a.w = &op.weights[0]->packed;
+  a.w = op.weights[0]->packed_on(r.node);
   a.head = op.weights[1]->vector();
   a.head_bias = op.bias;
   a.n_logits = op.n_logits;

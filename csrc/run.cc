@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "gpu.h"
+#include "node_memory.h"
 #include "run_parts.h"
 #include "status.h"
 
@@ -29,6 +30,7 @@ Replay make_replay(sie_slot *slot, int32_t slab, int32_t member, int32_t executo
   replay.one_row_each = static_cast<const int32_t *>(slot->program->one_row_each.p);
   replay.share = {member, slot->team, arena->memory.at(executor * arena->lane_stride),
                   slot->program->scratch_bytes, nullptr};
+  replay.node = slot->device->seats.places[executor];
   for (uint32_t i = 0; i < slot->caps.n_outputs; i++) replay.outputs[i] = slot->outputs[i].p;
   replay.nonfinite = static_cast<int32_t *>(slot->nonfinite.p);
   if (slot->kept != nullptr) {
@@ -109,6 +111,26 @@ int32_t team_size(const sie_slot *slot) {
   return members < 1 ? 1 : (members < max_team ? members : max_team);
 }
 
+// Gives each node its list of slabs, where there are several nodes and the order does not matter.
+void list_slabs(sie_slot *slot) {
+  sie_device *device = slot->device;
+  int32_t nodes = device->seats.nodes;
+  slot->lists = 0;
+  if (nodes < 2 || slot->yields || slot->n_slabs == 0) return;
+  // Batches of fewer slabs than nodes begin at another node each time.
+  int32_t first = static_cast<int32_t>(device->runs++ % static_cast<uint64_t>(nodes)), ends[max_nodes];
+  int32_t *order = static_cast<int32_t *>(slot->by_length.p);
+  deal_slabs(static_cast<const SlabShare *>(slot->shares.p), slot->n_slabs, device->node_executors, nodes,
+             first, static_cast<int32_t *>(slot->heap.p), order, ends);
+  for (int32_t node = 0, begin = 0; node < nodes; begin = ends[node++]) {
+    SlabList &list = slot->of_node[node];
+    list.slabs = order + begin;
+    list.tickets = (ends[node] - begin) * slot->team;
+    list.left.store(list.tickets, std::memory_order_relaxed);
+  }
+  slot->lists = nodes;
+}
+
 // Fills the run. In a batch with long slabs each slab has one ticket, because short slabs are never
 // paused for others; behind them are the tickets of executors that join long slabs' teams.
 void plan_run(sie_slot *slot, sie_arena *arena) {
@@ -125,6 +147,21 @@ void plan_run(sie_slot *slot, sie_arena *arena) {
   for (int32_t s = 0; s < teams; s++) new (first + s) LongTeam();
   slot->long_left.store(slot->n_long, std::memory_order_relaxed);
   slot->long_turn = arena->long_runs;
+  list_slabs(slot);
+}
+
+// Asks for each node's lanes on the node, and for the region, which all executors use, on the nodes
+// in turn. A refusal costs only speed: executors touch their lanes first.
+void place_arena(const sie_arena &arena) {
+  const Seats &seats = arena.device->seats;
+  if (arena.device->is_gpu() || !has_nodes(seats) || !arena.memory.mapped) return;
+  int64_t begin = 0;
+  for (int32_t node = 0; node < seats.nodes; node++) {
+    int64_t bytes = arena.lane_stride * arena.device->node_executors[node];
+    place_pages(arena.memory.at(begin), static_cast<size_t>(bytes), seats.numbers + node, 1);
+    begin += bytes;
+  }
+  place_pages(arena.memory.at(begin), static_cast<size_t>(arena.region_bytes), seats.numbers, seats.nodes);
 }
 
 }  // namespace
@@ -154,6 +191,7 @@ sie_status sie_arena_create(sie_device *device, const sie_workspace *workspace, 
   a->lane_stride = stride;
   a->region = stride * device->threads;
   a->region_bytes = round_up(workspace->region, 64);
+  place_arena(*a);
   *arena = a;
   return SIE_OK;
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "topology.h"
+
 namespace sie {
 
 namespace {
@@ -73,8 +75,8 @@ void add(SlabShare *slab, int64_t length, int64_t balance) {
   slab->max_len = std::max(slab->max_len, length);
 }
 
-// The slabs that hold a load's sequences if they are packed well: one for each long sequence, and full
-// ones for the others.
+// The slabs that hold a load's sequences if they are packed well: one for each long sequence, and
+// full ones for the others.
 struct Load {
   int64_t tokens = 0;  // of sequences that share slabs
   int32_t seqs = 0, alone = 0;
@@ -170,6 +172,30 @@ int32_t plan_slabs(const int32_t *cu, int32_t n_seqs, const SlabLimits &limits, 
   std::sort(work.shares, work.shares + slabs,
             [](const SlabShare &a, const SlabShare &b) { return a.first < b.first; });
   return slabs;
+}
+
+void deal_slabs(const SlabShare *shares, int32_t n, const int32_t *executors, int32_t nodes, int32_t first,
+                int32_t *work, int32_t *order, int32_t *ends) {
+  double costs[max_nodes] = {};
+  std::fill(ends, ends + nodes, 0);
+  for (int32_t s = 0; s < n; s++) {
+    int32_t best = first;
+    double soonest = 0;
+    for (int32_t i = 0; i < nodes; i++) {
+      int32_t node = (first + i) % nodes;
+      double end = (costs[node] + static_cast<double>(shares[s].cost)) / executors[node];
+      if (i > 0 && end >= soonest) continue;
+      best = node;
+      soonest = end;
+    }
+    costs[best] += static_cast<double>(shares[s].cost);
+    work[s] = best;
+    ends[best]++;
+  }
+  for (int32_t node = 1; node < nodes; node++) ends[node] += ends[node - 1];
+  for (int32_t s = n - 1; s >= 0; s--) order[--ends[work[s]]] = s;
+  // Each end has become its node's beginning, which is the end of the node before.
+  for (int32_t node = 0; node < nodes; node++) ends[node] = node + 1 < nodes ? ends[node + 1] : n;
 }
 
 }  // namespace sie

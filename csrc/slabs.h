@@ -32,12 +32,19 @@ struct SlabWork {
 };
 
 // Fills shares and order; returns the number of slabs. The sequences are dealt to one load for each
-// executor, to fewer if a load would have less than 64 tokens: the longest first, each to the cheapest
-// load. Each load's are dealt the same way to as few slabs as can hold them, and where one does not fit
-// the cheapest slab it begins another. So executors end together, also where lengths differ much. Slabs of
-// one sequence of more than tokens_max come first, then the others, each by descending cost. The result
-// depends on the batch and the limits only. O(n log n), no allocation.
+// executor, to fewer if a load would have less than 64 tokens: the longest first, each to the
+// cheapest load. Each load's are dealt the same way to as few slabs as can hold them, and where one
+// does not fit the cheapest slab it begins another. So executors end together, also where lengths
+// differ much. Slabs of one sequence of more than tokens_max come first, then the others, each by
+// descending cost. The result depends on the batch and the limits only. O(n log n), no allocation.
 int32_t plan_slabs(const int32_t *cu_seqlens, int32_t n_seqs, const SlabLimits &limits, const SlabWork &work);
+
+// Deals slabs 0 … n - 1 out among nodes that have so many executors each: in order, each to the
+// node that would end first, and of equal ones to the first from `first` on, around. Writes the
+// slabs node by node to order[n], each node's in ascending order, and where each node's end to
+// ends[nodes]. work: [n]. O(n · nodes).
+void deal_slabs(const SlabShare *shares, int32_t n, const int32_t *executors, int32_t nodes, int32_t first,
+                int32_t *work, int32_t *order, int32_t *ends);
 
 }  // namespace sie
 

@@ -33,7 +33,7 @@ struct sie_slot : sie::Run {
   sie::Block inputs = {};  // laid out for each batch (SlotLayout), in slab order
   // Work list.
   sie::Block slabs = {}, teams = {};
-  sie::Block shares = {}, order = {}, slab_of = {}, heap = {}, by_length = {};
+  sie::Block shares = {}, order = {}, slab_of = {}, heap = {}, by_length = {};  // SlabWork
   sie::Block extents = {};            // [sequences + 1] extents (Caps), summed up from 0
   int32_t n_slabs = 0, n_long = 0;    // long ones come first
   uint64_t long_turn = 0;             // runs that must leave the region before this one uses it
@@ -88,8 +88,8 @@ struct BatchIn {
 sie_status check_batch(const sie_slot *slot, const sie_program *program, const sie_batch &batch, BatchIn *in,
                        sie_error *err);
 
-// Checks that the state is one for the loaded batch. A run that writes gives it its rows and segments.
-// slot->kept becomes the state, or null if the run uses none.
+// Checks that the state is one for the loaded batch. A run that writes gives it its rows and
+// segments. slot->kept becomes the state, or null if the run uses none.
 sie_status take_state(sie_slot *slot, const sie_program *program, sie_state *state, sie_error *err);
 
 // Where the parts of a batch lie in a slot's inputs on a CPU, in bytes. Slabs point to them; they
@@ -105,8 +105,8 @@ struct SlotLayout {
   int64_t bytes;
 };
 
-// Depends on seqs, the rows of ROWS and SHARED spaces and the groups of SHARED spaces only; a subset
-// gets room for all rows of its ROWS space.
+// Depends on seqs, the rows of ROWS and SHARED spaces and the groups of SHARED spaces only; a
+// subset gets room for all rows of its ROWS space.
 void lay_out_slot(const sie_program *program, const BatchIn &sizes, SlotLayout *layout);
 
 // The marks of a sequence whose first row is `first`; null if the batch leaves them out, so that

@@ -6,10 +6,13 @@
 #include <math.h>
 #include <string.h>
 
+#include <optional>
+
 #include "common/dtype.h"
 #include "device.h"
 #include "float_state.h"
 #include "grow.h"
+#include "node_memory.h"
 #include "program.h"
 #include "status.h"
 
@@ -55,6 +58,8 @@ sie_status check_desc(const sie_device *device, const sie_weight_desc *d, sie_er
   }
   SIE_FAIL_IF(rows != d->n, SIE_INVALID_ARGUMENT, err, "the parts have %lld rows; n is %lld",
               static_cast<long long>(rows), static_cast<long long>(d->n));
+  SIE_FAIL_IF(d->placement > SIE_PLACE_COPIED, SIE_INVALID_ARGUMENT, err,
+              "placement %u is none of sie_placement", d->placement);
   bool gate_up = d->layout == SIE_LAYOUT_INTERLEAVE_GATE_UP;
   SIE_FAIL_IF(d->layout != SIE_LAYOUT_CONCAT && !gate_up, SIE_INVALID_ARGUMENT, err,
               "layout %u is none of sie_weight_layout", d->layout);
@@ -193,11 +198,42 @@ int64_t choose_form(sie_weight *w, const sie_device *device, uint32_t dtype) {
   return w->n * w->table.ld * element + 64;
 }
 
+// Copies a packed matrix to the seats' nodes but the first.
+sie_status copy_to_nodes(sie_weight *w, sie_error *err) {
+  const Seats &seats = w->device->seats;
+  WeightCopy *copies = array_of<WeightCopy>(&w->copies, seats.nodes - 1);
+  SIE_FAIL_IF(copies == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for copies of a weight");
+  while (w->n_copies < seats.nodes - 1) {
+    WeightCopy &copy = copies[w->n_copies];
+    SIE_FAIL_IF(!allocate_on(seats, w->n_copies + 1, w->data.bytes, &copy.data), SIE_OUT_OF_MEMORY, err,
+                "no memory for copy %d of a weight of %lld bytes", w->n_copies + 1,
+                static_cast<long long>(w->data.bytes));
+    w->n_copies++;
+    OnNode here(seats, w->n_copies);
+    memcpy(copy.data.p, w->data.p, w->data.bytes);
+    copy.packed = w->packed;
+    copy.packed.data = copy.data.p;
+    w->bytes += static_cast<int64_t>(copy.data.bytes);
+  }
+  return SIE_OK;
+}
+
+void release_data(sie_weight *w) {
+  for (int32_t i = 0; i < w->n_copies; i++) release(&static_cast<WeightCopy *>(w->copies.p)[i].data);
+  release(&w->copies);
+  release(&w->data);
+}
+
 sie_status fill(sie_weight *w, const sie_weight_desc *d, sie_error *err) {
   int64_t bytes = choose_form(w, w->device, d->dtype);
   SIE_FAIL_IF(bytes < 0, SIE_INTERNAL, err, "no packed form of class %s", compute_name(w->compute));
-  SIE_FAIL_IF(!allocate(static_cast<size_t>(bytes), &w->data), SIE_OUT_OF_MEMORY, err,
-              "no memory for a weight of %lld bytes", static_cast<long long>(bytes));
+  const Seats &seats = w->device->seats;
+  const bool placed = !w->device->is_gpu() && has_nodes(seats) && bytes >= static_cast<int64_t>(placed_from);
+  const bool copied = placed && d->placement == SIE_PLACE_COPIED && w->kind == SIE_WEIGHT_LINEAR;
+  const bool ok = placed ? allocate_on(seats, copied ? 0 : -1, static_cast<size_t>(bytes), &w->data)
+                         : allocate(static_cast<size_t>(bytes), &w->data);
+  SIE_FAIL_IF(!ok, SIE_OUT_OF_MEMORY, err, "no memory for a weight of %lld bytes",
+              static_cast<long long>(bytes));
   w->bytes = static_cast<int64_t>(w->data.bytes);
   // On a GPU the pointers stay null until the bytes have been copied there.
   if (!w->device->is_gpu()) w->packed.data = w->table.p = w->data.p;
@@ -212,6 +248,8 @@ sie_status fill(sie_weight *w, const sie_weight_desc *d, sie_error *err) {
   if (rows > d->n) rows = d->n;
   Block block;
   float *chunk = array_of<float>(&block, rows * d->k);
+  std::optional<OnNode> here;
+  if (copied) here.emplace(seats, 0);
   SIE_FAIL_IF(chunk == nullptr, SIE_OUT_OF_MEMORY, err, "no memory to convert a weight");
   sie_status status = SIE_OK;
   for (int64_t first = 0; first < d->n && status == SIE_OK; first += rows) {
@@ -227,7 +265,8 @@ sie_status fill(sie_weight *w, const sie_weight_desc *d, sie_error *err) {
     }
   }
   release(&block);
-  return status;
+  here.reset();
+  return status == SIE_OK && copied && seats.nodes > 1 ? copy_to_nodes(w, err) : status;
 }
 
 }  // namespace
@@ -254,7 +293,7 @@ sie_status sie_weight_create(sie_device *device, const sie_weight_desc *given, s
   w->k = desc->k;
   sie_status status = fill(w, desc, err);
   if (status != SIE_OK) {
-    release(&w->data);
+    release_data(w);
     destroy_object(w);
     return status;
   }
@@ -266,7 +305,7 @@ sie_status sie_weight_create(sie_device *device, const sie_weight_desc *given, s
 void sie_weight_free(sie_weight *weight) {
   if (weight == nullptr) return;
   weight->device->memory_weights -= weight->bytes;
-  sie::release(&weight->data);
+  sie::release_data(weight);
   sie::destroy_object(weight);
 }
 

@@ -5,15 +5,27 @@
 #include "memory.h"
 #include "ops.h"
 
+namespace sie {
+
+// A matrix once more, on another node.
+struct WeightCopy {
+  Block data;
+  sie_packed packed;
+};
+
+}  // namespace sie
+
 struct sie_weight {
   sie_device *device = nullptr;
   uint32_t kind = 0;     // sie_weight_kind
   uint32_t compute = 0;  // as the caller asked
   int64_t n = 0, k = 0;
-  int64_t bytes = 0;       // packed
+  int64_t bytes = 0;       // packed, with the copies
   int64_t denormals = 0;   // of the source, flushed to zero
   sie::Block data = {};    // host memory; on a GPU until placed
   sie_packed packed = {};  // LINEAR
+  int32_t n_copies = 0;    // LINEAR, placed as SIE_PLACE_COPIED: on the seats' nodes but the first
+  sie::Block copies = {};  // [n_copies] WeightCopy
   // TABLE: rows start on 64 bytes. For any weight, p is where it lies, on a GPU once placed.
   sie_tensor table = {};
 
@@ -27,6 +39,11 @@ struct sie_weight {
     int32_t from, to;
   } index_fall = {};
 
+  // The matrix for executors of that node of the device's seats.
+  const sie_packed *packed_on(int32_t node) const {
+    return node > 0 && n_copies > 0 ? &static_cast<const sie::WeightCopy *>(copies.p)[node - 1].packed
+                                    : &packed;
+  }
   const float *vector() const { return static_cast<const float *>(table.p); }
 };
 

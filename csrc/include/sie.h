@@ -148,6 +148,8 @@ typedef struct sie_device_options {
   int32_t threads;      /* CPU: executors; 0 = the cores allowed by affinity and cgroup quota */
   uint32_t isa;         /* CPU: upper bound, sie_isa */
   const sie_gpu *gpu;   /* CUDA only, borrowed; NULL elsewhere */
+  uint32_t one_node;    /* CPU: 1 = as if all memory were one node's */
+  uint32_t reserved;
 } sie_device_options;
 
 /* Opens a device and starts its executors. They compute in the default floating-point state,
@@ -171,6 +173,10 @@ typedef struct sie_device_info {
   int64_t memory_weights; /* bytes now held by weights of this device */
   char name[96];          /* CPU or GPU model */
   char why[512];          /* one clause per path: found, chosen, ruled out */
+  int32_t cores;          /* physical cores of the affinity mask */
+  int32_t caches;         /* L3 caches of those cores; 0 = not known */
+  int32_t nodes;          /* parts of the machine with memory of their own that have such cores */
+  int32_t nodes_used;     /* nodes of the executors, which linears may be copied to */
 } sie_device_info;
 SIE_API sie_status sie_device_query(const sie_device *device, sie_device_info *info, sie_error *err);
 
@@ -188,6 +194,12 @@ typedef enum sie_weight_layout {
   SIE_LAYOUT_INTERLEAVE_GATE_UP = 1 /* rows of gate and up alternate, for gated activations */
 } sie_weight_layout;
 
+/* Where a weight lies on a CPU whose executors are on several nodes. */
+typedef enum sie_placement {
+  SIE_PLACE_INTERLEAVED = 0, /* its pages in turn on each node */
+  SIE_PLACE_COPIED = 1       /* LINEAR: a copy on each node, which its executors read; else as above */
+} sie_placement;
+
 typedef struct sie_weight_part {
   const void *data; /* borrowed during the call, any alignment */
   int64_t rows;     /* rows of this part; a VECTOR part has rows = its length */
@@ -204,6 +216,8 @@ typedef struct sie_weight_desc {
   int64_t n;        /* sum of the parts' rows */
   int64_t k;        /* columns; 1 for VECTOR */
   sie_weight_part parts[8];
+  uint32_t placement; /* sie_placement */
+  uint32_t reserved;
 } sie_weight_desc;
 
 /* Packs a weight; the source may be unmapped afterwards. N and K are padded inside. A value that is
@@ -213,7 +227,7 @@ typedef struct sie_weight_desc {
 SIE_API sie_status sie_weight_create(sie_device *device, const sie_weight_desc *desc, sie_weight **weight,
                                      sie_error *err);
 SIE_API void sie_weight_free(sie_weight *weight);
-/* Bytes of the packed weight. */
+/* Bytes of the packed weight, of all its copies. */
 SIE_API int64_t sie_weight_bytes(const sie_weight *weight);
 /* The number of source values that were denormal and became 0. */
 SIE_API int64_t sie_weight_denormals(const sie_weight *weight);

@@ -6,7 +6,7 @@ int sie_abi_test_c(void);
 
 int sie_abi_test_c(void) {
   sie_error err = {0, ""};
-  sie_device_options options = {sizeof options, SIE_DEVICE_CPU, 0, SIE_ISA_BEST, 0};
+  sie_device_options options = {sizeof options, SIE_DEVICE_CPU, 0, SIE_ISA_BEST, 0, 0, 0};
   sie_device_info info = {0};
   sie_weight_desc weight = {0};
   sie_batch batch = {0};

@@ -167,9 +167,9 @@ TEST(executors_meet_on_busy_cores) {
   // A team runs while as many other threads spin: barriers must sleep, not use up their share of
   // the core.
   sie::Executors executors;
-  int32_t cpus[2];
-  bool two = sie::affinity_cpus(cpus, 2) >= 2;
-  CHECK(executors.start(2, two ? cpus : nullptr, nullptr) == SIE_OK, "cannot start");
+  sie::Seats seats = {};
+  seats.pinned = sie::affinity_cpus(seats.cpus, 2) >= 2;
+  CHECK(executors.start(2, &seats, nullptr) == SIE_OK, "cannot start");
   for (int busy : {0, 2}) {
     Spinners spinners(busy);
     const int runs = 20, steps = 45;

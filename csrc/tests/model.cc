@@ -69,7 +69,9 @@ sie_status Model::data(uint32_t dtype, int64_t n, int64_t k, const void *values,
   return create(desc, out);
 }
 
-sie_status Model::create(const sie_weight_desc &desc, sie_weight **out) {
+sie_status Model::create(const sie_weight_desc &given, sie_weight **out) {
+  sie_weight_desc desc = given;
+  desc.placement = placement;
   TRY(sie_weight_create(device, &desc, out, &err));
   weights.push_back(*out);
   if (card == nullptr) return SIE_OK;
@@ -158,6 +160,7 @@ sie_status Model::open(uint32_t kind, uint32_t isa, int threads, uint32_t comput
   options.kind = kind;
   options.isa = isa;
   options.threads = threads;
+  options.one_node = one_node ? 1 : 0;
   return make(options, compute, wanted);
 }
 

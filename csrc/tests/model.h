@@ -68,6 +68,8 @@ class Model {
   Shape shape;
   int hidden = 0;
   int64_t max_tokens = 4096, max_len = 640, min_len = 0;  // set before opening
+  uint32_t placement = SIE_PLACE_INTERLEAVED;             // so are these
+  bool one_node = false;
 
   // For tails: random weights, and vectors and data with given values.
   uint32_t compute() const { return compute_; }
