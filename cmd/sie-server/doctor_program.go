@@ -30,19 +30,20 @@ func (c *doctorCmd) program(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if c.ProgramThreads > 0 && info.Kind != engine.CUDA {
+		info.Threads = c.ProgramThreads
+	}
 	task, _, err := arch.Detect(c.Program)
 	if err != nil {
 		return err
 	}
-	m, err := arch.Load(c.Program, dev, arch.Options{Task: task, Compute: compute})
+	m, err := arch.Load(c.Program, dev, arch.Options{Task: task, Compute: compute,
+		MaxTokens: arch.TokensFor(info, 0)})
 	if err != nil {
 		return err
 	}
 	defer m.Close()
 	lanes := info.Threads
-	if c.ProgramThreads > 0 && info.Kind != engine.CUDA {
-		lanes = c.ProgramThreads
-	}
 	if err := printProgram(w, m.Program(), m.Compute, lanes); err != nil {
 		return err
 	}

@@ -148,7 +148,7 @@ func (h *Host) load(
 		closeTokenizers()
 		return nil, err
 	}
-	tokens := m.MaxBatchTokens
+	tokens := arch.TokensFor(h.devices[0].about, m.MaxBatchTokens)
 	if h.opt.MaxBatchTokens > 0 {
 		tokens = h.opt.MaxBatchTokens
 	}
