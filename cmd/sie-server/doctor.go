@@ -83,6 +83,7 @@ func (c *doctorCmd) device(o engine.Options, row func(string, string, ...any)) e
 		row("CPU", "%s", info.Name)
 		row("CPUs", "%d in the affinity mask, quota %s, %d compute threads",
 			info.CPUsAffinity, quota(info.CPUsQuota), info.Threads)
+		row("nodes", "%s", c.nodes(info))
 		row("instruction set", "%s in use; the best here is %s", info.ISA, info.ISADetected)
 	}
 	var classes []string
@@ -117,6 +118,29 @@ func (c *doctorCmd) device(o engine.Options, row func(string, string, ...any)) e
 		row("memory", "%d MiB for this process", info.MemoryTotal>>20)
 	}
 	return nil
+}
+
+// nodes says how the machine's memory is divided, and where weights will lie.
+func (f *computeFlags) nodes(info engine.Info) string {
+	caches := "L3 caches unknown"
+	if info.Caches > 0 {
+		caches = fmt.Sprintf("%d L3 caches", info.Caches)
+	}
+	s := fmt.Sprintf("%d with memory, %d physical cores, %s; weights: ", info.Nodes, info.Cores, caches)
+	switch {
+	case info.Nodes < 2:
+		return s + "on the one node"
+	case f.NUMA == numaOff:
+		return s + "where the kernel puts them (--numa off)"
+	case info.NodesUsed < 2:
+		return s + "on the one node that has compute threads"
+	case f.NUMA == engine.Copied.String():
+		return s + fmt.Sprintf("a copy on each of %d nodes (--numa copy)", info.NodesUsed)
+	case f.NUMA == engine.Interleaved.String():
+		return s + fmt.Sprintf("on %d nodes in turn (--numa interleave)", info.NodesUsed)
+	}
+	return s + fmt.Sprintf("a copy on each of %d nodes if all fit in half of the free memory or budget, "+
+		"else on them in turn", info.NodesUsed)
 }
 
 func quota(q float64) string {

@@ -41,6 +41,7 @@ type computeFlags struct {
 	Precision string `help:"auto; fp32, bf16 or int8 on the CPU; bf16, fp16 or fp8 on GPUs." env:"SIE_PRECISION" default:"auto" enum:"auto,fp32,bf16,int8,fp16,fp8"`
 	Threads   int    `help:"Compute threads of the CPU; 0: one for each physical core this process may use." env:"SIE_THREADS" range:"0..1024"`
 	ISA       string `help:"Upper bound on the CPU's instruction set: best, avx2, avx512, avx512-vnni or amx." env:"SIE_ISA" default:"best" enum:"best,avx2,avx512,avx512-vnni,amx"`
+	NUMA      string `name:"numa" help:"Where weights lie on a CPU with several memory nodes: interleave, copy (one for each node), auto (copy if all fit in half of the free memory or budget), or off: as the kernel likes." env:"SIE_NUMA" default:"auto" enum:"auto,interleave,copy,off"`
 	Graphs    string `name:"cuda-graphs" help:"on, or off: GPUs get small batches kernel by kernel." env:"SIE_CUDA_GRAPHS" default:"on" enum:"on,off"`
 
 	NullLoad  time.Duration `help:"With --device null: how long a model takes to load." hidden:"" env:"SIE_NULL_LOAD" default:"0s" range:"0..1h"`
@@ -50,13 +51,24 @@ type computeFlags struct {
 
 // cpu returns the options of a CPU device that the flags ask for.
 func (f *computeFlags) cpu() engine.Options {
-	return engine.Options{Threads: f.Threads, ISA: map[string]engine.ISA{
+	return engine.Options{Threads: f.Threads, OneNode: f.NUMA == numaOff, ISA: map[string]engine.ISA{
 		"best":        engine.BestISA,
 		"avx2":        engine.AVX2,
 		"avx512":      engine.AVX512,
 		"avx512-vnni": engine.AVX512VNNI,
 		"amx":         engine.AMX,
 	}[f.ISA]}
+}
+
+// numaOff is the value of --numa that makes all nodes one.
+const numaOff = "off"
+
+// placement returns the model.Options.Placement that --numa asks for.
+func (f *computeFlags) placement() string {
+	if f.NUMA == numaOff {
+		return model.Auto // there is one node
+	}
+	return f.NUMA
 }
 
 // devices chooses the devices by the flags and by what this machine has.
@@ -156,7 +168,8 @@ func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.
 	}
 	return service.New(service.Options{Admit: bounds, Options: model.Options{
 		Catalog: c, Hub: h, Devices: dev.options, Null: null, Precision: cmp.Precision, GPUType: cmp.GPUType,
-		LoadWait: bat.LoadWait, MaxBatchTokens: bat.MaxBatchTokens, Batch: bat.options(),
+		Placement: cmp.placement(),
+		LoadWait:  bat.LoadWait, MaxBatchTokens: bat.MaxBatchTokens, Batch: bat.options(),
 		MaxQueueItems: bat.MaxQueued, Pinned: ids(bat.Pinned),
 		MaxLoRAs: bat.MaxLoRAs, LabelCacheBytes: bat.LabelCache << 20,
 		LoadTimeout: time.Duration(bat.LoadTimeout) * time.Second,

@@ -205,7 +205,8 @@ func aboutDevice(d engine.Info) []any {
 		return []any{"name", fmt.Sprintf("cuda:%d", d.Ordinal), "model", d.Name, "capability", d.Capability,
 			"driver_cuda", d.Driver, "memory_mib", d.MemoryTotal >> 20}
 	}
-	return []any{"name", d.Kind.String(), "model", d.Name, "isa", d.ISA.String(), "threads", d.Threads}
+	return []any{"name", d.Kind.String(), "model", d.Name, "isa", d.ISA.String(), "threads", d.Threads,
+		"nodes", d.NodesUsed}
 }
 
 type preloader interface {

@@ -117,8 +117,9 @@ type Options struct {
 	MaxTokens int     // of a batch; 0 = DefaultMaxTokens. Raised to the longest short text.
 	MaxSeqs   int     // of a batch; 0 = DefaultMaxSeqs
 	Answers   []int32 // of a judge: the tokens whose logits are read; nil = as the module chain says
-	Dense     string  // folder of the one Dense module of an embedder; "" = as the module chain says
-	NoPruning bool    // compute the whole last block even where only one row of it is read; for tests
+	Placement engine.Placement
+	Dense     string // folder of the one Dense module of an embedder; "" = as the module chain says
+	NoPruning bool   // compute the whole last block even where only one row of it is read; for tests
 	// NoPrefixes computes what texts have in common once for each text, as if they had nothing in
 	// common; for tests and benchmarks
 	NoPrefixes bool
@@ -156,9 +157,10 @@ type Model struct {
 	Vocab     int
 	TypeVocab int
 	Compute   engine.Compute
-	Pooling   engine.Pooling // 0: several
-	Normalize bool           // whether vectors are normalised unless a request says otherwise
-	LowerCase bool           // whether text is lower-cased before the tokenizer
+	Placement engine.Placement // of the weights
+	Pooling   engine.Pooling   // 0: several
+	Normalize bool             // whether vectors are normalised unless a request says otherwise
+	LowerCase bool             // whether text is lower-cased before the tokenizer
 	// the poolings whose rows a dense vector joins, in this order; nil without a module chain
 	Poolings []engine.Pooling
 	// whether pooling leaves out a prompt's tokens (include_prompt: false): a batch keeps the rows
@@ -223,13 +225,14 @@ func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = m.pack(dir, parts, &packer{}); err == nil {
+	if err = m.pack(dir, parts, &packer{placement: o.Placement}); err == nil {
 		err = m.recordFirst(parts.limits, o)
 	}
 	if err != nil {
 		m.Close()
 		return nil, err
 	}
+	m.Placement = o.Placement
 	if n := parts.truncate; n != nil {
 		m.Dim = int(min(int64(m.Dim), *n))
 	}

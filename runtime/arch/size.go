@@ -7,7 +7,8 @@ import (
 
 // Size is the memory that Load needs, in bytes.
 type Size struct {
-	Packed int64 // on the device, kept: the weights, to within a few percent
+	Packed int64 // on the device, kept: the weights once, to within a few percent
+	Linear int64 // of them: those of which engine.Copied makes a copy on each node
 	// of the host, in addition, at the worst moment: tensors that were read and are being packed
 	Passing int64
 }
@@ -23,12 +24,21 @@ func SizeOf(dir string, dev *engine.Device, o Options) (Size, error) {
 	if err := m.pack(dir, parts, &packer{sizing: &s}); err != nil {
 		return Size{}, err
 	}
-	return Size{Packed: s.packed, Passing: s.peak - s.packed}, nil
+	return Size{Packed: s.packed, Linear: s.linear, Passing: s.peak - s.packed}, nil
+}
+
+// On returns the bytes of the weights on so many nodes.
+func (s Size) On(nodes int, placement engine.Placement) int64 {
+	if placement != engine.Copied {
+		return s.Packed
+	}
+	return s.Packed + int64(nodes-1)*s.Linear
 }
 
 // sizing counts the memory of a load without packing anything.
 type sizing struct {
 	packed int64      // weights so far
+	linear int64      // of them, linear weights that are large enough to be placed
 	buffer int64      // the present size of the load's buffer
 	found  *inventory // what was asked for; nil: nobody wants to know
 	peak   int64      // the largest sum of packed, buffer and the beside of add
@@ -37,7 +47,11 @@ type sizing struct {
 // read counts a weight that is packed from tensors of that many bytes.
 func (s *sizing) read(spec engine.WeightSpec, rows, bytes int64) {
 	s.buffer = weights.BufferSize(s.buffer, bytes)
-	s.add(packedBytes(spec, rows), 0)
+	packed := packedBytes(spec, rows)
+	if spec.Kind == engine.LinearWeight && packed >= engine.PlacedFrom {
+		s.linear += packed
+	}
+	s.add(packed, 0)
 }
 
 // add counts a weight of packed bytes. beside is the memory that the values take while they are

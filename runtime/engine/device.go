@@ -13,6 +13,7 @@ type Options struct {
 	Ordinal int  // CUDA: device index
 	Threads int  // CPU: executors; 0 = the CPUs of the affinity mask and cgroup quota
 	ISA     ISA  // CPU: upper bound on the instruction set
+	OneNode bool // CPU: memory and executors go where the kernel puts them, as if there were one node
 
 	NoGraphs bool // CUDA: launch small batches kernel by kernel, not as graphs
 }
@@ -27,6 +28,10 @@ type Info struct {
 	Threads       int    // executors
 	CPUsAffinity  int    // CPUs in the affinity mask
 	CPUsQuota     float64
+	Cores         int       // CPU: physical cores of the affinity mask
+	Caches        int       // CPU: L3 caches of those cores; 0: not known
+	Nodes         int       // CPU: nodes of those cores, parts of the machine with memory of their own
+	NodesUsed     int       // CPU: nodes that have executors; 1 where there is one, or OneNode
 	ISA           ISA       // in use
 	ISADetected   ISA       // best of the machine
 	Compute       []Compute // classes that passed their self-test, ascending

@@ -82,6 +82,7 @@ var (
 	_ = [1]int{}[LinearWeight-C.SIE_WEIGHT_LINEAR] + [1]int{}[TableWeight-C.SIE_WEIGHT_TABLE] +
 		[1]int{}[VectorWeight-C.SIE_WEIGHT_VECTOR]
 	_ = [1]int{}[DataWeight-C.SIE_WEIGHT_DATA]
+	_ = [1]int{}[Interleaved-C.SIE_PLACE_INTERLEAVED] + [1]int{}[Copied-C.SIE_PLACE_COPIED]
 	_ = [1]int{}[SparseAsIs-C.SIE_SPARSE_AS_IS] + [1]int{}[SparseLog-C.SIE_SPARSE_LOG] +
 		[1]int{}[SparseLogLog-C.SIE_SPARSE_LOG_LOG]
 	_ = [1]int{}[Concat-C.SIE_LAYOUT_CONCAT] + [1]int{}[InterleaveGateUp-C.SIE_LAYOUT_INTERLEAVE_GATE_UP]
@@ -181,6 +182,9 @@ func cDeviceOpen(o Options, onGPU *sieGPU) (unsafe.Pointer, error) {
 	var d *C.sie_device
 	options := C.sie_device_options{struct_size: C.sizeof_sie_device_options, kind: C.uint32_t(o.Kind),
 		threads: C.int32_t(o.Threads), isa: C.uint32_t(o.ISA)}
+	if o.OneNode {
+		options.one_node = 1
+	}
 	var pins runtime.Pinner
 	defer pins.Unpin()
 	if onGPU != nil {
@@ -220,6 +224,7 @@ func cDeviceInfo(d unsafe.Pointer) (Info, error) {
 		CPUsAffinity: int(in.cpus_affinity), CPUsQuota: float64(in.cpus_quota), ISA: ISA(in.isa),
 		ISADetected: ISA(in.isa_detected), MemoryTotal: int64(in.memory_total),
 		MemoryWeights: int64(in.memory_weights), Why: C.GoString(&in.why[0]),
+		Cores: int(in.cores), Caches: int(in.caches), Nodes: int(in.nodes), NodesUsed: int(in.nodes_used),
 	}
 	for c := ComputeF32; c <= ComputeFP8; c++ {
 		if in.compute_mask&(1<<c) != 0 {
@@ -241,6 +246,7 @@ func cWeightCreate(d unsafe.Pointer, s WeightSpec, rows int64) (unsafe.Pointer, 
 		n_parts:     C.int32_t(len(s.Parts)),
 		n:           C.int64_t(rows),
 		k:           C.int64_t(s.K),
+		placement:   C.uint32_t(s.Placement),
 	}
 	var pins runtime.Pinner // the descriptor points to the parts; memory outside the Go heap needs no pin
 	defer pins.Unpin()

@@ -27,6 +27,24 @@ const (
 	InterleaveGateUp
 )
 
+// PlacedFrom is the size in bytes below which a packed weight lies where the kernel puts it.
+const PlacedFrom = 64 << 10
+
+// Placement says where the weights of a CPU that has several nodes lie. Elsewhere it has no effect.
+type Placement uint32
+
+// The placements: the pages of a weight in turn on each node that has executors; or, of linear
+// weights, a copy on each.
+const (
+	Interleaved Placement = iota
+	Copied
+)
+
+// PlacementNames are the placements by the names that users see.
+var PlacementNames = map[Placement]string{Interleaved: "interleave", Copied: "copy"}
+
+func (p Placement) String() string { return name("placement", p, PlacementNames) }
+
 // maxParts is the bound of sie_weight_desc.
 const maxParts = 8
 
@@ -44,6 +62,8 @@ type WeightSpec struct {
 	Layout  Layout
 	K       int64  // columns; 1 for a vector
 	Parts   []Part // 1 to 8
+
+	Placement Placement
 }
 
 // Weight is a packed weight, opaque and read-only, shared by all programs recorded with it.
@@ -119,7 +139,7 @@ func (s WeightSpec) check() (rows int64, err error) {
 	return rows, nil
 }
 
-// Bytes returns the packed size on the device.
+// Bytes returns the packed size on the device, of all copies.
 func (w *Weight) Bytes() int64 { return w.bytes }
 
 // Denormals returns how many values of the source became 0, because they were too small for a

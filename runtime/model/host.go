@@ -29,7 +29,10 @@ type Options struct {
 	Devices   []engine.Options // equal GPUs, or the CPU with its number of threads [the CPU]
 	Null      *Null            // instead of Devices: nothing is computed [nil: real devices]
 	Precision string           // auto, fp32, bf16, int8, fp16 or fp8 [auto]
-	GPUType   string           // machine type that the GPUs are reported as [derived from their name]
+	// of the weights on a CPU of several nodes: auto, interleave or copy [auto: by size and free
+	// memory]
+	Placement string
+	GPUType   string // machine type that the GPUs are reported as [derived from their name]
 
 	Pinned []string // ids whose models are never unloaded for memory or idleness
 	// a load that takes longer fails; the next load resumes its downloads [30 min]

@@ -89,7 +89,7 @@ func (h *Host) loader(m *catalog.Resolved) registry.Load[*Model] {
 			if err == nil {
 				h.opt.Log.Info("model ready", "model", shared.first.ID, "weights", string(found.model.Source),
 					"device", h.DeviceName(), "precision", l.weights.Compute.String(), "dim", l.weights.Dim,
-					"max_tokens", l.maxTokens, "packed_mib", l.Bytes()>>20,
+					"max_tokens", l.maxTokens, "packed_mib", l.Bytes()>>20, "weights_on", l.weightsOn(),
 					"took", time.Since(start).Round(time.Millisecond))
 				if n := l.weights.Denormals(); n > 0 {
 					h.opt.Log.Info(
@@ -233,8 +233,10 @@ func (h *Host) pack(
 	if err != nil {
 		return nil, s, err
 	}
+	o.Placement = h.placement(size)
+	packed := size.On(h.nodes(), o.Placement)
 	if err := h.makeRoom(ctx, need{
-		weights: size.Packed, passing: size.Passing, whole: size.Packed, what: "its weights need",
+		weights: packed, passing: size.Passing, whole: packed, what: "its weights need",
 	}); err != nil {
 		return nil, s, err
 	}
@@ -250,7 +252,7 @@ func (h *Host) pack(
 	for i, err := range failures {
 		if err != nil {
 			closeReplicas(replicas)
-			return nil, s, h.devices[i].explain(err, size.Packed)
+			return nil, s, h.devices[i].explain(err, packed)
 		}
 	}
 	if s, err = scratchOf(replicas[0]); err != nil {

@@ -44,6 +44,7 @@ func (o *Options) Validate() error {
 	if !(o.MemoryThreshold >= 0) { // also catches NaN; with 1 or more, memory is never too full
 		all = append(all, fmt.Errorf("MemoryThreshold must not be negative; got %v", o.MemoryThreshold))
 	}
+	all = append(all, o.checkPlacement())
 	for i := range o.Devices {
 		if err := o.Devices[i].Validate(); err != nil {
 			all = append(all, fmt.Errorf("Devices[%d]: %w", i, err))
