@@ -76,3 +76,8 @@ if(SIE_EMULATED)
   set_tests_properties(kernel_mirror kernel_conformance_emulated kernel_bench_emulated PROPERTIES
                        ENVIRONMENT_MODIFICATION "SIE_TEST_SHARD=set:0/29;SIE_SIMT_LAUNCHES=unset:")
 endif()
+
+# What bench/scale.py measures with: single operations, and threads.
+add_executable(scale_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/scale/main.cc ${CMAKE_SOURCE_DIR}/csrc/tests/model.cc)
+target_link_libraries(scale_bench PRIVATE sie_flags sie m pthread)
+target_include_directories(scale_bench PRIVATE csrc csrc/tests)

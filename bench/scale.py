@@ -1,0 +1,190 @@
+"""Throughput over numbers of threads, measured on this machine beside what a simulator (scalesim.py)
+says of it, and what the simulator says of machines of 8 to 128 cores.
+
+First each operation of two models with random weights is recorded on one core (bench/scale/main.cc), and
+the bandwidth that threads read with. Then batches run on 1, 2, 4 … threads up to all cores, with every
+placement of weights that the machine has. On a machine of many cores the JSON file in the results folder
+is what its owner sends back.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import machine
+import records
+import scalesim
+
+ROOT = Path(__file__).resolve().parent.parent
+BENCH = ROOT / "build/scale_bench"
+TEXT = 128
+# Layers, heads, columns of a head, columns of the feed-forward.
+SHAPES = {"MiniLM-L6": (6, 12, 32, 1536), "BERT-base": (12, 12, 64, 3072)}
+SLABS = (64, 128, 256, 512)
+DEFAULT_TOKENS, SLAB_TOKENS = 16384, 512
+
+# What predictions assume of a socket of AMD's third generation: 8 channels of DDR4-3200 are 204.8 GB/s, of
+# which 80 % are taken for reading; 32 MiB of L3 for 8 cores; to the other socket 4 links of 16 lanes at
+# 18 GT/s, 144 GB/s one way, of which 75 % are taken. A core reads 0.6 of its rate from the other socket.
+SOCKET = {"shared": 8, "l3": 32 * 2**20, "core_rate": 20e9, "far": 0.6, "node_rate": 0.8 * 204.8e9,
+          "link_rate": 0.75 * 144e9}
+SIZES = ((8, 1), (32, 1), (64, 2), (128, 2))  # cores, sockets
+# BERT-base in bf16 on two AMX cores of results/intel-xeon-processor-amx.json's machine class.
+AMX_BASE = 11400 / 2
+
+STATED = """Assumed of the predicted machines: sockets of 8 channels DDR4-3200 (204.8 GB/s, 80 % of it
+readable), 32 MiB of L3 for each 8 cores, 4 xGMI links of 16 lanes at 18 GT/s between two sockets (144
+GB/s one way, 75 % of it readable), 20 GB/s read by one core, 12 GB/s of it from the other socket (the
+first figures are AMD's of EPYC 7003; the shares and a core's rates are ours). Cores as fast as this
+machine's; clocks do not fall. 64 and 128 cores are two sockets. Before: all weights on node 0, batches of
+16,384 tokens. After: a copy on each node, batches of 512 tokens an executor, at least 16,384. Texts of
+128 tokens."""
+
+
+def ask(*given):
+    done = subprocess.run([BENCH, *map(str, given)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"scale_bench {' '.join(map(str, given))}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def middle(rounds, measure):
+    """The result whose rate is the median of so many, with the least and the largest rate."""
+    every = sorted((measure() for _ in range(rounds)), key=lambda r: r["tokens_per_s"])
+    return every[len(every) // 2] | {"least": every[0]["tokens_per_s"], "most": every[-1]["tokens_per_s"]}
+
+
+def budget(threads, grows):
+    """The tokens of a batch. On few threads that would take long, and is the same."""
+    if threads < 8:
+        return 1024 * threads
+    return max(DEFAULT_TOKENS, SLAB_TOKENS * threads) if grows else DEFAULT_TOKENS
+
+
+def shared_cores(info):
+    return -(-info["cores"] // info["caches"]) if info["caches"] else info["cores"]
+
+
+def cache_bytes():
+    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        if (index / "level").read_text().strip() == "3":
+            size = (index / "size").read_text().strip()
+            return int(size.rstrip("KM")) * {"K": 1024, "M": 2**20}.get(size[-1], 1)
+    return 32 * 2**20
+
+
+def here(info, rates):
+    """This machine for the simulator. Of links it knows nothing: they are taken as half a node's memory."""
+    one, most = rates[0]["bytes_per_s"], max(r["bytes_per_s"] for r in rates)
+    nodes = max(1, info["nodes"])
+    return scalesim.Machine(nodes, -(-info["cores"] // nodes), shared_cores(info), cache_bytes(), one, 0.6,
+                            most / nodes, most / nodes / 2)
+
+
+def measure(case, threads, mode, args):
+    shape, compute = case
+    tokens = budget(threads, mode != "off")
+    given = (*SHAPES[shape], tokens, threads, mode, args.seconds)
+    return middle(args.rounds, lambda: ask("run", compute, *given))
+
+
+def counts(cores):
+    powers = [1 << i for i in range(cores.bit_length()) if 1 << i <= cores]
+    return powers if powers[-1] == cores else [*powers, cores]
+
+
+def scaled(slabs, rate):
+    """A recording in half the bytes, as fast as a core that does so many tokens a second alone."""
+    half = [{"tokens": s["tokens"], "ops": [op | {"weight_bytes": op["weight_bytes"] / 2} for op in s["ops"]]}
+            for s in slabs]
+    full = next(s for s in slabs if s["tokens"] == SLAB_TOKENS)
+    return scalesim.Recording(half, rate * sum(op["cold"] for op in full["ops"]) / SLAB_TOKENS)
+
+
+def predict(name, recording):
+    rows = []
+    for cores, sockets in SIZES:
+        m = scalesim.Machine(nodes=sockets, cores=cores // sockets, **SOCKET)
+        rates = {}
+        for column, placement, tokens in (
+                ("before", "first", DEFAULT_TOKENS), ("batches grow", "first", budget(cores, True)),
+                ("in turn", "interleave", budget(cores, True)), ("copies", "copy", budget(cores, True))):
+            rates[column] = scalesim.throughput(m, recording, placement, tokens, TEXT)
+        rows.append({"model": name, "cores": cores, "sockets": sockets, "tokens_per_s": rates})
+    return rows
+
+
+def tables(record):
+    checked = [[r["model"], r["threads"], r["mode"], r["batch_tokens"], f"{r['measured']:,.0f}",
+                f"{r['least']:,.0f} – {r['most']:,.0f}", f"{r['simulated']:,.0f}",
+                f"{r['simulated'] / r['measured'] - 1:+.1%}"] for r in record["checked"]]
+    predicted = []
+    for r in record["predicted"]:
+        rate = r["tokens_per_s"]
+        predicted.append([r["model"], r["cores"], r["sockets"], *(f"{rate[k]:,.0f}" for k in rate),
+                          f"{rate['copies'] / rate['before']:.2f} ×"])
+    return "\n\n".join((
+        f"Measured here, tokens a second: medians of {record['rounds']} runs, with the least and most of "
+        "them; beside them the simulator.",
+        records.table(["model", "threads", "mode", "batch", "measured", "range", "simulated", "error"],
+                      checked),
+        "**PREDICTIONS of a simulator; nothing in this table was measured.** Tokens a second.",
+        records.table(["model", "cores", "sockets", "before", "batches grow", "in turn", "copies",
+                       "copies over before"], predicted),
+        STATED)) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=ROOT / "bench/results", help="folder of the record")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of which the median counts")
+    parser.add_argument("--seconds", type=float, default=3, help="of a run")
+    parser.add_argument("--passes", type=int, default=9,
+                        help="recordings of an operation of which the median counts")
+    parser.add_argument("--threads", type=int, nargs="*", help="numbers of threads [1, 2, 4 … all cores]")
+    parser.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=list(SHAPES))
+    args = parser.parse_args()
+    about = records.about("bench-scale")
+    classes = ["fp32", "int8"] + (["bf16"] if "amx_bf16" in machine.flags() else [])
+    info = ask("run", "fp32", *SHAPES["MiniLM-L6"], 1024, 0, "interleave", 0.1)
+    threads = args.threads or counts(info["cores"])
+    rates = [ask("read", n, 256) for n in threads]
+    m = here(info, rates)
+    modes = ["off"] + (["interleave", "copy"] if info["nodes"] > 1 else [])
+    record = {"about": about, "device": info, "read": rates, "rounds": args.rounds, "machine": vars(m),
+              "assumed": SOCKET, "recorded": {}, "checked": [], "predicted": []}
+    with records.kept(record, args.results, "scale"):
+        for shape in args.shapes:
+            for compute in classes:
+                name = f"{shape} {compute}"
+                print(f"{name}: recording", file=sys.stderr)
+                slabs = [ask("record", compute, *SHAPES[shape], n, args.passes) for n in SLABS]
+                record["recorded"][name] = slabs
+                recording = scalesim.Recording(slabs)
+                for n in threads:
+                    for mode in modes:
+                        print(f"{name}: {n} threads, {mode}", file=sys.stderr)
+                        got = measure((shape, compute), n, mode, args)
+                        placement = {"off": "first"}.get(mode, mode)
+                        said = scalesim.throughput(m, recording, placement, got["batch_tokens"], TEXT,
+                                                   threads=n)
+                        record["checked"].append({
+                            "model": name, "threads": n, "mode": mode, "batch_tokens": got["batch_tokens"],
+                            "measured": got["tokens_per_s"], "least": got["least"], "most": got["most"],
+                            "simulated": said})
+                record["predicted"] += predict(name, recording)
+                if shape == "BERT-base" and compute == "fp32":
+                    record["predicted"] += predict("BERT-base as AMX bf16 (scaled to 5,700 a core)",
+                                                   scaled(slabs, AMX_BASE))
+        records.write(args.results, "scale", record, tables(record))
+    errors = [abs(r["simulated"] / r["measured"] - 1) for r in record["checked"]]
+    print(f"the simulator is off by {statistics.median(errors):.1%} in the median, {max(errors):.1%} at "
+          f"most; send back {args.results}/{machine.slug(about['cpu'])}-scale.json", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

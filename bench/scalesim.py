@@ -1,0 +1,186 @@
+"""A simulator of executors on many cores, nodes and L3 caches. It replays what was recorded of each
+operation on one core: its seconds with its weights in cache (hot) and from memory (cold), and the bytes
+of those weights.
+
+An executor takes slabs of the older of two batches in flight, then of the other, and does a slab's
+operations one after another. An operation whose weights another core of the same L3 has read lately takes
+its hot time. Otherwise it takes its cold time, or longer: as long as its bytes take at the rate that is
+left for it, of what one core can read, of the memory of each node that it reads from, and of the links to
+other nodes. All that read at one time share these equally. Executors begin at random moments of a slab:
+texts of many lengths keep them from reading the same weights at the same time for long.
+
+Not in it: activations that leave the caches, clocks that fall as more cores work, teams, and the host.
+"""
+
+import bisect
+import heapq
+import random
+from dataclasses import dataclass
+
+SLAB_TOKENS, LEAST_LOAD = 512, 64
+
+
+@dataclass(frozen=True)
+class Machine:
+    nodes: int
+    cores: int  # of a node
+    shared: int  # cores of an L3
+    l3: float  # bytes, of which weights get half
+    core_rate: float  # bytes a second that one core reads from its own node
+    far: float  # part of core_rate that it reads from another node
+    node_rate: float  # of a node's memory
+    link_rate: float  # from one node to another, one way
+
+    @property
+    def all(self):
+        return self.nodes * self.cores
+
+
+class Recording:
+    """Operations by the tokens of a slab; times in between are on the line between two recordings."""
+
+    def __init__(self, slabs, speed=1.0):
+        self.tokens = sorted(s["tokens"] for s in slabs)
+        self.ops = {s["tokens"]: s["ops"] for s in slabs}
+        self.speed = speed  # a machine this much faster than the recorded one
+        self.weights = [op["weight_bytes"] for op in self.ops[self.tokens[0]]]
+        self._known = {}
+
+    def times(self, tokens):
+        """[(hot, cold)] of a slab's operations."""
+        if tokens not in self._known:
+            i = min(max(bisect.bisect_left(self.tokens, tokens), 1), len(self.tokens) - 1)
+            low, high = self.tokens[i - 1], self.tokens[i]
+            part = (tokens - low) / (high - low)
+            lines = []
+            for a, b in zip(self.ops[low], self.ops[high]):
+                hot, cold = (a[k] + part * (b[k] - a[k]) for k in ("hot", "cold"))
+                hot = max(hot, 1e-9) / self.speed
+                lines.append((hot, max(hot, cold / self.speed)))
+            self._known[tokens] = lines
+        return self._known[tokens]
+
+
+def slabs_of(tokens, text, executors):
+    """The tokens of each slab of a batch of equal texts: dealt to loads, each to as few slabs as hold them
+    (csrc/slabs.cc)."""
+    texts = max(1, tokens // text)
+    loads = min(executors, texts, max(1, -(-texts * text // LEAST_LOAD)))
+    most = max(1, SLAB_TOKENS // text)
+    slabs = []
+    for load in range(loads):
+        own = texts // loads + (load < texts % loads)
+        count = -(-own // most)
+        slabs += [(own // count + (i < own % count)) * text for i in range(count)]
+    return sorted(slabs, reverse=True)
+
+
+class Memory:
+    """Who reads from where at this moment, and the rate that is left for one more."""
+
+    def __init__(self, machine, placement):
+        self.m, self.placement = machine, placement
+        self.load = [0.0] * machine.nodes
+        self.links = {}
+
+    def parts(self, node):
+        """The part of a weight that an executor of the node reads from each."""
+        if self.placement == "first":
+            return {0: 1.0}
+        if self.placement == "copy":
+            return {node: 1.0}
+        return {k: 1.0 / self.m.nodes for k in range(self.m.nodes)}
+
+    def change(self, node, sign):
+        for home, part in self.parts(node).items():
+            self.load[home] += sign * part
+            if home != node:
+                self.links[home, node] = self.links.get((home, node), 0.0) + sign * part
+
+    def rate(self, node):
+        m, slow = self.m, 0.0
+        parts = self.parts(node)
+        for home, part in parts.items():
+            slow += part / (m.core_rate * (1.0 if home == node else m.far))
+        rate = 1.0 / slow
+        for home in parts:
+            rate = min(rate, m.node_rate / max(self.load[home], 1e-9))
+            if home != node:
+                rate = min(rate, m.link_rate / max(self.links[home, node], 1e-9))
+        return rate
+
+
+class Cache:
+    """Which weights an L3 still holds: those read within its size."""
+
+    def __init__(self, size):
+        self.size, self.read, self.last = size, 0.0, {}
+
+    def touch(self, op, size):
+        """Whether the weight is there; it is afterwards. A hit moves it to the front, too."""
+        at = self.last.get(op)
+        hit = at is not None and self.read - at + size <= self.size
+        if not hit:
+            self.read += size
+        self.last[op] = self.read
+        return hit
+
+
+def throughput(machine, recording, placement, batch_tokens, text=128, batches=8, threads=None):
+    """Tokens a second of batches of equal texts, two in flight, after the first two. placement: "first" (all
+    weights on node 0), "interleave" or "copy"."""
+    threads = threads or machine.all
+    memory = Memory(machine, placement)
+    nodes = [e * machine.nodes // threads for e in range(threads)]  # as the engine seats them
+    places = [(n, (e - nodes.index(n)) // machine.shared) for e, n in enumerate(nodes)]
+    caches = {place: Cache(machine.l3 / 2) for place in places}
+    queue, left, done_at = [], [], []  # slabs that wait, with their batch; by batch: slabs that are not done
+
+    def submit():
+        slabs = slabs_of(batch_tokens, text, threads)
+        left.append(len(slabs))
+        queue.extend((len(left) - 1, tokens) for tokens in slabs)
+
+    submit()
+    submit()
+    at = [None] * threads  # (batch, times, next operation, reading)
+    slab = sum(cold for _, cold in recording.times(queue[0][1]))
+    chance = random.Random(threads)
+    events = [(0.0 if threads == 1 else slab * chance.random(), e) for e in range(threads)]
+    heapq.heapify(events)
+    idle = set()
+    while events:
+        now, e = heapq.heappop(events)
+        node = nodes[e]
+        if at[e] is not None:
+            batch, times, op, reading = at[e]
+            if reading:
+                memory.change(node, -1)
+            if op == len(times):
+                at[e] = None
+                left[batch] -= 1
+                if left[batch] == 0:
+                    done_at.append(now)
+                    if len(done_at) == batches:
+                        break
+                    submit()
+                    for other in sorted(idle):
+                        heapq.heappush(events, (now, other))
+                    idle.clear()
+        if at[e] is None:
+            if not queue:
+                idle.add(e)
+                continue
+            batch, tokens = queue.pop(0)
+            at[e] = (batch, recording.times(tokens), 0, False)
+        batch, times, op, _ = at[e]
+        hot, cold = times[op]
+        size, took, reading = recording.weights[op], hot, False
+        if size > 0 and not caches[places[e]].touch(op, size):
+            reading = True
+            memory.change(node, 1)
+            took = max(cold, size / memory.rate(node))
+        at[e] = (batch, times, op + 1, reading)
+        heapq.heappush(events, (now + took, e))
+    texts = max(1, batch_tokens // text)
+    return (batches - 2) * texts * text / (done_at[-1] - done_at[1])

@@ -1,0 +1,83 @@
+"""What the simulator must give where the answer is known. python3 -B -m unittest discover bench"""
+
+import unittest
+
+import scalesim
+
+TOKENS = (64, 128, 256, 512)
+PLENTY = 1e15
+
+
+def recording(seconds=1e-5, size=1e6, ops=10, stall=0.0):
+    """Operations of so many seconds a token; every second one reads a weight."""
+    def of(tokens):
+        return [{"op": "linear", "weight_bytes": size * (i % 2), "hot": seconds * tokens,
+                 "cold": seconds * tokens + stall * (i % 2)} for i in range(ops)]
+    return scalesim.Recording([{"tokens": t, "ops": of(t)} for t in TOKENS])
+
+
+def machine(nodes=1, cores=1, shared=1, l3=0.0, core=PLENTY, node=PLENTY, link=PLENTY, far=1.0):
+    return scalesim.Machine(nodes, cores, shared, l3, core, far, node, link)
+
+
+def rate(m, r, placement="first", tokens=16384):
+    return scalesim.throughput(m, r, placement, tokens)
+
+
+class Simulator(unittest.TestCase):
+    def near(self, got, want, part=0.01):
+        self.assertLess(abs(got / want - 1), part, f"{got} instead of {want}")
+
+    def test_one_core_takes_the_sum_of_its_operations(self):
+        self.near(rate(machine(), recording()), 1 / (10 * 1e-5))
+
+    def test_cold_operations_stall(self):
+        # Five stalls of 10 ms in each slab of 512 tokens.
+        self.near(rate(machine(), recording(stall=0.01)), 512 / (512 * 1e-4 + 0.05))
+
+    def test_cores_without_limits_add_up(self):
+        one = rate(machine(), recording())
+        for n in (2, 8, 64):
+            self.near(rate(machine(cores=n), recording(), tokens=512 * n), n * one)
+
+    def test_a_nodes_memory_bounds_its_readers(self):
+        # Nothing but reading: 5 MB a slab of 512 tokens at 1 GB/s in all.
+        r = recording(seconds=1e-12)
+        self.near(rate(machine(cores=8, node=1e9), r, tokens=512 * 32), 512 * 1e9 / 5e6, 0.1)
+        self.near(rate(machine(cores=1, core=1e8, node=1e9), r), 512 * 1e8 / 5e6, 0.1)
+
+    def test_copies_use_every_nodes_memory(self):
+        r, two = recording(seconds=1e-12), machine(nodes=2, cores=4, node=1e9, link=1e9)
+        first, copies = (rate(two, r, p, 512 * 32) for p in ("first", "copy"))
+        self.near(copies, 2 * first, 0.1)
+        self.near(rate(two, r, "interleave", 512 * 32), copies, 0.1)
+
+    def test_links_bound_far_readers(self):
+        r, two = recording(seconds=1e-12), machine(nodes=2, cores=4, node=1e9, link=1e8)
+        copies, first, turns = (rate(two, r, p, 512 * 32) for p in ("copy", "first", "interleave"))
+        self.assertLess(first, 0.65 * copies)
+        self.assertLess(turns, 0.35 * copies)  # half of what each reads comes over a slow link
+
+    def test_a_shared_cache_is_read_once(self):
+        # All weights fit, so one core reads for all; in a cache of nothing each reads alone.
+        r = recording(seconds=1e-12)
+        shared = rate(machine(cores=8, shared=8, l3=2e7, node=1e9), r, tokens=512 * 32)
+        self.assertGreater(shared, 20 * rate(machine(cores=8, node=1e9), r, tokens=512 * 32))
+
+    def test_slabs_are_those_of_the_engine(self):
+        self.assertEqual(scalesim.slabs_of(16384, 128, 2), [512] * 32)
+        self.assertEqual(scalesim.slabs_of(16384, 128, 64), [256] * 64)
+        self.assertEqual(scalesim.slabs_of(16384, 128, 100), [256] * 28 + [128] * 72)
+        for tokens, text, executors in ((16384, 128, 48), (65536, 128, 128), (1000, 20, 7), (64, 128, 4)):
+            slabs = scalesim.slabs_of(tokens, text, executors)
+            self.assertEqual(sum(slabs), max(1, tokens // text) * text)
+            self.assertLessEqual(max(slabs), max(512, text))
+
+    def test_times_are_on_the_line(self):
+        r = recording()
+        self.near(r.times(384)[0][0], 384e-5)
+        self.near(r.times(32)[0][0], 32e-5)
+
+
+if __name__ == "__main__":
+    unittest.main()
