@@ -205,8 +205,11 @@ func aboutDevice(d engine.Info) []any {
 		return []any{"name", fmt.Sprintf("cuda:%d", d.Ordinal), "model", d.Name, "capability", d.Capability,
 			"driver_cuda", d.Driver, "memory_mib", d.MemoryTotal >> 20}
 	}
-	return []any{"name", d.Kind.String(), "model", d.Name, "isa", d.ISA.String(), "threads", d.Threads,
-		"nodes", d.NodesUsed}
+	about := []any{"name", d.Kind.String(), "model", d.Name, "isa", d.ISA.String(), "threads", d.Threads}
+	if d.Nodes > 1 { // why says whether the kernel places memory
+		about = append(about, "nodes", d.NodesUsed, "why", d.Why)
+	}
+	return about
 }
 
 type preloader interface {
