@@ -290,6 +290,10 @@ bench-against: build minilm ## race this tree against the build of an earlier co
 	@test -n "$(BASE)" || { echo "bench-against: say which commit: make bench-against BASE=HEAD~1" >&2; exit 2; }
 	python3 -B bench/against.py "$(BASE)" $(BENCHFLAGS)
 
+bench-lone: build minilm ## one short query at 1, 20 and 200 requests a second beside OpenVINO and ONNX Runtime, and idle CPU (BENCHFLAGS)
+	@tools/setup/venv.sh bench
+	build/venv-bench/bin/python -B bench/lone.py $(BENCHFLAGS)
+
 bench-overload: build minilm ## ten times what the server can do: p99 of what it accepts, throughput kept (BENCHFLAGS)
 	python3 -B bench/overload.py $(BENCHFLAGS)
 
