@@ -275,6 +275,24 @@ int cluster_arrival_twice() {
 }
 FAULT(cluster_arrival_twice, "cluster_", 5)
 
+// A CTA that leaves while its neighbour still writes to its memory.
+template <bool Fault>
+__global__ void cluster_store_fault_kernel() {
+  SIE_DYNAMIC_SHARED(shared);
+  cluster_sync();
+  if (Fault && cluster_rank() == 1) return;
+  if (Fault) {
+    for (int i = 0; i < 1000; i++) __syncthreads();  // until the neighbour has left
+  }
+  store_cluster(reinterpret_cast<float *>(shared) + threadIdx.x, cluster_rank() ^ 1u, 1.0f);
+  if (!Fault) cluster_sync();
+}
+template <bool Fault>
+int store_to_a_block_that_left() {
+  return SIE_LAUNCH_CLUSTER((cluster_store_fault_kernel<Fault>), 2, 2, 32, 128, &on_sm90) == SIE_OK ? 0 : 2;
+}
+FAULT(store_to_a_block_that_left, "store_cluster: block 1 of the cluster has left", 3)
+
 // One warpgroup gives registers; the two others take the free ones, or 1024 more.
 template <bool Fault>
 __global__ void __launch_bounds__(384, 1) registers_kernel() {

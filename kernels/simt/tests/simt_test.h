@@ -11,6 +11,7 @@
 
 #include <vector>
 
+#include "cuda/ptx/cluster_store.h"
 #include "cuda/ptx/convert.h"
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/fast_math.h"

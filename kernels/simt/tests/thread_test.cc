@@ -170,6 +170,35 @@ TEST(clusters_run_together) {
   }
 }
 
+// Every CTA writes to a place of its own in the memory of each, itself included.
+__global__ void cluster_store_kernel(float *out) {
+  SIE_DYNAMIC_SHARED(shared);
+  float *const slots = reinterpret_cast<float *>(shared);
+  const uint32_t size = cluster_size(), rank = cluster_rank();
+  cluster_sync();
+  for (uint32_t to = 0; to < size; to++) {
+    store_cluster(slots + rank * 32 + threadIdx.x, to,
+                  static_cast<float>(1000 * to + 100 * rank + threadIdx.x));
+  }
+  cluster_sync();
+  for (uint32_t from = 0; from < size; from++) {
+    out[(blockIdx.x * size + from) * 32 + threadIdx.x] = slots[from * 32 + threadIdx.x];
+  }
+}
+
+TEST(clusters_write_to_each_other) {
+  for (uint32_t size : {1u, 2u, 8u}) {
+    std::vector<float> out(8 * size * 32);
+    CHECK(SIE_LAUNCH_CLUSTER(cluster_store_kernel, size, 8, 32, size * 128, &on_sm90, out.data()) == SIE_OK,
+          "launch");
+    for (uint32_t i = 0; i < out.size(); i++) {
+      const uint32_t to = i / 32 / size % size, from = i / 32 % size;
+      CHECK(out[i] == static_cast<float>(1000 * to + 100 * from + i % 32), "element %u of %u: %g", i, size,
+            static_cast<double>(out[i]));
+    }
+  }
+}
+
 template <int Bytes>
 __global__ void copy_kernel(const uint8_t *in, uint8_t *out, int n) {
   SIE_DYNAMIC_SHARED(shared);
