@@ -9,6 +9,7 @@ set(SIE_CUDA_SOURCES
   table.cc arch.cc cost.cc
   embed_layernorm.cu layernorm.cu quantise_rows.cu qk_norm_rope.cu
   gather_rows.cu output_rows.cu pool_output.cu row_norms.cu muvera.cu smve.cu maxsim.cu lora.cu
+  take_rows.cu products.cu lstm.cu found_items.cu spans.cu pairs.cu
   join_columns.cu keep_rows.cu mark_nonfinite.cu output_sparse.cu splade.cu splade_sm80_bf16.cu splade_sm80_f16.cu splade_sm80_fp8.cu
   splade_sm90_bf16.cu splade_sm90_f16.cu splade_sm90_e4m3.cu
   attention.cu attention_work.cc attention_d32.cu attention_d64.cu attention_d128.cu attention_d256.cu

@@ -413,6 +413,9 @@ typedef struct sie_softmax_args {
   sie_tensor x, y; /* f32 [R, 1] */
 } sie_softmax_args;
 
+/* The largest H of an LSTM on a GPU: the states of four sequences lie in shared memory. */
+#define SIE_MAX_GPU_LSTM 768
+
 /* The recurrence of an LSTM (PyTorch's nn.LSTM) over the rows x_0 … x_(L−1) of each sequence. gates
  * are the products of all rows with W_ih, both biases added: 4H columns of the forward direction, if
  * it is there, then 4H of the reverse one, in the order i, f, g, o. With h and c zero before the

@@ -104,6 +104,16 @@ class List {
   void add_maxsim(const ModelShape &m, const Load &load) {
     rows(m, load, "maxsim", "maxsim", "bf16", harness::model_maxsim);
   }
+  // From token rows to what is found, as GLiNER's span and token models and GLiClass have it.
+  void add_extraction(const ModelShape &m, const Load &load) {
+    rows(m, load, "take_rows", "words", "bf16", harness::model_take);
+    rows(m, load, "lstm", "lstm", "bf16", harness::model_lstm);
+    rows(m, load, "spans", "spans", "bf16", harness::model_spans);
+    add("pairs", m, "pairs", load, "bf16", Roof::bf16,
+        [&m, load] { return harness::model_pairs(m, load.lengths); });
+    rows(m, load, "product", "product", "bf16", harness::model_product);
+    rows(m, load, "dots", "dots", "bf16", harness::model_dots);
+  }
   std::vector<Point> take() { return std::move(all_); }
 
  private:
@@ -150,6 +160,8 @@ std::vector<Point> points() {
   const ModelShape &base = model_depths()[1].shape;
   for (const Load &load : {passages, query}) list.add_splade(base, load);
   for (const Load &load : {passages, query, longest}) list.add_disentangled(base, load);
+  const Load document = {"document", {384}};
+  for (const Load &load : {passages, query, document}) list.add_extraction(base, load);
   list.add_muvera(token_vectors, passages);
   list.add_muvera(token_vectors, query);
   list.add_maxsim(token_vectors, passages);
@@ -168,6 +180,7 @@ std::vector<Point> tiny_points() {
   }
   list.add_splade(tiny, {"tiny", {9, 3}});
   list.add_disentangled(tiny, load);
+  list.add_extraction(tiny, {"tiny", {9, 1, 0, 5}});
   list.add_muvera(tiny_vectors, {"tiny", {9, 3}});
   list.add_maxsim(tiny_vectors, {"tiny", {9, 3}});
   return list.take();

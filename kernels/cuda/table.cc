@@ -9,8 +9,10 @@
 #include "cuda/lora.h"
 #include "cuda/maxsim.h"
 #include "cuda/muvera.h"
+#include "cuda/places.h"
 #include "cuda/rows.h"
 #include "cuda/smve.h"
+#include "cuda/spans.h"
 #include "cuda/splade.h"
 
 extern "C" int64_t sie_cuda_scratch_bytes(const sie_op_bounds *bounds) {
@@ -53,6 +55,12 @@ sie_ops table(const char *name, uint32_t compute_mask) {
   ops.lora = sie_cuda::lora;
   ops.mark_nonfinite = sie_cuda::mark_nonfinite;
   ops.join_columns = sie_cuda::join_columns;
+  ops.take_rows = sie_cuda::take_rows;
+  ops.product = sie_cuda::product;
+  ops.dots = sie_cuda::dots;
+  ops.lstm = sie_cuda::lstm;
+  ops.spans = sie_cuda::spans;
+  ops.pairs = sie_cuda::pairs;
   return ops;
 }
 

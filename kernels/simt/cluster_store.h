@@ -1,4 +1,5 @@
-// cluster_store.h — stores to the shared memory of another CTA of the cluster, as the emulator has them.
+// cluster_store.h — stores to the shared memory of another CTA of the cluster, as the emulator has
+// them.
 #ifndef SIE_KERNELS_SIMT_CLUSTER_STORE_H
 #define SIE_KERNELS_SIMT_CLUSTER_STORE_H
 

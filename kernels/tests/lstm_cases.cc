@@ -1,7 +1,7 @@
 // lstm_cases.cc — the recurrence of an LSTM over each sequence's rows.
 #include <math.h>
 
-#include "tests/harness.h"
+#include "tests/model_cases.h"
 #include "tests/row_input.h"
 
 namespace harness {
@@ -121,14 +121,21 @@ std::vector<LstmConfig> configs() {
   for (const auto &type : types) {
     for (int directions = 1; directions <= 3; directions++) {
       const bool ahead = (directions & 1) != 0, back = (directions & 2) != 0;
+      // Types differ in loads and stores alone.
+      if (type.y != SIE_F32) {
+        all.push_back({ahead && back ? ragged : one, 33, type.gates, type.y, ahead, back, false});
+        continue;
+      }
       for (int64_t h : {1, 3, 8, 16, 31, 33, 64})
         all.push_back({ragged, h, type.gates, type.y, ahead, back, false});
       for (const std::vector<int32_t> &lengths : {one, none, empty})
         all.push_back({lengths, 24, type.gates, type.y, ahead, back, false});
     }
-    all.push_back({many, 20, type.gates, type.y, true, true, false});
   }
+  all.push_back({many, 20, SIE_F32, SIE_F32, true, true, false});
   all.push_back({{130, 3}, 96, SIE_F32, SIE_F32, true, true, false});
+  // The widest that a cluster of a GPU holds, and one more.
+  for (int64_t h : {320, 321}) all.push_back({{1, 2}, h, SIE_F32, SIE_F32, false, true, false});
   all.push_back({{384}, 256, SIE_F32, SIE_F32, true, true, true});
   all.push_back({std::vector<int32_t>(8, 48), 256, SIE_F32, SIE_F32, true, true, true});
   all.push_back({{384}, 384, SIE_F32, SIE_F32, true, true, true});
@@ -142,6 +149,11 @@ std::unique_ptr<Case> make_lstm(int index) {
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   const auto &[config, layout] = list[static_cast<size_t>(index)];
   return in_layout<LstmCase>(config, layout, 4800 + index);
+}
+
+std::unique_ptr<Case> model_lstm(const ModelShape &m, const Lengths &lengths) {
+  const LstmConfig both = {lengths, word_columns(m) / 2, SIE_BF16, SIE_BF16, true, true, true};
+  return in_layout<LstmCase>(both, dense, 1);
 }
 
 }  // namespace harness

@@ -53,6 +53,21 @@ std::unique_ptr<Case> model_output(const ModelShape &model, const Lengths &lengt
 std::unique_ptr<Case> model_muvera(const ModelShape &model, const Lengths &lengths);
 // Documents of token vectors: 32 projections a row out of 512 for each column, normalised.
 std::unique_ptr<Case> model_smve(const ModelShape &model, const Lengths &lengths);
+// What extraction does with words, which take the place of tokens. Words and labels have 512
+// columns, of the tiny models 64.
+inline int64_t word_columns(const ModelShape &model) { return model.width < 384 ? 64 : 512; }
+// As many words as tokens: the mean of up to three rows each.
+std::unique_ptr<Case> model_take(const ModelShape &model, const Lengths &lengths);
+// Both directions over words, half of their columns each.
+std::unique_ptr<Case> model_lstm(const ModelShape &model, const Lengths &lengths);
+// Spans of up to 12 words against 25 labels of their sequence, few of them above the threshold; the
+// inner layer has four times the columns of a word.
+std::unique_ptr<Case> model_spans(const ModelShape &model, const Lengths &lengths);
+// Words against as many labels, three logits of each pair.
+std::unique_ptr<Case> model_pairs(const ModelShape &model, const Lengths &lengths);
+// Rows of words by rows of words.
+std::unique_ptr<Case> model_product(const ModelShape &model, const Lengths &lengths);
+std::unique_ptr<Case> model_dots(const ModelShape &model, const Lengths &lengths);
 // As many rows as tokens, out of twice as many.
 std::unique_ptr<Case> model_keep(const ModelShape &model, const Lengths &lengths);
 // Two values of model.width columns, joined.

@@ -183,7 +183,7 @@ std::unique_ptr<Case> make_pairs(int index) {
                            {SIE_F16, SIE_COMPUTE_F16},  {SIE_F32, SIE_COMPUTE_F16}};
     for (bool write : {false, true}) {
       for (const Types &type : types) {
-        const int64_t ks[] = {1, 17, 32, 40}, ns[] = {3, 16, 70, 33};
+        const int64_t ks[] = {1, 17, 32, 40}, ns[] = {1, 16, 70, 33};
         for (size_t i = 0; i < 4; i++) {
           const int32_t rooms[] = {200, 3, 1}, logits = static_cast<int32_t>(i % 3) + 1;
           all.push_back({{ragged, labels, ks[i], in_turn, rooms[i % 3], write, false, false},
@@ -225,6 +225,13 @@ std::unique_ptr<Case> make_pairs(int index) {
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   const auto &[config, layout] = list[static_cast<size_t>(index)];
   return in_layout<PairsCase>(config, layout, 6300 + index);
+}
+
+std::unique_ptr<Case> model_pairs(const ModelShape &m, const Lengths &lengths) {
+  const Lengths labels(lengths.size(), 25);
+  const FoundShape shape = {lengths, labels, word_columns(m), few, 1024, false, false, true};
+  const PairsConfig three = {shape, 4 * word_columns(m), SIE_BF16, SIE_COMPUTE_BF16, 3, true};
+  return in_layout<PairsCase>(three, dense, 1);
 }
 
 }  // namespace harness

@@ -1,7 +1,7 @@
 // places_cases.cc — take_rows: rows of words, markers and spans, by their places in each sequence.
 #include <math.h>
 
-#include "tests/harness.h"
+#include "tests/model_cases.h"
 #include "tests/row_input.h"
 
 namespace harness {
@@ -162,6 +162,11 @@ std::unique_ptr<Case> make_take(int index) {
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   const auto &[config, layout] = list[static_cast<size_t>(index)];
   return in_layout<TakeCase>(config, layout, 4500 + index);
+}
+
+std::unique_ptr<Case> model_take(const ModelShape &m, const Lengths &lengths) {
+  const TakeConfig words = {lengths, lengths, m.width, SIE_BF16, SIE_POOL_MEAN, 3, plain, true};
+  return in_layout<TakeCase>(words, dense, 1);
 }
 
 }  // namespace harness

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "common/tol.h"
-#include "tests/harness.h"
+#include "tests/model_cases.h"
 #include "tests/row_input.h"
 
 namespace harness {
@@ -129,6 +129,18 @@ std::unique_ptr<Case> make_product(int index) {
 std::unique_ptr<Case> make_dots(int index) {
   static const std::vector<std::pair<PairConfig, Layout>> list = in_layouts(configs(true), true);
   return at(list, index, 4700);
+}
+
+std::unique_ptr<Case> model_product(const ModelShape &m, const Lengths &lengths) {
+  const PairConfig words = {tokens_of(lengths), word_columns(m), SIE_BF16, SIE_BF16,
+                            SIE_BF16,           false,           plain,    true};
+  return in_layout<PairCase>(words, dense, 1);
+}
+
+std::unique_ptr<Case> model_dots(const ModelShape &m, const Lengths &lengths) {
+  const PairConfig words = {
+      tokens_of(lengths), word_columns(m), SIE_BF16, SIE_BF16, SIE_F32, true, plain, true};
+  return in_layout<PairCase>(words, dense, 1);
 }
 
 }  // namespace harness

@@ -175,4 +175,10 @@ std::unique_ptr<Case> make_spans(int index) {
   return in_layout<SpansCase>(config, layout, 6100 + index);
 }
 
+std::unique_ptr<Case> model_spans(const ModelShape &m, const Lengths &lengths) {
+  const Lengths labels(lengths.size(), 25);
+  const FoundShape shape = {lengths, labels, 4 * word_columns(m), few, 1024, false, false, true};
+  return in_layout<SpansCase>(SpansConfig{shape, 12, SIE_BF16, SIE_BF16, true}, dense, 1);
+}
+
 }  // namespace harness
