@@ -92,6 +92,7 @@ if(SIE_EMULATED)
   # Recorded programs on an emulated card.
   add_executable(gpu_tests ${gpu_dir}/tests/gpu_program_test.cc ${gpu_dir}/tests/gpu_heads_test.cc
                  ${gpu_dir}/tests/gpu_nonfinite_test.cc ${gpu_dir}/tests/gpu_state_test.cc
+                 ${gpu_dir}/tests/gpu_found_test.cc ${CMAKE_SOURCE_DIR}/csrc/tests/found.cc
                  ${CMAKE_SOURCE_DIR}/csrc/tests/decoder.cc
                  ${CMAKE_SOURCE_DIR}/csrc/tests/model.cc ${CMAKE_SOURCE_DIR}/csrc/tests/heads.cc
                  ${CMAKE_SOURCE_DIR}/csrc/tests/heads_blocks.cc

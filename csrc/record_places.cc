@@ -176,6 +176,9 @@ sie_status record_lstm(sie_program *p, const void *params, sie_error *err) {
   SIE_FAIL_IF(gates.columns % each != 0, SIE_INVALID_ARGUMENT, err,
               "gates has %lld columns; a multiple of %lld is needed", static_cast<ll>(gates.columns),
               static_cast<ll>(each));
+  SIE_FAIL_IF(p->device->is_gpu() && gates.columns / each > SIE_MAX_GPU_LSTM, SIE_UNSUPPORTED, err,
+              "an LSTM of %lld hidden columns; %s has kernels for up to %d",
+              static_cast<ll>(gates.columns / each), p->device->ops->name, SIE_MAX_GPU_LSTM);
   SIE_TRY(check_recurrent(p, l.w, gates.columns / each, "w", err));
   SIE_TRY(check_recurrent(p, l.w_reverse, gates.columns / each, "w_reverse", err));
   Op op = new_op(SIE_OP_LSTM);

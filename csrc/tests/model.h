@@ -73,6 +73,7 @@ class Model {
 
   // For tails: random weights, and vectors and data with given values.
   uint32_t compute() const { return compute_; }
+  sie_status create(const sie_weight_desc &desc, sie_weight **out);
   sie_status weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k, float scale, float offset,
                     sie_weight **out);
   sie_status vector(const std::vector<float> &values, sie_weight **out);
@@ -82,7 +83,6 @@ class Model {
   void plant(int32_t word, int64_t column, float value);
 
  private:
-  sie_status create(const sie_weight_desc &desc, sie_weight **out);
   sie_status linear(sie_value x, int64_t n, int64_t k, sie_act act, sie_value residual, sie_value *y,
                     bool after_attention = false);
   sie_status make(const sie_device_options &options, uint32_t compute, const Shape &wanted);
