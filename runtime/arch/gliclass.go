@@ -71,6 +71,9 @@ func loadGLiClass(l *loading, config gliclassConfig) error {
 		return refuse(configFile, "use_segment_embeddings",
 			"is true, and %s has no place for segments, or token types of its own", l.m.Arch)
 	}
+	if err := config.checkCard(l.p.dev); err != nil {
+		return err
+	}
 	p := l.p.head("model.", engine.ComputeF32)
 	h := &gliclassHead{config: config, scale: 1}
 	c, inner, act := config.columns, config.Hidden, activations[config.ProjectorAct]

@@ -199,3 +199,23 @@ func (c *gliclassConfig) checkText() error {
 	}
 	return nil
 }
+
+// checkCard refuses what GPUs have no kernel for: the softmax of hopfield, the attention of
+// cross-attn in float32, and sums and sizes of rows.
+func (c *gliclassConfig) checkCard(dev *engine.Device) error {
+	info, err := dev.Info()
+	switch {
+	case err != nil || info.Kind != engine.CUDA:
+		return err
+	case c.Scorer == "hopfield":
+		return refuse(configFile, "scorer_type",
+			"is hopfield, whose softmax GPUs have no kernel for; serve it with --device cpu")
+	case c.Scorer == "cross-attn":
+		return refuse(configFile, "scorer_type",
+			"is cross-attn, whose attention in float32 GPUs have no kernel for; serve it with --device cpu")
+	case gliclassPoolers[c.Pooling] >= engine.PoolSum:
+		return refuse(configFile, "pooling_strategy",
+			"is %s, which GPUs have no kernel for; serve it with --device cpu", c.Pooling)
+	}
+	return nil
+}

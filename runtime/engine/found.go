@@ -53,7 +53,7 @@ func (r *Recorder) partnerOf(given bool) int32 {
 //	starts = relu(s)·W_sᵀ + b₁,  ends = relu(e)·W_eᵀ,  labels = p·W₃,  bias = p·b₃
 //
 // The last two are one linear with the weight [W₃ᵀ ; b₃]. The layout is the one that Spans reads.
-// It returns the output's index. GPUs lack it.
+// It returns the output's index.
 func (r *Recorder) OutputSpans(s SpanScores) int {
 	partner := r.partnerOf(s.Given)
 	return output(r, kindOutputSpans, func(p *outputSpansParams, name unsafe.Pointer) {
@@ -86,7 +86,7 @@ type PairScores struct {
 //
 //	words = t¹,  wordTerms = t⁰·W_tᵀ + b₁,  labels = l¹,  labelTerms = l⁰·W_lᵀ,  weight = W_p
 //
-// The layout is the one that Pairs reads. It returns the output's index. GPUs lack it.
+// The layout is the one that Pairs reads. It returns the output's index.
 func (r *Recorder) OutputPairs(s PairScores) int {
 	partner := r.partnerOf(s.Given)
 	return output(r, kindOutputPairs, func(p *outputPairsParams, name unsafe.Pointer) {
