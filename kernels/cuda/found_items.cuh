@@ -102,10 +102,10 @@ SIE_DEVICE int32_t count_found(const int32_t *found, int64_t ld, int32_t first, 
     own += static_cast<uint32_t>(found[r * ld]);
   }
   own = ptx::reduce_add(own);
-  if (ptx::lane_id() == 0) sums[threadIdx.x / 32] = static_cast<int32_t>(own);
+  if (ptx::lane_id() == 0) ptx::store_shared(sums + threadIdx.x / 32, static_cast<int32_t>(own));
   __syncthreads();
   int32_t all = 0;
-  for (int32_t w = 0; w < warps; w++) all += sums[w];
+  for (int32_t w = 0; w < warps; w++) all += ptx::load_shared<int32_t>(sums + w);
   __syncthreads();  // sums may be written again
   return all;
 }

@@ -22,6 +22,13 @@ struct FoundShape {
   bool shared = false;  // sequences share labels, and some have none
 };
 
+// The words of twenty sequences, some of which have none.
+inline std::vector<int32_t> short_sequences() {
+  std::vector<int32_t> all;
+  for (int32_t i = 0; i < 20; i++) all.push_back(i * 7 % 5);
+  return all;
+}
+
 class FoundCase : public Case {
  public:
   int64_t words() const { return words_.tokens(); }

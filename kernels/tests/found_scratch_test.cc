@@ -6,6 +6,7 @@ using namespace harness;
 
 TEST(found_scratch_is_bounded) {
   for (const sie_ops *ops : backends()) {
+    if (ops == sie_ref_ops()) continue;  // the judge, whose scratch is not bounded
     for (int64_t k : {int64_t{64}, int64_t{2048}}) {
       for (int64_t labels : {int64_t{25}, int64_t{1000}}) {
         for (uint32_t kind : {SIE_OP_SPANS, SIE_OP_PAIRS}) {

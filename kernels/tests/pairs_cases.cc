@@ -206,6 +206,8 @@ std::unique_ptr<Case> make_pairs(int index) {
         all.push_back(
             {{{2, 0}, {250, 3}, 8, few, 60, write, false, false}, 6, type.x, type.compute, 3, true});
         all.push_back({{{}, {}, 9, few, 4, write, false, false}, 6, type.x, type.compute, 3, true});
+        // Several lines of columns of each of several panels.
+        all.push_back({{{3}, {5}, 130, many, 20, write, false, false}, 70, type.x, type.compute, 2, true});
         all.push_back({{ragged, labels, 20, in_turn, 30, write, false, false, true},
                        17,
                        type.x,
@@ -213,6 +215,12 @@ std::unique_ptr<Case> make_pairs(int index) {
                        3,
                        true});
       }
+    }
+    // More sequences than a CTA of the headers has, and more words of one than a CTA counts at once.
+    for (const std::vector<int32_t> &lengths : {short_sequences(), std::vector<int32_t>{280, 2}}) {
+      const std::vector<int32_t> one(lengths.size(), 1);
+      all.push_back(
+          {{lengths, one, 8, everything, 400, true, false, false}, 6, SIE_F32, SIE_COMPUTE_F32, 1, false});
     }
     for (int32_t count : {5, 25}) {
       all.push_back(

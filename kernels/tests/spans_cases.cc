@@ -164,6 +164,11 @@ std::unique_ptr<Case> make_spans(int index) {
             {{ragged, labels, 33, in_turn, 40, write, false, false, true}, 5, dtype, SIE_F32, true});
       }
     }
+    // More sequences than a CTA of the headers has, and more words of one than a CTA counts at once.
+    for (const std::vector<int32_t> &lengths : {short_sequences(), std::vector<int32_t>{150, 2}}) {
+      const std::vector<int32_t> one(lengths.size(), 1);
+      all.push_back({{lengths, one, 8, everything, 400, true, false, false}, 1, SIE_F32, SIE_F32, false});
+    }
     for (int32_t count : {5, 25, 100}) {
       all.push_back({{{384}, {count}, 2048, few, 1024, false, false, true}, 12, SIE_F32, SIE_F32, true});
       all.push_back({{{384}, {count}, 2048, few, 1024, false, false, true}, 12, SIE_BF16, SIE_BF16, true});

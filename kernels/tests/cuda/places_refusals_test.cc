@@ -1,5 +1,9 @@
 // places_refusals_test.cc — what the GPU tables refuse of the operations on words, markers and
-// spans, before they write anything.
+// spans, before they write anything, and items that they leave alone.
+#include <math.h>
+
+#include <algorithm>
+
 #include "cuda/gemm_pack.h"
 #include "tests/cuda/operands.h"
 
@@ -42,14 +46,18 @@ std::vector<Spoiled<Args>> found_refusals() {
       {"no sequences' count", invalid, [](Args *b) { b->seqs.n = nullptr; }},
       {"fewer sequences than none", invalid, [](Args *b) { b->seqs.cap = -1; }},
       {"more sequences than int32", unsupported, [](Args *b) { b->seqs.cap = int64_t{1} << 31; }},
+      {"more sequences than int32 to write", unsupported,
+       [](Args *b) { b->write = 1, b->out = b->found, b->seqs.cap = int64_t{1} << 31; }},
       {"no words of as many as int32", SIE_OK, [](Args *b) { b->words.cap = 0, b->seqs.cap = INT32_MAX; }},
       {"no words of sequences", invalid, [](Args *b) { b->cu_words = nullptr; }},
       {"no labels of sequences", invalid, [](Args *b) { b->cu_labels = nullptr; }},
       {"no room for what is found", invalid, [](Args *b) { b->found = nullptr; }},
       {"a stride of found below its words", invalid, [](Args *b) { b->found_ld = SIE_FOUND_WORDS - 1; }},
       {"no items", invalid, [](Args *b) { b->items = nullptr; }},
-      {"a pass before the first", invalid, [](Args *b) { b->write = -1; }},
-      {"a third pass", invalid, [](Args *b) { b->write = 2; }},
+      {"no words and no items", invalid, [](Args *b) { b->words.cap = 0, b->items = nullptr; }},
+      {"words of no sequences and no items", invalid, [](Args *b) { b->seqs.cap = 0, b->items = nullptr; }},
+      {"a pass before the first", invalid, [](Args *b) { b->write = -1, b->out = b->found; }},
+      {"a third pass", invalid, [](Args *b) { b->write = 2, b->out = b->found; }},
       {"more headers than can be launched here", too_large_to_emulate,
        [](Args *b) { b->write = 1, b->out = b->found, b->seqs.cap = INT32_MAX; }},
       {"no output to write", invalid, [](Args *b) { b->write = 1, b->out = nullptr; }},
@@ -60,6 +68,38 @@ template <class Args>
 std::vector<Spoiled<Args>> both(std::vector<Spoiled<Args>> list, const std::vector<Spoiled<Args>> &own) {
   list.insert(list.end(), own.begin(), own.end());
   return list;
+}
+
+// Writes what is found of two sequences, of which the first has an item that may not be written.
+template <class Args>
+void check_bad_items(const char *name, sie_status (*const sie_ops::*entry)(const Args *, const sie_share *),
+                     FoundOperands *o, Args a) {
+  const sie_out_item right = {SIE_F32, 2, 0, -1, 0};
+  const struct {
+    const char *what;
+    sie_out_item item;
+  } bad[] = {{"of float16", {SIE_F16, 2, 0, -1, 0}},
+             {"without room", {SIE_F32, 0, 0, -1, 0}},
+             {"to be normalised", {SIE_F32, 2, 1, -1, 0}},
+             {"without a threshold", {SIE_F32, 2, 0, NAN, 0}}};
+  Array<uint8_t> out(256, 0xff);
+  a.found = o->found.data();
+  for (const Gpu &gpu : gpus()) {
+    const sie_share whole = {0, 1, nullptr, 0, &gpu.on};
+    auto run = [&](int32_t write, const sie_out_item &first) {
+      a.write = write;
+      a.out = out.data();
+      o->items[0] = first;
+      return (gpu.ops->*entry)(&a, &whole) == SIE_OK && memory.finish(&gpu.on) == SIE_OK;
+    };
+    for (const auto &[what, item] : bad) {
+      std::fill(out.begin(), out.end(), uint8_t{0xff});
+      CHECK(run(0, right) && run(1, item), "%s %s: refused", gpu.ops->name, name);
+      const bool same = std::all_of(out.begin(), out.begin() + 128, [](uint8_t v) { return v == 0xff; });
+      CHECK(same && out[128] == 3, "%s %s: an item %s is %s, the one behind it has %d records", gpu.ops->name,
+            name, what, same ? "left" : "written", out[128]);
+    }
+  }
 }
 
 }  // namespace
@@ -301,8 +341,9 @@ TEST(spans_refuses) {
 
 TEST(pairs_refuses) {
   static FoundOperands o;
-  static sie_packed other, wide, absent;
-  other = wide = absent = o.w;
+  static sie_packed other, wide, absent, flat, narrow;
+  other = wide = absent = flat = narrow = o.w;
+  flat.n = narrow.k = 0;
   other.compute = SIE_COMPUTE_FP8;
   absent.data = nullptr;
   sie_pairs_args a = {};
@@ -318,6 +359,8 @@ TEST(pairs_refuses) {
       both<Args>(found_refusals<Args>(),
                  {
                      {"no rows of the matrix", invalid, [](Args *b) { b->n = 0; }},
+                     {"nor one with a row", invalid, [](Args *b) { b->n = 0, b->w = &flat; }},
+                     {"nor one with a column", invalid, [](Args *b) { b->k = 0, b->w = &narrow; }},
                      {"other rows than its own", invalid, [](Args *b) { b->n--; }},
                      {"other columns than its own", invalid, [](Args *b) { b->k--; }},
                      {"no matrix", invalid, [](Args *b) { b->w = nullptr; }},
@@ -353,4 +396,21 @@ TEST(pairs_refuses) {
                      {"the labels' terms of bytes", unsupported, [](Args *b) { b->labels_u.dtype = SIE_U8; }},
                  }),
       {{" with two logits", SIE_OK, [](Args *b) { b->n_logits = 2; }}});
+}
+
+TEST(spans_and_pairs_leave_bad_items) {
+  FoundOperands o;
+  sie_spans_args spans = {};
+  fill(&o, &spans);
+  spans.starts = spans.ends = spans.labels = o.in();
+  spans.widest = 1;
+  check_bad_items("spans", &sie_ops::spans, &o, spans);
+  sie_pairs_args pairs = {};
+  fill(&o, &pairs);
+  pairs.n = columns;
+  pairs.words_x = pairs.words_u = pairs.labels_x = pairs.labels_u = o.in();
+  pairs.w = &o.w;
+  pairs.head = o.head.data();
+  pairs.n_logits = 1;
+  check_bad_items("pairs", &sie_ops::pairs, &o, pairs);
 }
