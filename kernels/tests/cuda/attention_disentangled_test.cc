@@ -30,7 +30,7 @@ void check_lists(const Config &config) {
 
 TEST(disentangled_lists_agree) {
   const vector<Lengths> lengths = {{130, 130}, {0, 40},  {31, 31}, {1, 1},  {32, 32},
-                                   {70, 0},    {65, 65}, {9, 0},   {64, 64}};
+                                   {70, 0},    {65, 65}, {9, 0},   {64, 64}, {63, 63}};
   for (int32_t d : {32, 64, 128}) {
     for (int32_t reach : {0, 20, 200})
       check_lists({SIE_BF16, d, 2, 2, SIE_MASK_FULL, 0, false, lengths, 1, -1, false, reach});
