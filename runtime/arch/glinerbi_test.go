@@ -253,47 +253,51 @@ func biLogits(t *testing.T, m *Model, r *engine.Runner, c *golden.Case) []float3
 func TestGLiNERBiAlone(t *testing.T) {
 	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
 		for _, name := range glinerBiCases {
-			c := golden.Open(t, name)
-			m, r := load(t, dev, c.Dir, Options{Task: Spans, Compute: compute})
-			n := len(c.Int32("cu_label_ids")) - 1
-			rows := labelRows(t, m, r, c, upTo(n))
-			for i, row := range labelRows(t, m, r, c, []int{n - 1, 2, 0}) {
-				if at := []int{n - 1, 2, 0}[i]; !slices.Equal(row, rows[at]) {
-					t.Errorf("%s: label %d has another row with others", name, at)
-				}
-			}
-			if !slices.Equal(labelRows(t, m, r, c, []int{1})[0], rows[1]) {
-				t.Errorf("%s: label 1 has another row alone", name)
-			}
-			texts := biTexts(c, m.GLiNER.MaxWidth)
-			company := append(slices.Clone(texts), texts[1], texts[0])
-			spans, pairs := foundWith(t, m, r, rows, -0.25, false, company...)
-			back, backPairs := foundWith(t, m, r, rows, -0.25, true, company...)
-			count := 0
-			for i, text := range texts {
-				alone, alonePairs := foundWith(t, m, r, rows, -0.25, false, text)
-				if m.GLiNER.TokenLevel {
-					alone, spans = spansOf(alonePairs), spansOf(pairs)
-					back = spansOf(backPairs)
-				}
-				if fmt.Sprint(alone[0]) != fmt.Sprint(spans[i]) {
-					t.Errorf("%s: text %d is found otherwise alone", name, i)
-				}
-				for j := range back[i] {
-					back[i][j].Label = int32(text.labels) - 1 - back[i][j].Label
-				}
-				slices.SortFunc(back[i], bySpan)
-				slices.SortFunc(alone[0], bySpan)
-				if fmt.Sprint(alone[0]) != fmt.Sprint(back[i]) {
-					t.Errorf("%s: text %d is found otherwise with its labels in another order", name, i)
-				}
-				count += len(alone[0])
-			}
-			if count == 0 {
-				t.Errorf("%s: nothing is found", name)
-			}
+			checkGLiNERBiAlone(t, dev, golden.Open(t, name), compute)
 		}
 	})
+}
+
+func checkGLiNERBiAlone(t *testing.T, dev *engine.Device, c *golden.Case, compute engine.Compute) {
+	t.Helper()
+	m, r := load(t, dev, c.Dir, Options{Task: Spans, Compute: compute})
+	n := len(c.Int32("cu_label_ids")) - 1
+	rows := labelRows(t, m, r, c, upTo(n))
+	for i, row := range labelRows(t, m, r, c, []int{n - 1, 2, 0}) {
+		if at := []int{n - 1, 2, 0}[i]; !slices.Equal(row, rows[at]) {
+			t.Errorf("%s: label %d has another row with others", c.Dir, at)
+		}
+	}
+	if !slices.Equal(labelRows(t, m, r, c, []int{1})[0], rows[1]) {
+		t.Errorf("%s: label 1 has another row alone", c.Dir)
+	}
+	texts := biTexts(c, m.GLiNER.MaxWidth)
+	company := append(slices.Clone(texts), texts[1], texts[0])
+	spans, pairs := foundWith(t, m, r, rows, -0.25, false, company...)
+	back, backPairs := foundWith(t, m, r, rows, -0.25, true, company...)
+	count := 0
+	for i, text := range texts {
+		alone, alonePairs := foundWith(t, m, r, rows, -0.25, false, text)
+		if m.GLiNER.TokenLevel {
+			alone, spans = spansOf(alonePairs), spansOf(pairs)
+			back = spansOf(backPairs)
+		}
+		if fmt.Sprint(alone[0]) != fmt.Sprint(spans[i]) {
+			t.Errorf("%s: text %d is found otherwise alone", c.Dir, i)
+		}
+		for j := range back[i] {
+			back[i][j].Label = int32(text.labels) - 1 - back[i][j].Label
+		}
+		slices.SortFunc(back[i], bySpan)
+		slices.SortFunc(alone[0], bySpan)
+		if fmt.Sprint(alone[0]) != fmt.Sprint(back[i]) {
+			t.Errorf("%s: text %d is found otherwise with its labels in another order", c.Dir, i)
+		}
+		count += len(alone[0])
+	}
+	if count == 0 {
+		t.Errorf("%s: nothing is found", c.Dir)
+	}
 }
 
 // spansOf makes spans of pairs, one of each logit.

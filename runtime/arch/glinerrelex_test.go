@@ -117,28 +117,30 @@ func related(t *testing.T, m *Model, r *engine.Runner, texts ...relexText) (pair
 func TestRelexEqualsPackage(t *testing.T) {
 	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
 		for _, name := range relexCases {
-			t.Run(name, func(t *testing.T) {
-				c := golden.Open(t, name)
-				m, r := load(t, dev, c.Dir, Options{Task: Spans, Compute: compute})
-				want, _ := c.Float32("logits")
-				compareValues(t, "logits", compute, allLogits(t, m, r, c), want)
-				checkCandidates(t, dev, m, r, c, compute)
-				pairs, nodes := related(t, m, r, relexTexts(c, 1)...)
-				want, _ = c.Float32("pairs")
-				compareValues(t, "pairs", compute, slices.Concat(pairs...), want)
-				a := m.GLiNER.Relations.Adjacency
-				if a == nil {
-					return
-				}
-				var adjacency []float32
-				for i, rows := range nodes {
-					adjacency = append(adjacency, a.Matrix(rows, len(relexTexts(c, 1)[i].spans.First))...)
-				}
-				want, _ = c.Float32("adjacency")
-				compareValues(t, "adjacency", compute, adjacency, want)
-			})
+			t.Run(name, func(t *testing.T) { checkRelex(t, dev, golden.Open(t, name), compute) })
 		}
 	})
+}
+
+func checkRelex(t *testing.T, dev *engine.Device, c *golden.Case, compute engine.Compute) {
+	t.Helper()
+	m, r := load(t, dev, c.Dir, Options{Task: Spans, Compute: compute})
+	want, _ := c.Float32("logits")
+	compareValues(t, "logits", compute, allLogits(t, m, r, c), want)
+	checkCandidates(t, dev, m, r, c, compute)
+	pairs, nodes := related(t, m, r, relexTexts(c, 1)...)
+	want, _ = c.Float32("pairs")
+	compareValues(t, "pairs", compute, slices.Concat(pairs...), want)
+	a := m.GLiNER.Relations.Adjacency
+	if a == nil {
+		return
+	}
+	var adjacency []float32
+	for i, rows := range nodes {
+		adjacency = append(adjacency, a.Matrix(rows, len(relexTexts(c, 1)[i].spans.First))...)
+	}
+	want, _ = c.Float32("adjacency")
+	compareValues(t, "adjacency", compute, adjacency, want)
 }
 
 // checkCandidates compares the states of candidates.
@@ -171,20 +173,24 @@ func checkCandidates(
 func TestRelexAlone(t *testing.T) {
 	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
 		for _, name := range relexCases {
-			c := golden.Open(t, name)
-			m, r := load(t, dev, c.Dir, Options{Task: Spans, Compute: compute})
-			texts := relexTexts(c, 1)
-			slices.Reverse(texts)
-			pairs, nodes := related(t, m, r, texts...)
-			for i, text := range texts {
-				alone, ofAlone := related(t, m, r, text)
-				if fmt.Sprint(alone[0]) != fmt.Sprint(pairs[i]) ||
-					nodes != nil && fmt.Sprint(ofAlone[0]) != fmt.Sprint(nodes[i]) {
-					t.Errorf("%s: text %d is related otherwise alone", name, i)
-				}
-			}
+			checkRelexAlone(t, dev, golden.Open(t, name), compute)
 		}
 	})
+}
+
+func checkRelexAlone(t *testing.T, dev *engine.Device, c *golden.Case, compute engine.Compute) {
+	t.Helper()
+	m, r := load(t, dev, c.Dir, Options{Task: Spans, Compute: compute})
+	texts := relexTexts(c, 1)
+	slices.Reverse(texts)
+	pairs, nodes := related(t, m, r, texts...)
+	for i, text := range texts {
+		alone, ofAlone := related(t, m, r, text)
+		if fmt.Sprint(alone[0]) != fmt.Sprint(pairs[i]) ||
+			nodes != nil && fmt.Sprint(ofAlone[0]) != fmt.Sprint(nodes[i]) {
+			t.Errorf("%s: text %d is related otherwise alone", c.Dir, i)
+		}
+	}
 }
 
 // TestAdjacencyByHand computes a graph convolution of two candidates in the plainest way.

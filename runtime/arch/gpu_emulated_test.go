@@ -25,21 +25,51 @@ func eachCard(t *testing.T, f func(t *testing.T, dev *engine.Device)) {
 	}
 }
 
-// cardsInTurn gives a compute capability of each family of kernels, or one of them if SIE_TEST_TURN
-// has a number, so that three turns in a row have all.
+// cards are a compute capability of each family of kernels.
+var cards = []string{"8.0", "8.9", "9.0"}
+
+// testTurn returns the number in SIE_TEST_TURN, or 0 and false.
+func testTurn(t *testing.T) (n int, given bool) {
+	t.Helper()
+	text := os.Getenv("SIE_TEST_TURN")
+	if text == "" {
+		return 0, false
+	}
+	u, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		t.Fatalf("SIE_TEST_TURN=%s is not a number", text)
+	}
+	return int(u), true
+}
+
+// cardsInTurn gives all cards, or one of them if SIE_TEST_TURN has a number, so that three turns in
+// a row have all.
 func cardsInTurn(t *testing.T) []string {
 	t.Helper()
-	cards := []string{"8.0", "8.9", "9.0"}
-	turn := os.Getenv("SIE_TEST_TURN")
-	if turn == "" {
+	turn, given := testTurn(t)
+	if !given {
 		return cards
 	}
-	n, err := strconv.ParseUint(turn, 10, 32)
-	if err != nil {
-		t.Fatalf("SIE_TEST_TURN=%s is not a number", turn)
-	}
-	at := n % uint64(len(cards))
+	at := turn % len(cards)
 	return cards[at : at+1]
+}
+
+// inTurn runs f with each card in one of its classes, and with one of `parts` parts of a test.
+// Every third turn is the same card's: it takes the parts one after another, and behind the last
+// one the next class. So a card has had every part after 3·parts turns, and every part in every
+// class after as many turns for each class. Where all cards run, they differ in part and class.
+func inTurn(t *testing.T, parts int, f inPart) {
+	t.Helper()
+	turn, given := testTurn(t)
+	card := turn % len(cards)
+	eachCard(t, func(t *testing.T, dev *engine.Device) {
+		of, all := turn/len(cards), computes(t, dev)
+		compute := all[(of/parts+card)%len(all)]
+		t.Run(compute.String(), func(t *testing.T) { f(t, dev, compute, (of+card)%parts) })
+		if !given {
+			card++
+		}
+	})
 }
 
 // The real all-MiniLM-L6-v2 against sentence-transformers in float32. An emulated GPU takes minutes

@@ -3,6 +3,7 @@
 package arch
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -20,4 +21,16 @@ func eachCard(t *testing.T, f func(t *testing.T, dev *engine.Device)) {
 	}
 	t.Cleanup(dev.Close)
 	f(t, dev)
+}
+
+// inTurn runs f in each class and with each of `parts` parts of a test: a real card has the time.
+func inTurn(t *testing.T, parts int, f inPart) {
+	t.Helper()
+	eachCard(t, func(t *testing.T, dev *engine.Device) {
+		for _, compute := range computes(t, dev) {
+			for part := range parts {
+				t.Run(fmt.Sprint(compute, part), func(t *testing.T) { f(t, dev, compute, part) })
+			}
+		}
+	})
 }
