@@ -36,6 +36,9 @@ func answers(m *catalog.Resolved) []int32 {
 // Every text model of the catalog loads from the tensors that its checkpoint has: none is missing,
 // none has another shape, and those left over are known. The checkpoints have headers only.
 func TestPublishedNames(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs at once here: without -short it takes seconds, under the race detector minutes")
+	}
 	dev, err := engine.Open(engine.Options{Threads: 1})
 	if err != nil {
 		t.Skip(err)

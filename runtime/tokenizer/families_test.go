@@ -57,9 +57,10 @@ var moreTexts = sync.OnceValue(func() []string {
 	return all
 })
 
-// familyCases calls do for each family and configuration, with a model directory.
+// familyCases calls do for each family and configuration, with a model directory; in the short form
+// for one configuration of each family.
 func familyCases(t *testing.T, do func(t *testing.T, family, dir string, g *familyGolden)) {
-	found := 0
+	found, before := 0, ""
 	cases, err := filepath.Glob(filepath.Join(filesDir, "*", "*.json.gz"))
 	must(err)
 	for _, path := range cases {
@@ -68,6 +69,10 @@ func familyCases(t *testing.T, do func(t *testing.T, family, dir string, g *fami
 			continue
 		}
 		found++
+		if testing.Short() && family == before {
+			continue
+		}
+		before = family
 		t.Run(family+"/"+name, func(t *testing.T) {
 			t.Parallel()
 			g := new(familyGolden)

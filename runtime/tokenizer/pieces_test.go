@@ -211,7 +211,10 @@ func TestPiecesGiveTheIDsOfTheWhole(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(11, uint64(len(name))))
 			refused := 0
-			const rounds = 40
+			rounds := 40
+			if testing.Short() {
+				rounds = 10
+			}
 			for range rounds {
 				text := strings.ToValidUTF8(longText(r, 200+r.IntN(3000)), "\ufffd")
 				if !samePieces(t, tok, text, 24+r.IntN(300), 1+r.IntN(120)) {
