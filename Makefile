@@ -282,6 +282,11 @@ bench-models: build minilm ## a hundred models in turn on a memory budget for te
 bench-clock: ## what loads beside wide FMAs leave of this CPU's clock (BENCHFLAGS)
 	python3 -B bench/clock.py $(BENCHFLAGS)
 
+bench-scale: deps ## throughput over threads and nodes beside a simulator's, and predictions to 128 cores (BENCHFLAGS)
+	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
+	@cmake --build build -j $(JOBS) --target scale_bench
+	python3 -B bench/scale.py $(BENCHFLAGS)
+
 bench-heads: build minilm ## reranking and sparse encoding beside sentence-transformers (BENCHFLAGS)
 	@tools/setup/venv.sh bench
 	build/venv-bench/bin/python -B bench/heads.py $(BENCHFLAGS)
