@@ -97,6 +97,10 @@ TEST(nodes_that_make_no_sense_are_one) {
     MadeUpMachine m(2, 4);
     m.node(0, list);
     check_one_node(m, list);
+    // Also behind a list that names all of the node's CPUs.
+    if (*list == '\0') continue;
+    m.node(0, std::string("0-3,") + list);
+    check_one_node(m, list);
   }
   MadeUpMachine m(2, 4);
   m.node(1, "3-7\n");
