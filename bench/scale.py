@@ -119,6 +119,22 @@ def predict(name, recording):
     return rows
 
 
+def simulate(record):
+    """Fills in what the simulator says of a record's measurements, and its predictions."""
+    m = scalesim.Machine(**record["machine"])
+    record["predicted"] = []
+    for name, slabs in record["recorded"].items():
+        recording = scalesim.Recording(slabs)
+        for row in (r for r in record["checked"] if r["model"] == name):
+            placement = {"off": "first"}.get(row["mode"], row["mode"])
+            row["simulated"] = scalesim.throughput(m, recording, placement, row["batch_tokens"], TEXT,
+                                                   threads=row["threads"])
+        record["predicted"] += predict(name, recording)
+        if name == "BERT-base fp32":
+            record["predicted"] += predict("BERT-base as AMX bf16 (scaled to 5,700 a core)",
+                                           scaled(slabs, AMX_BASE))
+
+
 def tables(record):
     checked = [[r["model"], r["threads"], r["mode"], r["batch_tokens"], f"{r['measured']:,.0f}",
                 f"{r['least']:,.0f} – {r['most']:,.0f}", f"{r['of_cpu']:,.0f}", f"{r['simulated']:,.0f}",
@@ -151,7 +167,14 @@ def main():
                         help="recordings of an operation of which the median counts")
     parser.add_argument("--threads", type=int, nargs="*", help="numbers of threads [1, 2, 4 … all cores]")
     parser.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=list(SHAPES))
+    parser.add_argument("--again", type=Path, metavar="RECORD",
+                        help="measure nothing: simulate anew what this record has measured")
     args = parser.parse_args()
+    if args.again:
+        record = json.loads(args.again.read_text())
+        simulate(record)
+        records.write(args.results, "scale", record, tables(record))
+        return
     about = records.about("bench-scale")
     classes = ["fp32", "int8"] + (["bf16"] if "amx_bf16" in machine.flags() else [])
     info = ask("run", "fp32", *SHAPES["MiniLM-L6"], 1024, 0, "interleave", 0.1)
@@ -166,29 +189,22 @@ def main():
             for compute in classes:
                 name = f"{shape} {compute}"
                 print(f"{name}: recording", file=sys.stderr)
-                slabs = [ask("record", compute, *SHAPES[shape], n, args.passes) for n in SLABS]
-                record["recorded"][name] = slabs
-                recording = scalesim.Recording(slabs)
+                record["recorded"][name] = [ask("record", compute, *SHAPES[shape], n, args.passes)
+                                            for n in SLABS]
                 for n in threads:
                     for mode in modes:
                         print(f"{name}: {n} threads, {mode}", file=sys.stderr)
                         got = measure((shape, compute), n, mode, args)
-                        placement = {"off": "first"}.get(mode, mode)
-                        said = scalesim.throughput(m, recording, placement, got["batch_tokens"], TEXT,
-                                                   threads=n)
                         record["checked"].append({
                             "model": name, "threads": n, "mode": mode, "batch_tokens": got["batch_tokens"],
                             "measured": got["tokens_per_s"], "least": got["least"], "most": got["most"],
-                            "of_cpu": got["tokens_per_cpu_s"] * n,
-                            "simulated": said})
-                record["predicted"] += predict(name, recording)
-                if shape == "BERT-base" and compute == "fp32":
-                    record["predicted"] += predict("BERT-base as AMX bf16 (scaled to 5,700 a core)",
-                                                   scaled(slabs, AMX_BASE))
+                            "of_cpu": got["tokens_per_cpu_s"] * n})
+        simulate(record)
         records.write(args.results, "scale", record, tables(record))
     errors = [abs(r["simulated"] / r["of_cpu"] - 1) for r in record["checked"]]
-    print(f"by CPU time the simulator is off by {statistics.median(errors):.1%} in the median, {max(errors):.1%} at "
-          f"most; send back {args.results}/{machine.slug(about['cpu'])}-scale.json", file=sys.stderr)
+    print(f"by CPU time the simulator is off by {statistics.median(errors):.1%} in the median, "
+          f"{max(errors):.1%} at most; send back {args.results}/{machine.slug(about['cpu'])}-scale.json",
+          file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ texts of many lengths keep them from reading the same weights at the same time f
 Not in it: activations that leave the caches, clocks that fall as more cores work, teams, and the host.
 """
 
-import bisect
 import heapq
 import random
 from dataclasses import dataclass
@@ -36,28 +35,38 @@ class Machine:
         return self.nodes * self.cores
 
 
+def line(points):
+    """(a, b) of the line a + b·n, both at least 0, whose relative errors at the points (n, time) have the
+    least sum of squares."""
+    w = [1 / max(t, 1e-12) ** 2 for _, t in points]
+    sw, sx = sum(w), sum(v * n for v, (n, _) in zip(w, points))
+    sxx, sy = sum(v * n * n for v, (n, _) in zip(w, points)), sum(v * t for v, (_, t) in zip(w, points))
+    sxy = sum(v * n * t for v, (n, t) in zip(w, points))
+    b = (sw * sxy - sx * sy) / (sw * sxx - sx * sx)
+    a = (sy - b * sx) / sw
+    if a < 0:
+        return 0.0, sxy / sxx
+    return (a, b) if b >= 0 else (sy / sw, 0.0)
+
+
 class Recording:
-    """Operations by the tokens of a slab; times in between are on the line between two recordings."""
+    """Operations by the tokens of a slab. Each one's time is taken as a line over the recorded slabs: what a
+    slab costs, and what a token of it does. So one slab that was recorded while the machine was busy counts
+    for little."""
 
     def __init__(self, slabs, speed=1.0):
-        self.tokens = sorted(s["tokens"] for s in slabs)
-        self.ops = {s["tokens"]: s["ops"] for s in slabs}
+        slabs = sorted(slabs, key=lambda s: s["tokens"])
         self.speed = speed  # a machine this much faster than the recorded one
-        self.weights = [op["weight_bytes"] for op in self.ops[self.tokens[0]]]
+        self.weights = [op["weight_bytes"] for op in slabs[0]["ops"]]
+        self.lines = [[line([(s["tokens"], s["ops"][i][kind]) for s in slabs]) for kind in ("hot", "cold")]
+                      for i in range(len(self.weights))]
         self._known = {}
 
     def times(self, tokens):
         """[(hot, cold)] of a slab's operations."""
         if tokens not in self._known:
-            i = min(max(bisect.bisect_left(self.tokens, tokens), 1), len(self.tokens) - 1)
-            low, high = self.tokens[i - 1], self.tokens[i]
-            part = (tokens - low) / (high - low)
-            lines = []
-            for a, b in zip(self.ops[low], self.ops[high]):
-                hot, cold = (a[k] + part * (b[k] - a[k]) for k in ("hot", "cold"))
-                hot = max(hot, 1e-9) / self.speed
-                lines.append((hot, max(hot, cold / self.speed)))
-            self._known[tokens] = lines
+            every = [[max(a + b * tokens, 1e-9) / self.speed for a, b in kinds] for kinds in self.lines]
+            self._known[tokens] = [(hot, max(hot, cold)) for hot, cold in every]
         return self._known[tokens]
 
 
@@ -134,7 +143,8 @@ def throughput(machine, recording, placement, batch_tokens, text=128, batches=8,
     nodes = [e * machine.nodes // threads for e in range(threads)]  # as the engine seats them
     places = [(n, (e - nodes.index(n)) // machine.shared) for e, n in enumerate(nodes)]
     caches = {place: Cache(machine.l3 / 2) for place in places}
-    queue, left, done_at = [], [], []  # slabs that wait, with their batch; by batch: slabs that are not done
+    queue, left = [], []  # slabs that wait, with their batch; by batch: slabs that are not done
+    tokens_done, done_at = 0, []  # of batches that are done: when, and the tokens of all slabs until then
 
     def submit():
         slabs = slabs_of(batch_tokens, text, threads)
@@ -143,7 +153,7 @@ def throughput(machine, recording, placement, batch_tokens, text=128, batches=8,
 
     submit()
     submit()
-    at = [None] * threads  # (batch, times, next operation, reading)
+    at = [None] * threads  # (batch, tokens, times, next operation, reading)
     slab = sum(cold for _, cold in recording.times(queue[0][1]))
     chance = random.Random(threads)
     events = [(0.0 if threads == 1 else slab * chance.random(), e) for e in range(threads)]
@@ -153,14 +163,15 @@ def throughput(machine, recording, placement, batch_tokens, text=128, batches=8,
         now, e = heapq.heappop(events)
         node = nodes[e]
         if at[e] is not None:
-            batch, times, op, reading = at[e]
+            batch, tokens, times, op, reading = at[e]
             if reading:
                 memory.change(node, -1)
             if op == len(times):
                 at[e] = None
                 left[batch] -= 1
+                tokens_done += tokens
                 if left[batch] == 0:
-                    done_at.append(now)
+                    done_at.append((now, tokens_done))
                     if len(done_at) == batches:
                         break
                     submit()
@@ -172,15 +183,15 @@ def throughput(machine, recording, placement, batch_tokens, text=128, batches=8,
                 idle.add(e)
                 continue
             batch, tokens = queue.pop(0)
-            at[e] = (batch, recording.times(tokens), 0, False)
-        batch, times, op, _ = at[e]
+            at[e] = (batch, tokens, recording.times(tokens), 0, False)
+        batch, tokens, times, op, _ = at[e]
         hot, cold = times[op]
         size, took, reading = recording.weights[op], hot, False
         if size > 0 and not caches[places[e]].touch(op, size):
             reading = True
             memory.change(node, 1)
             took = max(cold, size / memory.rate(node))
-        at[e] = (batch, times, op + 1, reading)
+        at[e] = (batch, tokens, times, op + 1, reading)
         heapq.heappush(events, (now + took, e))
-    texts = max(1, batch_tokens // text)
-    return (batches - 2) * texts * text / (done_at[-1] - done_at[1])
+    (begin, before), (end, after) = done_at[1], done_at[-1]
+    return (after - before) / (end - begin)

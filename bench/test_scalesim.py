@@ -77,6 +77,13 @@ class Simulator(unittest.TestCase):
         r = recording()
         self.near(r.times(384)[0][0], 384e-5)
         self.near(r.times(32)[0][0], 32e-5)
+        a, b = scalesim.line([(n, 3 + 2 * n) for n in TOKENS])
+        self.near(a, 3)
+        self.near(b, 2)
+
+    def test_a_line_never_falls_nor_begins_below_zero(self):
+        self.assertEqual(scalesim.line([(n, 2 * n - 90) for n in TOKENS])[0], 0)
+        self.assertEqual(scalesim.line([(n, 9 / n) for n in TOKENS])[1], 0)
 
 
 if __name__ == "__main__":
