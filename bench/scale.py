@@ -37,9 +37,9 @@ AMX_BASE = 11400 / 2
 
 STATED = """Assumed of the predicted machines: sockets of 8 channels DDR4-3200 (204.8 GB/s, 80 % of it
 readable), 32 MiB of L3 for each 8 cores, 4 xGMI links of 16 lanes at 18 GT/s between two sockets (144
-GB/s one way, 75 % of it readable), 20 GB/s read by one core, 12 GB/s of it from the other socket (the
-first figures are AMD's of EPYC 7003; the shares and a core's rates are ours). Cores as fast as this
-machine's; clocks do not fall. 64 and 128 cores are two sockets. Before: all weights on node 0, batches of
+GB/s one way, 75 % of it readable), 20 GB/s read by one core, 12 GB/s of it from the other socket.
+Channels, caches and links are those of EPYC 7003, their rates arithmetic; the shares and a core's
+rates are guesses. Cores as fast as this machine's; clocks do not fall. 64 and 128 cores are two sockets. Before: all weights on node 0, batches of
 16,384 tokens. After: a copy on each node, batches of 512 tokens an executor, at least 16,384. Texts of
 128 tokens."""
 
