@@ -46,8 +46,8 @@ func TestPlacement(t *testing.T) {
 // once, but not on each of eight nodes, the model is refused if it must be copied; else its pages
 // lie on the nodes in turn.
 func TestCopiesCount(t *testing.T) {
-	const nodes, budget = 8, int64(100) << 30
-	dir := large(t, "Qwen/Qwen3-Embedding-8B")
+	const nodes, budget = 8, int64(8) << 30
+	dir := large(t, "Qwen/Qwen3-Embedding-0.6B")
 	r := start(t, func(o *Options) { o.MemoryBudget, o.Placement = budget, "copy" }, []string{mean},
 		adHoc(t, "large", dir))
 	r.memory = func() memory { return memory{total: 1 << 40} }
