@@ -11,7 +11,7 @@ JOBS := $(shell nproc)
 COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # ---- set-up: every step says what it does and is skipped when its result is there -----------------------------
 
@@ -45,6 +45,9 @@ build: libsie tokenizers ## build bin/sie-server, bin/sie-gateway, bin/sie-sidec
 pure: ## build those of them that need no C (PURE=sie-gateway for one)
 	@mkdir -p bin
 	@CGO_ENABLED=0 $(GO) build $(PURETAGS) -trimpath $(LDFLAGS) -o bin/ $(PURE:%=./cmd/%)
+
+build-arm64: deps ## build the same for arm64 on another machine, into bin/arm64 (g++-aarch64-linux-gnu, and rustup for Rust's library)
+	@GO=$(GO) tools/setup/arm64.sh "$(COMMIT)"
 
 sbom: ## write bin/sbom: what is in each program that has been built, as CycloneDX, and the licences of it
 	@$(GO) run ./tools/sbom -to bin/sbom -commit "$(COMMIT)" -cargo runtime/tokenizer/rust/Cargo.lock -- $$(ls bin/sie-* bin/cuda/sie-server 2>/dev/null)
@@ -136,6 +139,9 @@ test-emulated: test-c tokenizers minilm ## the GPU path with emulated kernels an
 
 test-amx: test-c tokenizers ## models on the AMX kernels, with emulated tiles
 	@tools/test/amx.sh
+
+test-arm64: deps ## the C side for arm64 under qemu-user: products, the conformance list, csrc's tests (SHARDS=60, TESTS=…)
+	@tools/test/arm64.sh list
 
 test-asan: deps libsie tokenizers ## kernel conformance, C tests and a Go program under AddressSanitizer and UBSan, every case of them
 	@tools/test/asan.sh
@@ -358,4 +364,4 @@ clean: ## remove what the build made, keep downloads
 	rm -rf bin build/CMakeCache.txt build/CMakeFiles build/libsie.a build/libsie_gpu_emulated.a build/driver build/standin build-asan build/cuda-*
 
 # Every target is a name, none a file.
-.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
+.PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))

@@ -1,11 +1,16 @@
 # Kernel objects → SIE_KERNEL_OBJECTS.
 #
-# kernels/ref is compiled once, plainly. kernels/cpu (x86-64 only) goes by file name:
-#   table.cc, detect.cc      once, for the baseline instruction set: they run before anything is known
+# kernels/ref is compiled once, plainly. kernels/cpu goes by file name, on x86-64 and on arm64:
+#   table.cc, detect.cc           x86-64: once, for the baseline instruction set: they run before anything is known
+#   table_arm64.cc                arm64: the same
+#   detect_arm64.cc               both: the same
 #   X_avx2.cc, X_avx512.cc,
-#   X_vnni.cc, X_amx.cc      once, with the flags of that instruction set
-#   X_avx512.S               once: assembly
-#   any other X.cc           twice, as namespace sie_cpu::avx2 and sie_cpu::avx512 (SIE_ISA_NS)
+#   X_vnni.cc, X_amx.cc           x86-64: once, with the flags of that instruction set
+#   X_avx512.S                    x86-64: once, assembly
+#   X_neon.cc, X_dot.cc           arm64: once, with the flags of that instruction set
+#   int8_pack.cc                  once, for avx2 or neon
+#   any other X.cc                x86-64: twice, as namespace sie_cpu::avx2 and sie_cpu::avx512 (SIE_ISA_NS)
+#                                 arm64: once, as sie_cpu::neon
 # Kernel sources include no C++ library headers: an inline function of such a header, compiled here with
 # AVX-512, could be the copy the linker keeps for baseline code. ctest's symbols test watches over it.
 set(SIE_KERNEL_OBJECTS "")
@@ -25,25 +30,41 @@ endfunction()
 file(GLOB ref_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/ref/*.cc)
 sie_kernel_objects(kernels_ref SOURCES ${ref_sources} FLAGS -O2 -fno-tree-vectorize)
 
+set(cpu_dir ${CMAKE_SOURCE_DIR}/kernels/cpu)
+file(GLOB cpu_sources CONFIGURE_DEPENDS ${cpu_dir}/*.cc)
+set(SIE_CPU_GENERIC ${cpu_sources})
+list(FILTER SIE_CPU_GENERIC EXCLUDE REGEX
+     "_(avx2|avx512|vnni|amx|neon|dot)\\.cc$|/(table|detect|table_arm64|detect_arm64|int8_pack)\\.cc$")
+
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(isa_avx2 -mavx2 -mfma -mf16c)
   set(isa_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
   set(isa_vnni ${isa_avx512} -mavx512vnni)
   set(isa_amx ${isa_vnni} -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8)
+  set(SIE_ISAS avx2 avx512 vnni amx)
+  set(generic_isas avx2 avx512)
+  set(cpu_baseline ${cpu_dir}/table.cc ${cpu_dir}/detect.cc ${cpu_dir}/detect_arm64.cc)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(isa_neon -march=armv8-a)
+  set(isa_dot -march=armv8.2-a+dotprod)
+  set(SIE_ISAS neon dot)
+  set(generic_isas neon)
+  set(cpu_baseline ${cpu_dir}/table_arm64.cc ${cpu_dir}/detect_arm64.cc)
+endif()
 
-  file(GLOB cpu_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cpu/*.cc)
-  set(SIE_CPU_GENERIC ${cpu_sources})
-  list(FILTER SIE_CPU_GENERIC EXCLUDE REGEX "_(avx2|avx512|vnni|amx)\\.cc$|/(table|detect)\\.cc$")
-  set(cpu_baseline ${cpu_sources})
-  list(FILTER cpu_baseline INCLUDE REGEX "/(table|detect)\\.cc$")
+if(SIE_ISAS)
   sie_kernel_objects(kernels_cpu_baseline SOURCES ${cpu_baseline})
-  foreach(isa avx2 avx512 vnni amx)
+  list(GET SIE_ISAS 0 least_isa)
+  foreach(isa IN LISTS SIE_ISAS)
     set(own ${cpu_sources})
     list(FILTER own INCLUDE REGEX "_${isa}\\.cc$")
-    if(isa STREQUAL "avx2" OR isa STREQUAL "avx512")
+    if(isa IN_LIST generic_isas)
       list(APPEND own ${SIE_CPU_GENERIC})
     endif()
-    file(GLOB assembly CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cpu/*_${isa}.S)
+    if(isa STREQUAL least_isa)
+      list(APPEND own ${cpu_dir}/int8_pack.cc)
+    endif()
+    file(GLOB assembly CONFIGURE_DEPENDS ${cpu_dir}/*_${isa}.S)
     list(APPEND own ${assembly})
     # GCC 12's own AVX-512 headers read a vector they leave undefined on purpose (GCC bug 105593).
     set(header_noise $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)

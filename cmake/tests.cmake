@@ -66,6 +66,21 @@ foreach(half 0 1)  # for two cores; behind the long lists, before all that is sh
   set_tests_properties(csrc_${half} PROPERTIES ENVIRONMENT SIE_TEST_CASES=${half}/2 COST 80)
 endforeach()
 
+# The vectors and the products of the lowest table against their definitions, quickly: what `make test` runs for arm64, too.
+if(SIE_ISAS)
+  set(vec_sources ${cpu_dir}/linear_f32.cc ${cpu_dir}/int8_pack.cc ${cpu_dir}/linear_int8_${least_isa}.cc
+                  ${cpu_dir}/detect_arm64.cc)
+  if(TARGET kernels_cpu_dot)
+    list(APPEND vec_sources $<TARGET_OBJECTS:kernels_cpu_dot>)
+  endif()
+  add_executable(vec_tests ${CMAKE_SOURCE_DIR}/kernels/tests/vec/vec_test.cc
+                 ${CMAKE_SOURCE_DIR}/kernels/tests/vec/product_test.cc ${vec_sources})
+  target_link_libraries(vec_tests PRIVATE sie_flags m)
+  target_compile_options(vec_tests PRIVATE ${isa_${least_isa}} -DSIE_ISA_NS=${least_isa} -fno-math-errno
+                         -fno-trapping-math ${header_noise})
+  add_test(NAME vec COMMAND vec_tests)
+endif()
+
 # Which cards the CUDA kernels accept: host code, tested without CUDA.
 add_executable(cuda_arch_test ${CMAKE_SOURCE_DIR}/kernels/cuda/arch.cc
                ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/arch_test.cc)
@@ -75,13 +90,11 @@ add_test(NAME cuda_arch COMMAND cuda_arch_test)
 if(NOT SIE_SANITIZE)
   add_test(NAME symbols COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} -DLIBRARY=$<TARGET_FILE:sie>
            -P ${CMAKE_SOURCE_DIR}/cmake/check_symbols.cmake)
-  foreach(isa avx2 avx512 vnni amx)
-    if(TARGET kernels_cpu_${isa})
-      add_test(NAME symbols_${isa}
-               COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} -DISA=${isa}
-                       "-DOBJECTS=$<JOIN:$<TARGET_OBJECTS:kernels_cpu_${isa}>,,>"
-                       -P ${CMAKE_SOURCE_DIR}/cmake/check_kernel_symbols.cmake)
-    endif()
+  foreach(isa IN LISTS SIE_ISAS)
+    add_test(NAME symbols_${isa}
+             COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} -DISA=${isa}
+                     "-DOBJECTS=$<JOIN:$<TARGET_OBJECTS:kernels_cpu_${isa}>,,>"
+                     -P ${CMAKE_SOURCE_DIR}/cmake/check_kernel_symbols.cmake)
   endforeach()
 endif()
 

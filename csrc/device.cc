@@ -28,11 +28,27 @@ using namespace sie;
 
 namespace {
 
+#if defined(__aarch64__)
+constexpr uint32_t own_family = SIE_FAMILY_ARM64;
+constexpr const char *least_isa = "Advanced SIMD";
+#else
+constexpr uint32_t own_family = SIE_FAMILY_X86_64;
+constexpr const char *least_isa = "AVX2 with FMA and F16C";
+#endif
+
+const char *family_name(uint32_t family) { return family == SIE_FAMILY_ARM64 ? "arm64" : "x86-64"; }
+
+// NULL where isa is none of sie_isa.
+const char *name_of(uint32_t isa) {
+  static const char *const x86[] = {"avx2", "avx512", "avx512-vnni", "amx"}, *const arm[] = {"neon", "neon-dot"};
+  if (isa >= SIE_ISA_AVX2 && isa <= SIE_ISA_AMX) return x86[isa - SIE_ISA_AVX2];
+  if (isa >= SIE_ISA_NEON && isa <= SIE_ISA_NEON_DOT) return arm[isa - SIE_ISA_NEON];
+  return nullptr;
+}
+
 const char *isa_name(uint32_t isa) {
-  static const char *const x86[] = {"none", "avx2", "avx512", "avx512-vnni", "amx"};
-  uint32_t level = SIE_ISA_LEVEL(isa);
-  bool known = SIE_ISA_FAMILY(isa) == SIE_FAMILY_X86_64 && isa <= SIE_ISA_AMX;
-  return known ? x86[level] : x86[0];
+  const char *name = name_of(isa);
+  return name != nullptr ? name : "none";
 }
 
 [[gnu::format(printf, 2, 3)]] void add_why(sie_device *device, const char *format, ...) {
@@ -54,6 +70,18 @@ void read_name(char *name, size_t cap) {
   char text[sizeof brand + 1] = {};
   memcpy(text, brand, sizeof brand);
   snprintf(name, cap, "%s", text[0] != '\0' ? text + strspn(text, " ") : "x86-64 CPU");
+#elif defined(__aarch64__)
+  // MIDR_EL1 as Linux shows it: implementer in the top byte of its low word, part number from bit 4.
+  unsigned long long midr = 0;
+  if (FILE *file = fopen("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1", "re")) {
+    if (fscanf(file, "%llx", &midr) != 1) midr = 0;
+    fclose(file);
+  }
+  if (midr == 0) {
+    snprintf(name, cap, "arm64 CPU");
+  } else {
+    snprintf(name, cap, "arm64 CPU, implementer 0x%02llx, part 0x%03llx", midr >> 24 & 0xff, midr >> 4 & 0xfff);
+  }
 #else
   snprintf(name, cap, "CPU");
 #endif
@@ -73,7 +101,7 @@ sie_status choose_cpu_table(sie_device *device, uint32_t bound, sie_error *err) 
   if (bound != SIE_ISA_BEST && bound < isa) isa = bound;
   device->ops = best_table(isa);
   SIE_FAIL_IF(device->ops == nullptr, SIE_UNSUPPORTED, err,
-              "this CPU has no AVX2 with FMA and F16C (found: %s)", isa_name(device->isa_detected));
+              "this CPU has no %s (found: %s)", least_isa, isa_name(device->isa_detected));
   device->isa = device->ops->isa;
   add_why(device, "%s kernels", isa_name(device->isa));
   if (device->isa != device->isa_detected) {
@@ -156,10 +184,11 @@ void choose_threads(sie_device *device, const sie_device_options *options) {
 
 sie_status check_isa(uint32_t isa, sie_error *err) {
   if (isa == SIE_ISA_BEST) return SIE_OK;
+  SIE_FAIL_IF(name_of(isa) == nullptr, SIE_INVALID_ARGUMENT, err, "isa 0x%x is none of sie_isa", isa);
   uint32_t family = SIE_ISA_FAMILY(isa);
-  SIE_FAIL_IF(family == SIE_FAMILY_ARM64, SIE_UNSUPPORTED, err, "this build has no kernels for arm64");
-  SIE_FAIL_IF(family != SIE_FAMILY_X86_64 || isa < SIE_ISA_AVX2 || isa > SIE_ISA_AMX, SIE_INVALID_ARGUMENT,
-              err, "isa 0x%x is none of sie_isa", isa);
+  SIE_FAIL_IF(family != own_family, SIE_UNSUPPORTED, err,
+              "isa %s is of %s, and this build has kernels for %s alone; leave isa out to take the best",
+              name_of(isa), family_name(family), family_name(own_family));
   return SIE_OK;
 }
 

@@ -1,8 +1,8 @@
-// no_cpu_kernels.cc — replaces kernels/cpu in a build that is not for x86-64: no instruction set,
-// no table.
+// no_cpu_kernels.cc — replaces kernels/cpu in a build that is neither for x86-64 nor for arm64: no
+// instruction set, no table.
 #include "ops.h"
 
-#if !defined(__x86_64__)
+#if !defined(__x86_64__) && !defined(__aarch64__)
 
 const sie_ops *sie_cpu_ops(uint32_t) { return nullptr; }
 

@@ -665,7 +665,7 @@ typedef struct sie_op_bounds {
 } sie_op_bounds;
 
 typedef struct sie_ops {
-  const char *name; /* "ref", "avx2", "avx512", "avx512-vnni", "amx", "cuda-sm80", "cuda-sm89", "cuda-sm90" */
+  const char *name; /* "ref", "avx2", "avx512", "avx512-vnni", "amx", "neon", "neon-dot", "cuda-sm80", … */
   uint32_t isa;     /* sie_isa; 0 for ref and GPUs */
   uint32_t compute_mask;  /* bit (1 << sie_compute) for each class linear implements */
   int32_t act_dtype_bf16; /* storage type of activations in class BF16 (always bf16 = 1) */
@@ -717,8 +717,8 @@ typedef struct sie_ops {
 /* The tables of this build. sie_cpu_ops returns NULL when the build or the machine lacks isa. */
 const sie_ops *sie_ref_ops(void);
 const sie_ops *sie_cpu_ops(uint32_t isa);
-/* Returns the best sie_isa of this machine. It looks at cpuid and the OS state; for AMX it asks the
- * kernel (Linux) for permission. */
+/* Returns the best sie_isa of this machine. On x86-64 it looks at cpuid and the OS state; for AMX it
+ * asks the kernel (Linux) for permission. On arm64 it looks at what the kernel lists. */
 uint32_t sie_cpu_detect(void);
 
 #ifdef __cplusplus

@@ -106,19 +106,22 @@ typedef enum sie_device_kind {
 
 /* A CPU instruction set: its family in the upper half, its level within the family in the lower.
  * Levels of one family ascend: a device opened with a lower level than the machine has uses no
- * kernel above that level. Levels of two families have no order. */
+ * kernel above that level. Levels of two families have no order; a build has the kernels of one
+ * family, and refuses the other's levels with SIE_UNSUPPORTED. */
 #define SIE_ISA_FAMILY(isa) ((uint32_t)(isa) >> 16)
 #define SIE_ISA_LEVEL(isa) ((uint32_t)(isa) & 0xffffu)
 typedef enum sie_isa_family {
   SIE_FAMILY_X86_64 = 1,
-  SIE_FAMILY_ARM64 = 2 /* no kernels yet: SIE_UNSUPPORTED */
+  SIE_FAMILY_ARM64 = 2
 } sie_isa_family;
 typedef enum sie_isa {
   SIE_ISA_BEST = 0,
   SIE_ISA_AVX2 = 0x10001,   /* AVX2 + FMA + F16C */
   SIE_ISA_AVX512 = 0x10002, /* F, BW, DQ, VL */
   SIE_ISA_AVX512_VNNI = 0x10003,
-  SIE_ISA_AMX = 0x10004 /* AMX tile, bf16 and int8 */
+  SIE_ISA_AMX = 0x10004,     /* AMX tile, bf16 and int8 */
+  SIE_ISA_NEON = 0x20001,    /* ASIMD, which every arm64 has */
+  SIE_ISA_NEON_DOT = 0x20002 /* with SDOT: ASIMDDP, ARMv8.2 */
 } sie_isa;
 
 typedef struct sie_device sie_device;

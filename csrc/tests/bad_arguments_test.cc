@@ -48,10 +48,15 @@ TEST(bad_device_arguments) {
   with([](sie_device_options *x) { x->kind = SIE_DEVICE_CUDA; }, SIE_UNSUPPORTED);
   with([](sie_device_options *x) { x->threads = -1; }, SIE_INVALID_ARGUMENT);
   with([](sie_device_options *x) { x->threads = 1 << 20; }, SIE_INVALID_ARGUMENT);
-  for (uint32_t isa : {9u, 0x10000u, 0x10005u, 0x30001u}) {
+  for (uint32_t isa : {9u, 0x10000u, 0x10005u, 0x20000u, 0x20003u, 0x30001u}) {
     with([isa](sie_device_options *x) { x->isa = isa; }, SIE_INVALID_ARGUMENT);
   }
-  with([](sie_device_options *x) { x->isa = SIE_FAMILY_ARM64 << 16 | 1; }, SIE_UNSUPPORTED);
+#if defined(__aarch64__)
+  constexpr uint32_t others[] = {SIE_ISA_AVX2, SIE_ISA_AMX};
+#else
+  constexpr uint32_t others[] = {SIE_ISA_NEON, SIE_ISA_NEON_DOT};
+#endif
+  for (uint32_t isa : others) with([isa](sie_device_options *x) { x->isa = isa; }, SIE_UNSUPPORTED);
   CHECK(sie_device_open(nullptr, &device, nullptr) == SIE_INVALID_ARGUMENT, "a null error is allowed");
   Open open;
   sie_device_info info = {};

@@ -1,13 +1,11 @@
 // float_state_test.cc — threads compute in the default floating-point state, whatever the state of
 // the thread that opened the device.
-#if defined(__x86_64__)
-
-#include <immintrin.h>
 #include <string.h>
 
 #include <vector>
 
 #include "device.h"
+#include "float_state.h"
 #include "model.h"
 #include "tests/check.h"
 #include "weight.h"
@@ -15,29 +13,33 @@
 namespace {
 
 // Rounds up, and flushes denormal results and operands to zero.
-constexpr unsigned int other_mxcsr = 0xdfc0, flags = 0x3f;
+#if defined(__x86_64__)
+constexpr uint64_t other_state = 0xdfc0, flags = 0x3f;
+#else
+constexpr uint64_t other_state = 1u << 22 | 1u << 24, flags = 0;
+#endif
 
 // Sets the other state for its lifetime.
 class OtherState {
  public:
-  OtherState() : former_(_mm_getcsr()) { _mm_setcsr(other_mxcsr); }
-  ~OtherState() { _mm_setcsr(former_); }
+  OtherState() : former_(sie::read_float_state()) { sie::write_float_state(other_state); }
+  ~OtherState() { sie::write_float_state(former_); }
   OtherState(const OtherState &) = delete;
   OtherState &operator=(const OtherState &) = delete;
 
  private:
-  unsigned int former_;
+  uint64_t former_;
 };
 
 struct Look : sie::Run {
-  std::atomic<unsigned int> seen[4] = {};
+  std::atomic<uint64_t> seen[4] = {};
   Look() {
     team = 1;
     tickets = 4;
     work = run;
   }
   static void run(sie::Run *r, int32_t ticket, int32_t, int32_t) {
-    static_cast<Look *>(r)->seen[ticket].store(_mm_getcsr() & ~flags);
+    static_cast<Look *>(r)->seen[ticket].store(sie::read_float_state() & ~flags);
   }
 };
 
@@ -72,8 +74,8 @@ TEST(float_state_of_executors_is_the_default) {
   CHECK(executors.submit(&look), "refused");
   executors.wait(&look);
   executors.stop();
-  for (const std::atomic<unsigned int> &seen : look.seen)
-    CHECK(seen.load() == 0x1f80, "mxcsr %x", seen.load());
+  for (const std::atomic<uint64_t> &seen : look.seen)
+    CHECK(seen.load() == sie::plain_float_state, "state %llx", static_cast<unsigned long long>(seen.load()));
 }
 
 TEST(float_state_of_packing_is_the_default) {
@@ -88,13 +90,13 @@ TEST(float_state_of_packing_is_the_default) {
   model::Random random(7);
   for (float &x : values) x = random.real();
   std::vector<char> plain = packed_int8(device, values);
-  unsigned int after = 0;
+  uint64_t after = 0;
   {
     OtherState other;
     CHECK(packed_int8(device, values) == plain, "other bytes");
-    after = _mm_getcsr() & ~flags;
+    after = sie::read_float_state() & ~flags;
   }
-  CHECK(after == other_mxcsr, "the caller's state became %x", after);
+  CHECK(after == other_state, "the caller's state became %llx", static_cast<unsigned long long>(after));
   sie_device_close(device);
 }
 
@@ -133,5 +135,3 @@ TEST(float_state_of_recording_is_the_default) {
     CHECK(memcmp(&scales[0], &scales[1], sizeof(float)) == 0, "heads of %d columns: another scale", d);
   }
 }
-
-#endif

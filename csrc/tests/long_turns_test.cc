@@ -137,7 +137,7 @@ TEST(long_slabs_look_for_others_between_any_two_blocks) {
     shape.layers = 1;
     if (c.head != nullptr) shape.tail = heads::named(c.head).tail;
     Model m;
-    CHECK(m.open(SIE_DEVICE_CPU, SIE_ISA_AVX2, 1, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+    CHECK(m.open(SIE_DEVICE_CPU, model::least_isa, 1, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
     if (m.slots[1] == nullptr) return;
     m.program->block_flops = c.flops;
     Batch longer, other;
@@ -265,7 +265,7 @@ TEST(long_teams_wait_for_every_member_everywhere) {
   Shape shape;
   shape.layers = 1;
   Model m;
-  CHECK(m.open(SIE_DEVICE_CPU, SIE_ISA_AVX2, 3, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+  CHECK(m.open(SIE_DEVICE_CPU, model::least_isa, 3, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
   if (m.slots[0] == nullptr) return;
   Batch batch;
   batch.add(shape, 1, 640);
@@ -368,7 +368,7 @@ TEST(long_slabs_admit_nobody_after_a_failure) {
   Shape shape;
   shape.layers = 1;
   Model m;
-  CHECK(m.open(SIE_DEVICE_CPU, SIE_ISA_AVX2, 2, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+  CHECK(m.open(SIE_DEVICE_CPU, model::least_isa, 2, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
   if (m.slots[0] == nullptr) return;
   Batch batch;
   batch.add(shape, 1, 640);
@@ -421,7 +421,7 @@ TEST(short_slabs_beside_long_ones_run_alone) {
   shape.layers = 1;
   for (int threads : {4, 6, 8}) {
     Model m;
-    CHECK(m.open(SIE_DEVICE_CPU, SIE_ISA_AVX2, threads, SIE_COMPUTE_F32, shape) == SIE_OK, "%s",
+    CHECK(m.open(SIE_DEVICE_CPU, model::least_isa, threads, SIE_COMPUTE_F32, shape) == SIE_OK, "%s",
           m.err.message);
     if (m.slots[0] == nullptr) return;
     Batch batch, one, two;
@@ -491,7 +491,7 @@ TEST(long_slabs_go_on_between_any_two_short_batches) {
   Shape shape;
   shape.layers = 1;
   Model m;
-  CHECK(m.open(SIE_DEVICE_CPU, SIE_ISA_AVX2, 1, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+  CHECK(m.open(SIE_DEVICE_CPU, model::least_isa, 1, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
   if (m.slots[1] == nullptr) return;
   m.program->block_flops = 1;
   Batch longer, other;

@@ -11,6 +11,13 @@
 
 namespace model {
 
+// The lowest table of the machines that this build is for.
+#if defined(__aarch64__)
+constexpr uint32_t least_isa = SIE_ISA_NEON;
+#else
+constexpr uint32_t least_isa = SIE_ISA_AVX2;
+#endif
+
 struct Path {
   uint32_t isa, compute;
   const char *name;
@@ -30,13 +37,17 @@ inline bool whole() {
 // Every path that this machine can take; where tests are not whole, each class only on the lowest
 // table that has it. The other tables differ in kernels, which kernel_tests runs on all of them.
 inline std::vector<Path> machine_paths() {
-  static const char *const isas[] = {"", "avx2", "avx512", "avx512-vnni", "amx"};
+  static const struct {
+    uint32_t isa;
+    const char *name;
+  } isas[] = {{SIE_ISA_AVX2, "avx2"}, {SIE_ISA_AVX512, "avx512"}, {SIE_ISA_AVX512_VNNI, "avx512-vnni"},
+              {SIE_ISA_AMX, "amx"},   {SIE_ISA_NEON, "neon"},     {SIE_ISA_NEON_DOT, "neon-dot"}};
   static const char *const classes[] = {"", "f32", "bf16", "int8"};
   static std::vector<std::string> names;
   names.reserve(32);
   std::vector<Path> paths;
   uint32_t seen = 0;  // classes
-  for (uint32_t isa = SIE_ISA_AVX2; isa <= SIE_ISA_AMX; isa++) {
+  for (const auto &[isa, isa_name] : isas) {
     sie_device_options options = {};
     options.struct_size = sizeof options;
     options.kind = SIE_DEVICE_CPU;
@@ -54,7 +65,7 @@ inline std::vector<Path> machine_paths() {
       if ((info.compute_mask >> compute & 1) == 0) continue;
       if (!whole() && (seen >> compute & 1) != 0) continue;
       seen |= 1u << compute;
-      names.push_back(std::string(isas[SIE_ISA_LEVEL(isa)]) + "/" + classes[compute]);
+      names.push_back(std::string(isa_name) + "/" + classes[compute]);
       paths.push_back({isa, compute, names.back().c_str()});
     }
   }

@@ -349,7 +349,7 @@ SIE_INLINE void fetch_rows(const T *p, int64_t ld, int64_t rows, int64_t d, int6
   for (int64_t r = rows * i / n; r < rows * (i + 1) / n; r++) {
     const char *row = reinterpret_cast<const char *>(p + r * ld);
     for (int64_t byte = 0; byte < d * static_cast<int64_t>(sizeof(T)); byte += 64)
-      _mm_prefetch(row + byte, _MM_HINT_T1);
+      fetch_far(row + byte);
   }
 }
 

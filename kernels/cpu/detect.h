@@ -1,5 +1,5 @@
-// detect.h — the questions that detect.cc asks a machine, so that a test can answer for a machine
-// that it does not run on.
+// detect.h — what detect.cc and detect_arm64.cc want to know of a machine, so that a test can
+// answer for a machine that it does not run on.
 #ifndef SIE_KERNELS_CPU_DETECT_H
 #define SIE_KERNELS_CPU_DETECT_H
 
@@ -24,6 +24,10 @@ struct Machine {
 
 // The best sie_isa that the machine runs; SIE_ISA_BEST (0) where it lacks AVX2, FMA or F16C.
 uint32_t detect(const Machine &machine);
+
+// The best sie_isa of an arm64 machine with these capabilities (AT_HWCAP of Linux); SIE_ISA_BEST
+// (0) where it lacks ASIMD.
+uint32_t detect_arm64(uint64_t capabilities);
 
 }  // namespace sie_cpu
 

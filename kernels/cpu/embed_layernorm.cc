@@ -38,7 +38,7 @@ template <typename T>
 void prefetch_row(const T *row, int64_t c) {
   const char *p = reinterpret_cast<const char *>(row);
   for (int64_t byte = 0; byte < c * static_cast<int64_t>(sizeof(T)); byte += 64)
-    _mm_prefetch(p + byte, _MM_HINT_T0);
+    fetch_near(p + byte);
 }
 
 template <typename T, typename Y>

@@ -78,9 +78,9 @@ static void tile(const TileArgs *args) {
 #pragma GCC unroll 1
   for (int64_t i = 0; i < k; i++, b += ldb) {
     if (Far == kStream)
-      _mm_prefetch(reinterpret_cast<const char *>(b + ahead), _MM_HINT_T0);  // 16 floats: a line
+      fetch_near(b + ahead);  // 16 floats: a line
     if (Far == kShare && i % 2 == 0) {
-      _mm_prefetch(reinterpret_cast<const char *>(next), _MM_HINT_T1);
+      fetch_far(next);
       next += step;
     }
     Vec row[NV];

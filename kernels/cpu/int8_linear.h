@@ -4,9 +4,9 @@
  * Packed [N, K], with N' = N up to a multiple of 32, steps = ⌈K/64⌉:
  *   f32 scale[N']; s32 sum[N']   of each output column: s_w and Σ_k w_q
  *   s8 panel[N'/32][steps][2 tiles][16][16][4]
- * Element [i][j][l] of a tile is column 16·tile + j, k = 4·i + l of the step: AMX, VNNI and the
- * AVX2 kernel all read it in order. Padding is zero, so x's bytes beyond K could not change a
- * result; they are not read either. */
+ * Element [i][j][l] of a tile is column 16·tile + j, k = 4·i + l of the step: all kernels
+ * read it in order. Padding is zero, so x's bytes beyond K could not change a result; they are not
+ * read either. */
 #ifndef SIE_KERNELS_CPU_INT8_LINEAR_H
 #define SIE_KERNELS_CPU_INT8_LINEAR_H
 

@@ -1,10 +1,10 @@
 // isa.h — the generic entry points of the CPU backend, declared once per instruction set, and how
 // their calls share work.
 //
-// Every X.cc of this directory without an instruction-set suffix is compiled twice, in namespace
-// sie_cpu::avx2 and in sie_cpu::avx512 (SIE_ISA_NS). This header has no inline function with
-// external linkage and includes no C++ library header: the linker could keep an AVX-512 copy for
-// baseline code. All functions are pure: no state, no allocation, any number of threads at once.
+// Every X.cc of this directory without an instruction-set suffix is compiled for x86-64 twice, in
+// namespace sie_cpu::avx2 and in sie_cpu::avx512 (SIE_ISA_NS), and for arm64 once, in
+// sie_cpu::neon. This header has no inline function with external linkage and includes no C++
+// library header: the linker could keep an AVX-512 copy for baseline code. All functions are pure: no state, no allocation, any number of threads at once.
 #ifndef SIE_KERNELS_CPU_ISA_H
 #define SIE_KERNELS_CPU_ISA_H
 
@@ -62,8 +62,12 @@ typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
   int64_t maxsim_scratch(const sie_op_bounds *bounds);                                               \
   int64_t lora_scratch(const sie_op_bounds *bounds);                                                 \
   }
+#if defined(__aarch64__)
+SIE_CPU_DECLARE(neon)
+#else
 SIE_CPU_DECLARE(avx2)
 SIE_CPU_DECLARE(avx512)
+#endif
 #undef SIE_CPU_DECLARE
 
 // The most rows of a linear inside splade. Its scratch has splade_logits_bytes, then the scratch of

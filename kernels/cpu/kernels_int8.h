@@ -1,5 +1,5 @@
-/* kernels_int8.h — class INT8 of the operation table (kernels/ops.h) on the CPU: one packed layout,
- * three instruction sets. All three form the same s32 sums exactly.
+/* kernels_int8.h — class INT8 of the operation table (kernels/ops.h) on the CPU: one packed layout
+ * for all instruction sets. All form the same s32 sums exactly.
  *
  *   weights      s8, one scale per output channel: s_w = max|w|/127, w_q = rint(w/s_w)
  *   activations  u8, one scale and zero point per row, and one outlier where the rows have them
@@ -27,8 +27,10 @@ void int8_pack(int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src,
 sie_status linear_int8_amx(const sie_linear_args *a, const sie_share *share);
 sie_status linear_int8_vnni(const sie_linear_args *a, const sie_share *share);
 sie_status linear_int8_avx2(const sie_linear_args *a, const sie_share *share);
+sie_status linear_int8_neon(const sie_linear_args *a, const sie_share *share);
+sie_status linear_int8_dot(const sie_linear_args *a, const sie_share *share);
 
-/* Scratch of any of the three. */
+/* Scratch of any of them. */
 int64_t linear_int8_scratch(const sie_op_bounds *bounds);
 
 }  // namespace sie_cpu

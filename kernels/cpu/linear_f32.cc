@@ -179,7 +179,7 @@ void fetch_result(const Y *y, int64_t ldy, int64_t rows, int64_t columns) {
   constexpr int64_t line = 64 / sizeof(Y);
   for (int64_t m = 0; m < rows; m++, y += ldy) {
     for (int64_t i = 0; i < columns; i += line) {
-      _mm_prefetch(reinterpret_cast<const char *>(y + i), _MM_HINT_T1);
+      fetch_far(y + i);
     }
   }
 }

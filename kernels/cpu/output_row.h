@@ -11,8 +11,7 @@ namespace SIE_ISA_NS {
 static inline void divide_by_norm(float *x, int64_t dims) {
   double sum = 0;
   for (int64_t i = 0; i < dims; i += kLanes) sum += vsum_squares(vload_row(x, i, dims));
-  const __m128d root = _mm_sqrt_sd(_mm_setzero_pd(), _mm_set_sd(sum));
-  float norm = static_cast<float>(_mm_cvtsd_f64(root));
+  float norm = static_cast<float>(square_root(sum));
   if (norm < 1e-12f) norm = 1e-12f;
   for (int64_t i = 0; i < dims; i += kLanes) vstore_row(x, i, dims, vload_row(x, i, dims) / vset(norm));
 }

@@ -53,7 +53,7 @@ SIE_INLINE void normalise_row(const Norm &norm, const X *x, int64_t c, Y *y) {
     return d * d;
   });
   const float variance = squares / static_cast<float>(c) + norm.eps;
-  const Vec f = vset(1.0f / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(variance)))),
+  const Vec f = vset(1.0f / square_root(variance)),
             offset = vset(norm.weight_offset);
   for (int64_t i = 0; i < c; i += kLanes) {
     const Vec b = norm.beta != nullptr ? vload_row(norm.beta, i, c) : vset(0.0f);
@@ -61,34 +61,12 @@ SIE_INLINE void normalise_row(const Norm &norm, const X *x, int64_t c, Y *y) {
   }
 }
 
-// The lanes in which a and b have equal bits.
-SIE_INLINE uint32_t equal_lanes(Vec a, Vec b) {
-#if defined(__AVX512F__)
-  return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
-#else
-  return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)));
-#endif
-}
-
-// Lanes that hold a NaN.
-SIE_INLINE uint32_t nan_lanes(Vec a) {
-#if defined(__AVX512F__)
-  return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
-#else
-  return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)));
-#endif
-}
-
 // The second largest element, given the largest and the two largest of each lane.
 SIE_INLINE float second_largest(Vec first, Vec second, float most) {
   const Vec m = vset(most);
   const uint32_t equal = equal_lanes(first, m);
   if ((equal & (equal - 1)) != 0) return most;
-#if defined(__AVX512F__)
-  return vlargest(_mm512_mask_mov_ps(first, static_cast<__mmask16>(equal), second));
-#else
-  return vlargest(_mm256_blendv_ps(first, second, _mm256_cmp_ps(first, m, _CMP_EQ_OQ)));
-#endif
+  return vlargest(vreplace(first, m, second));
 }
 
 template <typename X>

@@ -1,7 +1,7 @@
-// vec.h — one vector of floats per instruction set: 16 lanes with AVX-512, 8 with AVX2.
+// vec.h — one vector of floats per instruction set: 16 lanes with AVX-512, 8 with AVX2, and 8 with
+// NEON, whose form is in vec_neon.h.
 //
-// Vec supports the compiler's + - * /. Loads and stores take f32 or bf16 memory of element
-// alignment. The _part forms touch n elements (0 < n < kLanes) and nothing beyond; missing lanes
+// Vec supports + - * / by lanes. Loads and stores take f32 or bf16 memory of element alignment. The _part forms touch n elements (0 < n < kLanes) and nothing beyond; missing lanes
 // read as 0. Reductions add in one fixed tree, so their bits depend on the values alone. Everything
 // has internal linkage.
 #ifndef SIE_KERNELS_CPU_VEC_H
@@ -12,6 +12,7 @@
 
 #include "common/dtype.h"
 
+#if defined(__x86_64__)
 // GCC 12 warns about the deliberately undefined operands of its own intrinsics.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
@@ -21,6 +22,7 @@
 #include <immintrin.h>
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
+#endif
 #endif
 
 #define SIE_INLINE static inline __attribute__((always_inline))
@@ -32,7 +34,25 @@ struct Bf16 {
   uint16_t bits;
 };
 
+}  // namespace sie_cpu
+
+#if defined(__aarch64__)
+#include "vec_neon.h"
+#endif
+
+namespace sie_cpu {
 namespace SIE_ISA_NS {
+
+#if defined(__x86_64__)
+// Brings the line at p into L1, or into L2 and no nearer. Memory that does not exist does nothing.
+SIE_INLINE void fetch_near(const void *p) { _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T0); }
+SIE_INLINE void fetch_far(const void *p) { _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T1); }
+
+SIE_INLINE float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+SIE_INLINE double square_root(double x) {
+  return _mm_cvtsd_f64(_mm_sqrt_sd(_mm_setzero_pd(), _mm_set_sd(x)));
+}
+#endif
 
 #if defined(__AVX512F__)
 
@@ -172,8 +192,16 @@ SIE_INLINE void vsplit_pairs(Vec a, Vec b, Vec *even, Vec *odd) {
 
 // Bit i is set where lane i > 0.
 SIE_INLINE uint32_t vpositive(Vec v) { return _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_GT_OQ); }
+// The lanes in which a and b are equal.
+SIE_INLINE uint32_t equal_lanes(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+// Lanes that hold a NaN.
+SIE_INLINE uint32_t nan_lanes(Vec a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
+// b where a and x are equal, a elsewhere.
+SIE_INLINE Vec vreplace(Vec a, Vec x, Vec b) {
+  return _mm512_mask_mov_ps(a, _mm512_cmp_ps_mask(a, x, _CMP_EQ_OQ), b);
+}
 
-#else
+#elif defined(__AVX2__)
 
 typedef __m256 Vec;
 constexpr int kLanes = 8;
@@ -317,6 +345,15 @@ SIE_INLINE void vtranspose(Vec r[kLanes]) {
 
 SIE_INLINE uint32_t vpositive(Vec v) {
   return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_GT_OQ)));
+}
+SIE_INLINE uint32_t equal_lanes(Vec a, Vec b) {
+  return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)));
+}
+SIE_INLINE uint32_t nan_lanes(Vec a) {
+  return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)));
+}
+SIE_INLINE Vec vreplace(Vec a, Vec x, Vec b) {
+  return _mm256_blendv_ps(a, b, _mm256_cmp_ps(a, x, _CMP_EQ_OQ));
 }
 
 SIE_INLINE Vec vpick(Vec v, const int32_t *at, int32_t first) {

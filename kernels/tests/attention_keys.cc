@@ -132,11 +132,11 @@ void check_attention_keys() {
         config.positions = k.positions;
         std::vector<const sie_ops *> tables;
         for (const sie_ops *ops : backends()) {
-          // VNNI has the attention of AVX-512, and AMX in f32. In bf16 the others differ in their
+          // VNNI has the attention of AVX-512, and AMX in f32; neon-dot has neon's. In bf16 the others differ in their
           // loads and stores: every third case.
           const bool other = stream_of(ops) == nullptr && ops != sie_ref_ops();
           const bool tiles = ops->isa == SIE_ISA_AMX && dtype == SIE_BF16 && k.positions.rows == 0;
-          const bool own = ops->isa <= SIE_ISA_AVX512 && (dtype == SIE_F32 || index % 3 == 0);
+          const bool own = has_own_generic(ops) && (dtype == SIE_F32 || index % 3 == 0);
           if (other && (tiles || own)) tables.push_back(ops);
         }
         if (tables.empty()) continue;

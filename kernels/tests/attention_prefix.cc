@@ -144,8 +144,10 @@ void check_attention_prefix() {
           // The tables of GPUs have the same kernels, so one of them takes each case.
           const size_t turn = static_cast<size_t>(index) % (gpus().empty() ? 1 : gpus().size());
           if (stream_of(ops) != nullptr && ops != gpus()[turn].ops) continue;
-          // VNNI has the attention of AVX-512, and so has AMX in f32; the reference takes its time.
-          if (ops->isa == SIE_ISA_AVX512_VNNI || (ops->isa == SIE_ISA_AMX && dtype == SIE_F32)) continue;
+          // VNNI has the attention of AVX-512, and so has AMX in f32; neon-dot has neon's. The
+          // reference takes its time.
+          const bool tiles = ops->isa == SIE_ISA_AMX && dtype == SIE_BF16;
+          if (!tiles && !has_own_generic(ops)) continue;
           if (ops == sie_ref_ops() && !gathered) continue;
           // Only AMX has a kernel of its own in bf16; the others differ in their loads and stores.
           if (dtype == SIE_BF16 && ops->isa != SIE_ISA_AMX && p.d != 64 && p.d != 128) continue;

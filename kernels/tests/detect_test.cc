@@ -1,8 +1,28 @@
-// detect_test.cc — which table is chosen on machines other than this one.
+// detect_test.cc — which table is chosen on machines other than this one: of x86-64 in a build for
+// it, of arm64 in every build.
 #include "cpu/detect.h"
 #include "ops.h"
 #include "tests/check.h"
 
+// HWCAP_ASIMD and HWCAP_ASIMDDP of Linux, and bits beside them: floating point, half floats, BF16.
+TEST(detect_names_arm64) {
+  constexpr uint64_t fp = 1, asimd = 1u << 1, halves = 1u << 10, dot = 1u << 20, sve = 1u << 22;
+  const auto is = [](uint64_t capabilities, uint32_t isa) {
+    const uint32_t found = sie_cpu::detect_arm64(capabilities);
+    CHECK(found == isa, "capabilities %llx: table %x", static_cast<unsigned long long>(capabilities), found);
+  };
+  is(fp | asimd, SIE_ISA_NEON);                              // Cortex-A53, Cortex-A72
+  is(fp | asimd | halves | dot, SIE_ISA_NEON_DOT);           // Neoverse N1
+  is(fp | asimd | halves | dot | sve, SIE_ISA_NEON_DOT);     // Neoverse V1
+  is(fp | asimd | halves | sve, SIE_ISA_NEON);
+  is(~uint64_t{0}, SIE_ISA_NEON_DOT);
+  is(~uint64_t{0} & ~dot, SIE_ISA_NEON);
+  is(~uint64_t{0} & ~asimd, SIE_ISA_BEST);
+  is(fp | dot, SIE_ISA_BEST);
+  is(0, SIE_ISA_BEST);
+}
+
+#if defined(__x86_64__)
 namespace {
 
 using sie_cpu::CpuidLeaf;
@@ -120,3 +140,4 @@ TEST(detect_needs_every_bit) {
       CHECK(times_states == 0, "without %s: read XCR0, which faults without OSXSAVE", w.name);
   }
 }
+#endif

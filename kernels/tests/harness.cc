@@ -187,7 +187,7 @@ bool borrowed(const Case &c, const sie_ops *ops) {
   // Only AMX has an attention of its own, in bf16.
   if (b.kind == SIE_OP_ATTENTION && ops->isa == SIE_ISA_AMX)
     return c.form.compare(0, 13, "attention f32") == 0;
-  return ops->isa > SIE_ISA_AVX512;
+  return !has_own_generic(ops);
 }
 
 // Whether two GPUs run the same code of an operation on words, markers and spans. The LSTM has

@@ -290,6 +290,12 @@ enum class Tables { all, host, gpu };
 void select(Tables tables);  // before the first case
 const std::vector<const sie_ops *> &backends();
 
+// Whether the generic kernels of the table are its own: the higher tables of a family have those of
+// a lower one (kernels/cpu/table.cc, table_arm64.cc).
+inline bool has_own_generic(const sie_ops *ops) {
+  return ops->isa <= SIE_ISA_AVX512 || ops->isa == SIE_ISA_NEON;
+}
+
 // The stream to call a GPU's table with; NULL for other tables.
 const sie_stream *stream_of(const sie_ops *ops);
 

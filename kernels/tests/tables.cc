@@ -73,7 +73,7 @@ const std::vector<const sie_ops *> &backends() {
     if (selected != Tables::gpu) {
       tables.push_back(sie_ref_ops());
       const uint32_t best = sie_cpu_detect();
-      for (uint32_t isa = SIE_ISA_AVX2; isa <= best; isa++) {
+      for (uint32_t isa = SIE_ISA_FAMILY(best) << 16 | 1; isa <= best; isa++) {
         if (const sie_ops *ops = sie_cpu_ops(isa)) tables.push_back(ops);
       }
       for (const sie_ops *ops : emulated_cpus()) tables.push_back(ops);

@@ -18,10 +18,14 @@ var bertCases = []string{"bert-deep-h32", "bert-gelutanh-h64", "bert-erf-h128", 
 // oddHeads are models whose heads have widths without a GPU kernel: 16, 40, 80 and 96 columns.
 var oddHeads = []string{"bert-d16", "bert-d40", "xlmr-d80", "bert-d96"}
 
-// isas returns the bounds on the instruction set. A bound above what the machine has runs its best
-// set again.
-var isas = []engine.Options{{Kind: engine.CPU, ISA: engine.AMX}, {Kind: engine.CPU, ISA: engine.AVX512VNNI},
-	{Kind: engine.CPU, ISA: engine.AVX512}, {Kind: engine.CPU, ISA: engine.AVX2}}
+// isas has the bounds on the instruction set, descending. A bound above what the machine has runs
+// its best set again.
+var isas = func() (options []engine.Options) {
+	for _, isa := range slices.Backward(engine.ISAs()) {
+		options = append(options, engine.Options{Kind: engine.CPU, ISA: isa})
+	}
+	return options
+}()
 
 // casesFor returns the models that the device can compute.
 func casesFor(t *testing.T, dev *engine.Device) []string {

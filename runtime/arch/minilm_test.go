@@ -64,7 +64,7 @@ func TestMiniLMShort(t *testing.T) {
 		engine.ComputeBF16: {1, 0.9995},
 		engine.ComputeINT8: {1, 0.99},
 	}
-	for _, isa := range []engine.ISA{engine.AVX2, engine.AVX512, engine.AVX512VNNI, engine.AMX} {
+	for _, isa := range engine.ISAs() {
 		dev := open(t, engine.Options{ISA: isa})
 		if info, err := dev.Info(); err != nil || info.ISA != isa {
 			continue // this machine lacks the set and fell back to one that was tested before

@@ -1,6 +1,9 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+	"runtime"
+)
 
 // Kind is the kind of a device.
 type Kind uint32
@@ -29,9 +32,23 @@ const (
 	AVX512     = x86 + 2
 	AVX512VNNI = x86 + 3
 	AMX        = x86 + 4
+
+	NEON    = arm64 + 1
+	NEONDot = arm64 + 2
 )
 
-const x86 ISA = 1 << 16
+const (
+	x86   ISA = 1 << 16
+	arm64 ISA = 2 << 16
+)
+
+// ISAs lists the instruction sets for which this build has kernels, ascending.
+func ISAs() []ISA {
+	if runtime.GOARCH == "arm64" {
+		return []ISA{NEON, NEONDot}
+	}
+	return []ISA{AVX2, AVX512, AVX512VNNI, AMX}
+}
 
 // Covers reports whether a CPU of set i runs code compiled for set j. It does when both are of the
 // same family and i's level is at least j's.
@@ -40,6 +57,7 @@ func (i ISA) Covers(j ISA) bool { return i>>16 == j>>16 && i >= j }
 func (i ISA) String() string {
 	return name("isa", i, map[ISA]string{
 		BestISA: "best", AVX2: "avx2", AVX512: "avx512", AVX512VNNI: "avx512_vnni", AMX: "amx",
+		NEON: "neon", NEONDot: "neon_dot",
 	})
 }
 

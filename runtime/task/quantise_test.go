@@ -23,7 +23,7 @@ import (
 func TestQuantisedBitForBit(t *testing.T) {
 	c := golden.Open(t, "quantise")
 	dense, multi := names(t, c, "dense"), names(t, c, "multivector")
-	for _, isa := range []engine.ISA{engine.AVX2, engine.AVX512, engine.BestISA} {
+	for _, isa := range append(engine.ISAs()[:2], engine.BestISA) {
 		bounded := func(o *Options) { o.Devices[0].ISA = isa }
 		for _, name := range dense {
 			x, shape := c.Float32(name + ".x")

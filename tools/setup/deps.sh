@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages a target needs. Usage: deps.sh build|test|observe
+# Installs the Debian packages a target needs. Usage: deps.sh build|test|observe|arm64
 # Does nothing when they are there; uses sudo when not root; says what it runs.
 set -euo pipefail
 
@@ -7,7 +7,8 @@ case "${1:-build}" in
   build) want="g++ make cmake ninja-build git ca-certificates python3-venv" ;;
   test)  want="g++ make cmake ninja-build git ca-certificates python3-venv curl binutils mmdebstrap chromium" ;;
   observe) want="prometheus" ;;
-  *) echo "usage: $0 build|test|observe" >&2; exit 2 ;;
+  arm64) want="g++-aarch64-linux-gnu qemu-user" ;; # builds for arm64 on another machine, and runs them
+  *) echo "usage: $0 build|test|observe|arm64" >&2; exit 2 ;;
 esac
 
 missing=""
@@ -27,6 +28,8 @@ for p in $missing; do
     ninja-build) have ninja ;;
     git) have git ;;
     curl) have curl ;;
+    g++-aarch64-linux-gnu) have aarch64-linux-gnu-g++ ;;
+    qemu-user) have qemu-aarch64 || have qemu-aarch64-static ;;
     binutils) have nm ;;
     mmdebstrap) have mmdebstrap ;;
     prometheus) have prometheus && have promtool ;;

@@ -85,6 +85,7 @@ c_side() {
   step "C: build" bash -c 'cmake --build build -j "$(nproc)" >build/c.log 2>&1 || { cat build/c.log; exit 1; }'
   rm -f build/launches
   step "C: kernels, programs, ABI" env "SIE_TEST_TURN=$turn" bash -c 'SIE_SIMT_LAUNCHES=$PWD/build/launches ctest --test-dir build -j "$(nproc)" --output-on-failure'
+  step "arm64, under qemu: vectors and products" tools/test/arm64.sh quick
   step "How the tests launch each kernel" python3 -B tools/kernels/launches.py check build/launches
   touch "$work/c-is-built"
   step "Mutants: proofs, and a sample" bash \

@@ -4,7 +4,7 @@
 //          has zeroed dst.
 // Align    dst 64 B.
 // Cost     2·N·K elements read, once when a model is loaded.
-// Error    |w − s_w·w_q| ≤ s_w/2. Compiled for AVX2, the least instruction set of the backend.
+// Error    |w − s_w·w_q| ≤ s_w/2. Compiled once, for the least instruction set that has a table.
 #include <math.h>
 
 #include "int8_linear.h"
