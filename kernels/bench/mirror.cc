@@ -206,7 +206,7 @@ void translate(Call *c, sie_gather_rows_args *a) {
 
 void translate(Call *c, sie_pool_args *a) {
   c->rows(&a->seqs);
-  c->pointer(&a->cu_seqlens), c->pointer(&a->w);
+  c->pointer(&a->cu_seqlens), c->pointer(&a->w), c->pointer(&a->index), c->pointer(&a->cu_whole);
   c->tensor(&a->x), c->tensor(&a->y);
 }
 
@@ -225,7 +225,7 @@ void translate(Call *c, sie_qk_norm_rope_args *a) {
 
 void translate(Call *c, sie_pool_output_args *a) {
   c->rows(&a->seqs);
-  c->pointer(&a->cu_seqlens), c->pointer(&a->w);
+  c->pointer(&a->cu_seqlens), c->pointer(&a->w), c->pointer(&a->index), c->pointer(&a->cu_whole);
   c->tensor(&a->x);
   c->pointer(&a->items), c->pointer(&a->out);
 }
