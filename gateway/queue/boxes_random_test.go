@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -93,17 +94,23 @@ func TestADeathCostsSeconds(t *testing.T) {
 // Texts that end their servers, innocent ones, and servers that are killed from outside, one after
 // another, all at once and three times in a row: a poison ends at most three servers and is a dead
 // letter. An innocent text is one only when two servers ended while it was alone in them; it is
-// answered, or its caller is told to try again after three servers.
+// answered, or its caller is told to try again after three servers. That a server is killed while an
+// innocent text is alone in it is rare, about once in two runs: the runs go on until it was seen.
 func TestPoisonAmongInnocents(t *testing.T) {
 	seen := map[string]int{}
-	for _, seed := range seeds(12) {
+	rare := []string{"answered", "poison is buried", "died alone", "killed from outside"}
+	missing := func(what string) bool { return seen[what] == 0 }
+	for i, seed := range seeds(120) {
+		if i >= 12 && !slices.ContainsFunc(rare, missing) {
+			break
+		}
 		lived(t, seed, 1+int(seed%3), func(t *testing.T, q *Queue, b *boxes) {
 			poisonAmongInnocents(t, q, b, seed, seen)
 		})
 	}
 	t.Log(seen)
-	for _, what := range []string{"answered", "poison is buried", "died alone", "killed from outside"} {
-		if seen[what] == 0 {
+	for _, what := range rare {
+		if missing(what) {
 			t.Errorf("%s never happened: %v", what, seen)
 		}
 	}
