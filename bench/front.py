@@ -6,14 +6,12 @@ vectors, on kept-alive connections. One request computes at a time, as one text 
 TEXTS.json is a list: the settings of one text at a time are tried on it before GET /readyz says yes.
 """
 
-import argparse
 import json
-import os
 import re
 import socket
 import threading
 
-import limit
+import peer
 
 LENGTH = re.compile(rb"^content-length:\s*(\d+)\s*$", re.I | re.M)
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
@@ -61,29 +59,12 @@ class Front:
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("engine")
-    parser.add_argument("texts")
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--cache", required=True)
-    parser.add_argument("--threads", type=int, required=True)
+    parser = peer.arguments()
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--no-amx", action="store_true")
     args = parser.parse_args()
-    if args.no_amx:
-        limit.without_amx()
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
-        os.environ[name] = str(args.threads)
-    os.environ |= {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-
-    import engines
-    import peer
-
-    kind, precision = engines.ENGINES[args.engine]
-    engine = kind(precision, args.model, args.cache, args.threads, not args.no_amx)
+    engine = peer.start(args, parallel=False)  # one text has nothing to share out
     with open(args.texts, encoding="utf-8") as f:
-        sets = {"one": json.load(f)}
-    tuned = peer.Peer(engine, sets, quick=False, tune_on=8)
+        tuned = peer.Peer(engine, {"one": json.load(f)}, quick=False, tune_on=8)
     setting = tuned.tune_each("one")["setting"]
     engine.use(setting)
     print(json.dumps({"setting": setting, "versions": engine.versions}), flush=True)

@@ -94,7 +94,8 @@ class Peer:
         return {"answers": self.engine.answers(self.sets[name])}
 
 
-def main():
+def arguments():
+    """A parser of what every process of an engine is told."""
     parser = argparse.ArgumentParser()
     parser.add_argument("engine")
     parser.add_argument("texts")
@@ -102,6 +103,23 @@ def main():
     parser.add_argument("--cache", required=True)
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--no-amx", action="store_true")
+    return parser
+
+
+def start(args, module="engines", parallel=True):
+    """The engine that args name, within args.threads and without AMX where that is asked for. No
+    library of an engine may have been imported before. parallel: its tokenizer has threads, too."""
+    if args.no_amx:
+        limit.without_amx()
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
+        os.environ[name] = str(args.threads)
+    os.environ |= {"TOKENIZERS_PARALLELISM": "true" if parallel else "false", "HF_HUB_OFFLINE": "1"}
+    kind, precision = importlib.import_module(module).ENGINES[args.engine]
+    return kind(precision, args.model, args.cache, args.threads, not args.no_amx)
+
+
+def main():
+    parser = arguments()
     parser.add_argument("--quick", action="store_true", help="take the most promising settings untried")
     parser.add_argument("--engines", choices=("engines", "archengines", "extractengines"), default="engines",
                         help="the module that has the engine")
@@ -113,18 +131,10 @@ def main():
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
 
-    if args.no_amx:
-        limit.without_amx()
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
-        os.environ[name] = str(args.threads)
-    os.environ |= {"TOKENIZERS_PARALLELISM": "true", "HF_HUB_OFFLINE": "1"}
-
-    engines = importlib.import_module(args.engines)
-    kind, precision = engines.ENGINES[args.engine]
+    engine = start(args, args.engines)
     with open(args.texts, encoding="utf-8") as f:
         sets = json.load(f)
-    peer = Peer(kind(precision, args.model, args.cache, args.threads, not args.no_amx), sets, args.quick,
-                args.tune_on)
+    peer = Peer(engine, sets, args.quick, args.tune_on)
     print(json.dumps({"ready": True, "versions": peer.engine.versions}), file=out)
     for line in sys.stdin:
         command, *rest = line.split(maxsplit=2)
