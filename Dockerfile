@@ -2,41 +2,48 @@
 # sie-server for CPUs. Dockerfile.cuda is the same with the CUDA kernels; tools/docker/check.sh checks both.
 #
 #   docker build -t sie --build-arg COMMIT=$(git rev-parse --short=12 HEAD) .
+#   docker buildx build --platform linux/amd64,linux/arm64 …      # arm64 is compiled on amd64, not under emulation
 #   docker run -p 8080:8080 -v sie-models:/app/.cache/huggingface sie
 
 ARG GO=1.26.8
 ARG RUST=1.95.0
 
-FROM rust:${RUST}-slim-bookworm AS rust
+FROM --platform=$BUILDPLATFORM rust:${RUST}-slim-bookworm AS rust
 
 # Debian 12 in both stages: the binary needs the C library of the machine that built it, or a newer one.
-FROM golang:${GO}-bookworm AS build
+FROM --platform=$BUILDPLATFORM golang:${GO}-bookworm AS build
 COPY --from=rust /usr/local/cargo /usr/local/cargo
 COPY --from=rust /usr/local/rustup /usr/local/rustup
 ENV CARGO_HOME=/usr/local/cargo RUSTUP_HOME=/usr/local/rustup PATH=/usr/local/cargo/bin:$PATH
 WORKDIR /src
+# BuildKit says what is built and on what; both are empty elsewhere, and the build is native.
+ARG TARGETARCH
+ARG BUILDARCH
 
 # What changes least comes first, so that a change of the source repeats none of it.
 COPY tools/setup/deps.sh tools/setup/
-RUN tools/setup/deps.sh build && rm -rf /var/lib/apt/lists/*
+RUN tools/setup/deps.sh build \
+ && if [ "$TARGETARCH" != "$BUILDARCH" ]; then tools/setup/deps.sh "$TARGETARCH"; fi && rm -rf /var/lib/apt/lists/*
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
-COPY tools/setup/tokenizers.sh tools/setup/
+COPY tools/setup/tokenizers.sh tools/setup/arm64.sh tools/setup/
 COPY runtime/tokenizer/rust runtime/tokenizer/rust
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
-    tools/setup/tokenizers.sh
+    if [ "$TARGETARCH" = "$BUILDARCH" ]; then tools/setup/tokenizers.sh; \
+    else tools/setup/arm64.sh tokenizers; fi
 COPY Makefile CMakeLists.txt ./
 COPY cmake cmake
 COPY csrc csrc
 COPY kernels kernels
-RUN make libsie
+RUN if [ "$TARGETARCH" = "$BUILDARCH" ]; then make libsie; else tools/setup/arm64.sh libsie; fi
 
 COPY . .
 ARG COMMIT=unknown
 RUN --mount=type=cache,target=/go/pkg/mod \
     --mount=type=cache,target=/root/.cache/go-build \
     --mount=type=cache,target=/usr/local/cargo/registry \
-    make build COMMIT="$COMMIT" && make sbom
+    if [ "$TARGETARCH" = "$BUILDARCH" ]; then make build COMMIT="$COMMIT"; \
+    else make build-arm64 COMMIT="$COMMIT" && mv bin/arm64/sie-* bin/; fi && make sbom
 
 FROM debian:12-slim
 # The user and the cache's place are those of the reference server's image: volumes fit both.

@@ -230,6 +230,7 @@ def check(file, cache, scratch, arguments, patience):
     ignore = dockerfile.Ignore((REPOSITORY / ".dockerignore").read_text())
     context = rootfs.Context(REPOSITORY, ignore)
     rules.together([(rules.pinned, [stages]),
+                    (rules.platforms, [stages]),
                     (rules.go_version, [stages, (REPOSITORY / "go.mod").read_text()]),
                     (rules.sources, [stages, context, (REPOSITORY / "Makefile").read_text()]),
                     (rules.kept_out, [ignore])])

@@ -27,6 +27,7 @@ class Instruction:
 class Stage:
     base: str
     name: str
+    platform: str  # of --platform, as it is written; "" for the image's own
     instructions: list
 
 
@@ -39,7 +40,8 @@ def parse(text):
             words = expand(instruction.text, arguments).split()
             if len(words) not in (1, 3) or len(words) == 3 and words[1].upper() != "AS":
                 raise Broken(f"line {instruction.line}: FROM {instruction.text}: want FROM IMAGE [AS NAME]")
-            stages.append(Stage(words[0], words[2] if len(words) == 3 else str(len(stages)), []))
+            stages.append(Stage(words[0], words[2] if len(words) == 3 else str(len(stages)),
+                                dict(instruction.flags).get("platform", ""), []))
         elif stages:
             stages[-1].instructions.append(instruction)
         elif instruction.word == "ARG":

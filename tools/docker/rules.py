@@ -16,7 +16,7 @@ MEGABYTES = 250  # of an image, without models
 # Nothing of a build, and of the GPU nothing: the driver's library comes with `docker run --gpus`.
 UNWANTED = re.compile(r"""(^|/)(
     python[0-9.]* | pip[0-9.]* | gcc | g\+\+ | cc | c\+\+ | clang[^/]* | ld | as | nvcc | ptxas | go | cargo | rustc
-    | cmake | make | git | curl | x86_64-linux-gnu-(gcc|g\+\+|ld|as)[^/]*
+    | cmake | make | git | curl | (x86_64|aarch64)-linux-gnu-(gcc|g\+\+|ld|as)[^/]*
     | lib(cuda|cudart|cublas|cublasLt|nvrtc|nvidia-ml|python)[^/]*\.so[^/]* | [^/]*\.(a|o|whl|safetensors|go))$""",
                       re.X)
 # What lies, or may lie, in a working tree and never belongs into an image or its build.
@@ -51,6 +51,21 @@ def pinned(stages):
             f"the build stage is {builder}, the last one Debian 12: a binary of a newer C library does not start there")
 
 
+def platforms(stages):
+    """One Dockerfile is for every machine: what compiles may run on the builder's own, and what is
+    shipped is of the machine that was asked for."""
+    if stages[-1].platform:
+        raise Broken(f"the last stage is always of {stages[-1].platform}: leave --platform out")
+    for stage in stages[:-1]:
+        if stage.platform not in ("", "$BUILDPLATFORM"):
+            raise Broken(f"stage {stage.name} is always of {stage.platform}: want --platform=$BUILDPLATFORM or none")
+        compiles = any(at.word == "RUN" for at in stage.instructions)
+        asks = any(at.word == "ARG" and at.text == "TARGETARCH" for at in stage.instructions)
+        if compiles and stage.platform and not asks:
+            raise Broken(f"stage {stage.name} runs on the builder's machine and never asks for TARGETARCH: "
+                         "its programs would not start on another")
+
+
 def go_version(stages, go_mod):
     """The build stage's Go must be new enough for go.mod: its image fetches no other."""
     wanted = re.search(r"^go (\S+)", go_mod, re.M)[1]
@@ -78,7 +93,7 @@ def sources(stages, context, makefile):
                     raise Broken(f"line {at.line}: RUN {script}: not in the build context, or not executable")
                 if not any(path in (".", script) or script.startswith(path + "/") for path in present):
                     raise Broken(f"line {at.line}: RUN {script}: copied later, or never")
-            for target in re.findall(r"(?:^|[;&] *|\s)make ([a-z-]+)", at.text):
+            for target in re.findall(r"(?:^|[;&] *|\s)make ([a-z0-9-]+)", at.text):
                 if not re.search(rf"^{target}:", makefile, re.M):
                     raise Broken(f"line {at.line}: RUN make {target}: the Makefile has no such target")
     if not any(at.word == "COPY" and dict(at.flags).get("from") for at in stages[-1].instructions):

@@ -68,6 +68,7 @@ class Reading(unittest.TestCase):
 class Contents(unittest.TestCase):
     def test_what_an_image_may_not_hold(self):
         for path, size in (("usr/bin/python3.11", 1), ("usr/bin/x86_64-linux-gnu-gcc-12", 1),
+                           ("usr/bin/aarch64-linux-gnu-g++", 1),
                            ("usr/lib/libcuda.so.1", 1), ("opt/libcudart.so.13", 1), ("usr/lib/libsie.a", 1),
                            ("app/model.safetensors", 1), ("app/big", 251_000_000)):
             with tempfile.TemporaryDirectory() as folder:
@@ -108,6 +109,12 @@ class Contents(unittest.TestCase):
 SPOILT = [
     ("an unpinned base", "FROM debian:12-slim", "FROM debian:latest", "name a version"),
     ("a base with another C library", "golang:${GO}-bookworm", "golang:${GO}-trixie", "newer C library"),
+    ("an image of one machine", "FROM debian:12-slim", "FROM --platform=linux/amd64 debian:12-slim",
+     "the last stage is always of linux/amd64"),
+    ("a build for one machine", "--platform=$BUILDPLATFORM golang", "--platform=linux/amd64 golang",
+     "stage build is always of linux/amd64"),
+    ("the builder's programs in every image", "ARG TARGETARCH", "ARG TARGETARHC",
+     "never asks for TARGETARCH"),
     ("an older Go", "ARG GO=1.26.8", "ARG GO=1.25.9", "go.mod needs Go"),
     ("a file that is not there", "COPY cmake cmake", "COPY kmake cmake",
      "COPY kmake: not in the build context"),
