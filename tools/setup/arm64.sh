@@ -47,7 +47,7 @@ tokenizers() {
     fail "cargo failed; its messages are above"
   cd - >/dev/null
   cp "$build/tokenizers-target/$target/release/libsie_tokenizers.a" "$build/"
-  cat >"$build/libtok_gen.overlay" <<GO
+  cat >"$build/_overlay/libtok_gen.go" <<GO
 //go:build native
 
 package tokenizer
@@ -64,7 +64,7 @@ case $(uname -m) in
   aarch64 | arm64) fail "this machine is an arm64: make build is for it" ;;
 esac
 tools/setup/deps.sh arm64
-mkdir -p "$build"
+mkdir -p "$build/_overlay"  # Go does not look into folders of such names
 case $what in
   libsie | tokenizers) $what; exit ;;
 esac
@@ -74,8 +74,8 @@ tokenizers
 # The two files from which cgo knows what to link lie over those of the native build.
 cat >"$build/overlay.json" <<JSON
 {"Replace": {
-  "$PWD/runtime/engine/libsie_gen.go": "$build/libsie_gen.overlay",
-  "$PWD/runtime/tokenizer/libtok_gen.go": "$build/libtok_gen.overlay"
+  "$PWD/runtime/engine/libsie_gen.go": "$build/_overlay/libsie_gen.go",
+  "$PWD/runtime/tokenizer/libtok_gen.go": "$build/_overlay/libtok_gen.go"
 }}
 JSON
 mkdir -p bin/arm64
