@@ -121,7 +121,7 @@ bool read_nodes(const char *root, Topology *t) {
     if (!each_listed(root, path, max_cpus, [&](int32_t cpu) {
           int32_t i = index[cpu];
           if (i < 0) return true;
-          if (t->places[i] >= 0 || (!found && t->nodes == max_nodes)) return false;
+          if (t->places[i] >= 0 || t->nodes == max_nodes) return false;
           found = true;
           t->places[i] = t->nodes;
           return true;

@@ -146,34 +146,6 @@ TEST(nodes_seat_executors) {
   }
 }
 
-// As many executors as asked for, none twice on a CPU, each on a CPU of its node, nodes ascending.
-TEST(nodes_seat_any_number) {
-  model::Random random(24);
-  for (int round = 0; round < 40; round++) {
-    MadeUpMachine m(2 + random.below(4), 1 + random.below(4), 1 + random.below(2));
-    for (size_t i = m.cpus.size(); i-- > 0;) {
-      if (m.cpus.size() > 1 && random.below(4) == 0) m.cpus.erase(m.cpus.begin() + static_cast<long>(i));
-    }
-    const sie::Topology t = read(m);
-    for (int draw = 0; draw < 20; draw++) {
-      const int32_t threads = 1 + random.below(t.n);
-      if (t.nodes == 1 || threads == 1) continue;
-      Seated s = seat(t, threads, random.below(2) == 1, random.next());
-      CHECK(std::is_sorted(s.places.begin(), s.places.end()), "executors are not in the nodes' order");
-      CHECK(s.places.back() == static_cast<int32_t>(s.numbers.size()) - 1, "a node without executors");
-      if (!s.pinned) continue;
-      Numbers used = s.cpus;
-      std::sort(used.begin(), used.end());
-      CHECK(std::unique(used.begin(), used.end()) == used.end(), "two executors on a CPU");
-      for (size_t i = 0; i < s.cpus.size(); i++) {
-        const long at = std::find(t.cpus, t.cpus + t.n, s.cpus[i]) - t.cpus;
-        CHECK(at < t.n && t.numbers[t.places[at]] == s.numbers[static_cast<size_t>(s.places[i])],
-              "CPU %d is not of its node", s.cpus[i]);
-      }
-    }
-  }
-}
-
 TEST(nodes_get_slabs_by_their_executors) {
   model::Random random(7);
   for (int round = 0; round < 300; round++) {

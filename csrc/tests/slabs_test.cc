@@ -98,7 +98,8 @@ static double makespan(const Plan &p, int32_t executors) {
     *std::min_element(busy.begin(), busy.end()) += share.cost;
     all += share.cost;
   }
-  return static_cast<double>(*std::max_element(busy.begin(), busy.end()) * executors) / static_cast<double>(all);
+  return static_cast<double>(*std::max_element(busy.begin(), busy.end()) * executors) /
+         static_cast<double>(all);
 }
 
 TEST(slabs_keep_executors_busy_alike) {
@@ -116,7 +117,8 @@ TEST(slabs_keep_executors_busy_alike) {
       }
       sum += makespan(plan(lengths, {executors, 512, 4096, 2304}), executors);
     }
-    CHECK(sum / rounds <= 1.03, "%d executors: the last one ends after %.3f of the mean", executors, sum / rounds);
+    CHECK(sum / rounds <= 1.03, "%d executors: the last one ends after %.3f of the mean", executors,
+          sum / rounds);
   }
 }
 
@@ -259,5 +261,42 @@ TEST(slabs_follow_the_rule) {
             "round %d: slab %zu has %d sequences for %lld, %zu for %lld by the rule", round, s, share.seqs,
             static_cast<long long>(share.cost), want[s].seqs.size(), static_cast<long long>(want[s].cost));
     }
+  }
+}
+
+// Each slab goes to the node that would end first, and of equal ones to the first around.
+TEST(slabs_are_dealt_by_the_rule) {
+  model::Random random(31);
+  const int32_t guard = -77;
+  for (int round = 0; round < 400; round++) {
+    const int32_t n = random.below(30), nodes = 1 + random.below(6), first = random.below(nodes);
+    std::vector<sie::SlabShare> shares(static_cast<size_t>(n));
+    std::vector<int64_t> costs(static_cast<size_t>(nodes));
+    std::vector<int32_t> executors(costs.size()), ends(costs.size() + 1, guard);
+    std::vector<int32_t> work(shares.size() + 1, guard), order(shares.size() + 1, guard);
+    for (auto &s : shares) s.cost = 1 + random.below(6);  // so that ends are often equal
+    for (auto &e : executors) e = 1 + random.below(3);
+    sie::deal_slabs(shares.data(), n, executors.data(), nodes, first, work.data(), order.data(), ends.data());
+    std::vector<std::vector<int32_t>> lists(costs.size());
+    for (int32_t s = 0; s < n; s++) {
+      const int64_t cost = shares[static_cast<size_t>(s)].cost;
+      size_t best = static_cast<size_t>(first);
+      for (int32_t i = 1; i < nodes; i++) {
+        const size_t node = static_cast<size_t>((first + i) % nodes);
+        if ((costs[node] + cost) * executors[best] < (costs[best] + cost) * executors[node]) best = node;
+      }
+      costs[best] += cost;
+      lists[best].push_back(s);
+    }
+    std::vector<int32_t> want, want_ends;
+    for (const auto &list : lists) {
+      want.insert(want.end(), list.begin(), list.end());
+      want_ends.push_back(static_cast<int32_t>(want.size()));
+    }
+    CHECK(work.back() == guard && order.back() == guard && ends.back() == guard, "wrote behind its room");
+    order.pop_back();
+    ends.pop_back();
+    CHECK(order == want && ends == want_ends, "round %d: %d slabs on %d nodes are dealt otherwise", round, n,
+          nodes);
   }
 }
