@@ -25,10 +25,7 @@ uint32_t saved_states() {
   return eax;
 }
 
-bool ask_for_tiles() {
-  constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
-}
+long arch_prctl(long code, long value) { return syscall(SYS_arch_prctl, code, value); }
 
 constexpr uint32_t bit(int n) { return 1u << n; }
 bool has(uint32_t flags, uint32_t wanted) { return (flags & wanted) == wanted; }
@@ -53,11 +50,12 @@ uint32_t detect(const Machine &machine) {
   const CpuidLeaf more = machine.cpuid(7, 1);
   if (!has(states, tile_states) || !has(extended.edx, amx) || !has(more.eax, avx512_bf16))
     return SIE_ISA_AVX512_VNNI;
-  return machine.ask_for_tiles() ? SIE_ISA_AMX : SIE_ISA_AVX512_VNNI;
+  constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return machine.arch_prctl(request_permission, tile_data) == 0 ? SIE_ISA_AMX : SIE_ISA_AVX512_VNNI;
 }
 
 }  // namespace sie_cpu
 
 uint32_t sie_cpu_detect(void) {
-  return sie_cpu::detect({sie_cpu::cpuid, sie_cpu::saved_states, sie_cpu::ask_for_tiles});
+  return sie_cpu::detect({sie_cpu::cpuid, sie_cpu::saved_states, sie_cpu::arch_prctl});
 }

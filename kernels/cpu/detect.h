@@ -17,9 +17,9 @@ struct Machine {
   // The register states that the operating system saves (the low half of XCR0). Called only where
   // cpuid has OSXSAVE.
   uint32_t (*saved_states)();
-  // Linux grants the tile registers to a process on request. Called last, when everything else is
-  // there.
-  bool (*ask_for_tiles)();
+  // arch_prctl of Linux, which grants the tile registers to a process on request: 0 where it does.
+  // Called last, when everything else is there.
+  long (*arch_prctl)(long code, long value);
 };
 
 // The best sie_isa that the machine runs; SIE_ISA_BEST (0) where it lacks AVX2, FMA or F16C.

@@ -11,9 +11,9 @@ TEST(detect_names_arm64) {
     const uint32_t found = sie_cpu::detect_arm64(capabilities);
     CHECK(found == isa, "capabilities %llx: table %x", static_cast<unsigned long long>(capabilities), found);
   };
-  is(fp | asimd, SIE_ISA_NEON);                              // Cortex-A53, Cortex-A72
-  is(fp | asimd | halves | dot, SIE_ISA_NEON_DOT);           // Neoverse N1
-  is(fp | asimd | halves | dot | sve, SIE_ISA_NEON_DOT);     // Neoverse V1
+  is(fp | asimd, SIE_ISA_NEON);                           // Cortex-A53, Cortex-A72
+  is(fp | asimd | halves | dot, SIE_ISA_NEON_DOT);        // Neoverse N1
+  is(fp | asimd | halves | dot | sve, SIE_ISA_NEON_DOT);  // Neoverse V1
   is(fp | asimd | halves | sve, SIE_ISA_NEON);
   is(~uint64_t{0}, SIE_ISA_NEON_DOT);
   is(~uint64_t{0} & ~dot, SIE_ISA_NEON);
@@ -51,6 +51,7 @@ constexpr Description sapphire_rapids = {fma | osxsave | avx | f16c,
 
 Description now;
 int times_states, times_tiles;
+long asked_code, asked_value;
 
 uint32_t detect(const Description &description) {
   now = description;
@@ -65,9 +66,11 @@ uint32_t detect(const Description &description) {
                             times_states++;
                             return now.states;
                           },
-                          [] {
+                          [](long code, long value) {
                             times_tiles++;
-                            return now.grants;
+                            asked_code = code;
+                            asked_value = value;
+                            return now.grants ? 0L : -1L;
                           }});
 }
 
@@ -95,6 +98,8 @@ TEST(detect_names_machines) {
   refused.grants = false;
   CHECK(detect(sapphire_rapids) == SIE_ISA_AMX, "Sapphire Rapids: %u", detect(sapphire_rapids));
   CHECK(times_tiles == 1, "tiles were asked for %d times", times_tiles);
+  CHECK(asked_code == 0x1023 && asked_value == 18, "arch_prctl(0x%lx, %ld) asks for no tiles", asked_code,
+        asked_value);
   CHECK(detect(zen4) == SIE_ISA_AVX512_VNNI, "Zen 4: %u", detect(zen4));
   CHECK(times_tiles == 0, "tiles were asked for on a machine without");
   CHECK(detect(cascade_lake) == SIE_ISA_AVX512_VNNI, "Cascade Lake: %u", detect(cascade_lake));
