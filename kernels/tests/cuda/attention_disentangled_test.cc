@@ -29,7 +29,7 @@ void check_lists(const Config &config) {
 }
 
 TEST(disentangled_lists_agree) {
-  const vector<Lengths> lengths = {{130, 130}, {0, 40},  {31, 31}, {1, 1},  {32, 32},
+  const vector<Lengths> lengths = {{130, 130}, {0, 40},  {31, 31}, {1, 1},   {32, 32},
                                    {70, 0},    {65, 65}, {9, 0},   {64, 64}, {63, 63}};
   for (int32_t d : {32, 64, 128}) {
     for (int32_t reach : {0, 20, 200})
@@ -47,6 +47,11 @@ TEST(disentangled_lengths_may_differ) {
     check_lists({SIE_F16, 32, 2, 2, SIE_MASK_FULL, 0, false, lengths, 1, -1, first, 9, true, false});
     check_lists({SIE_BF16, 64, 2, 2, SIE_MASK_FULL, 0, false, lengths, 1, -1, first, 300, false, true});
   }
+}
+
+// One block of keys, which has the only slot of the memory.
+TEST(disentangled_keys_may_be_one_block) {
+  check_lists({SIE_BF16, 32, 2, 2, SIE_MASK_FULL, 0, false, {{64, 64}, {10, 64}, {2, 64}}, 1, -1, false, 60});
 }
 
 // A block whose largest score is far below, or far above, that of the blocks before.
@@ -80,10 +85,13 @@ TEST(disentangled_attention_refuses) {
   refuses(SIE_OK, "no pos_key", [](A a) { a->pos_key.p = nullptr; });
   refuses(SIE_OK, "no pos_query", [](A a) { a->pos_query.p = nullptr; });
   refuses(SIE_INVALID_ARGUMENT, "no table", [](A a) { a->pos_key.p = a->pos_query.p = nullptr; });
-  refuses(SIE_UNSUPPORTED, "D 256", [](A a) {
-    a->head_dim = 256;
-    for (sie_tensor *t : {&a->q, &a->k, &a->v, &a->y, &a->pos_key, &a->pos_query}) t->ld = 512;
-  });
+  const auto of_dim = [](A a, int32_t d) {
+    a->head_dim = d;
+    for (sie_tensor *t : {&a->q, &a->k, &a->v, &a->y, &a->pos_key, &a->pos_query}) t->ld = 2 * d;
+  };
+  refuses(SIE_OK, "D 64, rows without gaps", [&](A a) { of_dim(a, 64); });
+  refuses(SIE_OK, "D 128, rows without gaps", [&](A a) { of_dim(a, 128); });
+  refuses(SIE_UNSUPPORTED, "D 256", [&](A a) { of_dim(a, 256); });
   refuses(SIE_UNSUPPORTED, "a causal mask", [](A a) { a->mask = SIE_MASK_CAUSAL; });
   refuses(SIE_UNSUPPORTED, "a window", [](A a) { a->mask = SIE_MASK_WINDOW; });
   refuses(SIE_UNSUPPORTED, "heads in groups", [](A a) { a->kv_heads = 1; });
@@ -93,9 +101,11 @@ TEST(disentangled_attention_refuses) {
           [&](A a) { a->prefix_k = a->k, a->prefix_v = a->v, a->prefix_first = a->prefix_keys = &first; });
   refuses(SIE_INVALID_ARGUMENT, "reach -1", [](A a) { a->bucket_reach = -1; });
   refuses(SIE_INVALID_ARGUMENT, "a reach too far", [](A a) { a->bucket_reach = SIE_MAX_BIAS_REACH + 1; });
+  refuses(SIE_OK, "reach 0", [](A a) { a->bucket_reach = 0; });
   refuses(SIE_OK, "the largest reach", [](A a) { a->bucket_reach = SIE_MAX_BIAS_REACH; });
   refuses(SIE_INVALID_ARGUMENT, "no rows", [](A a) { a->position_rows = 0; });
   refuses(SIE_INVALID_ARGUMENT, "too many rows", [](A a) { a->position_rows = SIE_MAX_POSITION_ROWS + 1; });
+  refuses(SIE_OK, "one row", [](A a) { a->position_rows = 1; });
   refuses(SIE_OK, "the most rows", [](A a) { a->position_rows = SIE_MAX_POSITION_ROWS; });
   refuses(SIE_UNSUPPORTED, "pos_key of another type", [](A a) { a->pos_key.dtype = SIE_F32; });
   refuses(SIE_UNSUPPORTED, "pos_query of another type", [](A a) { a->pos_query.dtype = SIE_F16; });
