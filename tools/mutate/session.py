@@ -228,11 +228,6 @@ class Session:
             wanted |= {n for name, n in self.numbers.items() if name.startswith(start)}
         return [t for t in self.tests if not t.reached.isdisjoint(wanted)]
 
-    def seeds(self, mutant):
-        """Only what orders threads and copies depends on their order."""
-        return self.options.seeds if self.kind is CUDA and mutant.kind in (
-            "barrier", "wait", "shuffle") else self.options.seeds[:1]
-
     def judge(self, mutant):
         """What is proven to change nothing, and with --quick every mutant, gets some seconds of
         tests; all others get all tests."""
@@ -245,7 +240,7 @@ class Session:
         if verdict is None:
             number = self.numbers.get(mutant.id)
             if number is not None:
-                verdict = runner.judge(self.paths, self.tests_for(mutant), number, self.seeds(mutant),
+                verdict = runner.judge(self.paths, self.tests_for(mutant), number, self.options.seeds,
                                        enough=enough)
             else:
                 tests = self.tests_for(mutant)
@@ -253,7 +248,7 @@ class Session:
                 if paths is None:
                     verdict = runner.Verdict("uncompiled", "compiler", "", words[:300], 0.0)
                 else:
-                    verdict = runner.judge(paths, tests, None, self.seeds(mutant), enough=enough)
+                    verdict = runner.judge(paths, tests, None, self.options.seeds, enough=enough)
             self.cache.put(key, mutant.id, verdict)
         return verdict
 
