@@ -94,8 +94,9 @@ func TestADeathCostsSeconds(t *testing.T) {
 // Texts that end their servers, innocent ones, and servers that are killed from outside, one after
 // another, all at once and three times in a row: a poison ends at most three servers and is a dead
 // letter. An innocent text is one only when two servers ended while it was alone in them; it is
-// answered, or its caller is told to try again after three servers. That a server is killed while an
-// innocent text is alone in it is rare, about once in two runs: the runs go on until it was seen.
+// answered, or its caller is told to try again after three servers. That a server is killed while
+// an innocent text is alone in it is rare, about once in two runs: the runs go on until it was
+// seen.
 func TestPoisonAmongInnocents(t *testing.T) {
 	seen := map[string]int{}
 	rare := []string{"answered", "poison is buried", "died alone", "killed from outside"}
