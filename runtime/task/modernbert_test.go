@@ -3,6 +3,7 @@ package task_test
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/api"
@@ -74,6 +75,9 @@ func TestModernbertZeroShotEqualsPipeline(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, label := range q.Labels {
+			if strings.TrimSpace(q.Text) == "" { // see TestZeroShotEqualsPipeline
+				break
+			}
 			at := slices.IndexFunc(res.Found[0].Classes, func(c api.Class) bool { return c.Label == label })
 			if at < 0 || math.Abs(res.Found[0].Classes[at].Score-float64(scores[i])) > 1e-5 {
 				t.Errorf("%+v: %v; %s has %v", q, res.Found[0].Classes, label, scores[i])

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/api"
@@ -122,6 +123,12 @@ func TestZeroShotEqualsPipeline(t *testing.T) {
 			want = append(want, api.Class{Label: l, Score: float64(scores[i])})
 		}
 		scores = scores[len(q.Labels):]
+		if strings.TrimSpace(q.Text) == "" { // which the pipeline answers
+			if e := res.Found[0].Err; e == nil || !strings.Contains(e.Message, "'items[0]' is blank") {
+				t.Errorf("%+v: %v, %v", q, res.Found[0].Classes, e)
+			}
+			continue
+		}
 		got := res.Found[0].Classes
 		if slices.SortStableFunc(want, byScore); !slices.EqualFunc(got, want, func(a, b api.Class) bool {
 			return a.Label == b.Label && math.Abs(a.Score-b.Score) < 1e-5

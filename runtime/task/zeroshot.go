@@ -8,6 +8,7 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
+	"github.com/sie-engine/sie/runtime/words"
 )
 
 // The family of natural language inference models, which classify by the request's labels.
@@ -65,6 +66,9 @@ func classifyZeroShot(r *run) error {
 	multi, _ := r.option("multi_label").(bool)
 	alone := multi || n == 1
 	r.reader.each = n
+	if err := r.refuseBlank(); err != nil {
+		return err
+	}
 	scores := make([][]float64, len(r.req.Inputs))
 	err = r.logits(arch.OutLogits, len(r.req.Inputs)*n,
 		func(first, end int, results *sizes) ([]batch.Item, error) {
@@ -92,6 +96,23 @@ func classifyZeroShot(r *run) error {
 			z = softmax(z)
 		}
 		r.result.Found[i].Classes = ranked(labels, z, r.options.Raw)
+	}
+	return nil
+}
+
+// refuseBlank fails each item whose text is blank: what a hypothesis alone scores says nothing of it.
+func (r *run) refuseBlank() error {
+	for i := range r.req.Inputs {
+		if !words.IsBlank(r.req.Inputs[i].Text) {
+			continue
+		}
+		number := i * r.reader.each
+		place := r.reader.location(number)
+		err := r.reader.refuse(number,
+			errs.Invalidf(place, "Field '%s' is blank; a text to classify is wanted", place))
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
