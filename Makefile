@@ -134,6 +134,10 @@ test-random: deps ## random programs on the CPU, texts alone and in company (SEE
 	@cmake --build build -j $(JOBS) --target csrc_tests
 	SIE_RANDOM_SEEDS=$(or $(SEEDS),200) build/csrc_tests =random_programs_give_a_text_the_same_bits_in_any_company
 
+decisions: deps ## what bf16 decides otherwise than fp32 on 2,000 random items, on an emulated GPU (ITEMS=…)
+	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
+	SIE_DECISIONS=$(or $(ITEMS),2000) tools/test/emulated.sh -count=1 -timeout 60m -v -run TestGPUDecisions ./runtime/task
+
 test-emulated: test-c tokenizers minilm ## the GPU path with emulated kernels and a stand-in driver
 	@tools/test/emulated.sh
 
