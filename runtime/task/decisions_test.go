@@ -28,9 +28,9 @@ type decisionForm struct {
 	task        arch.Task
 	make        func(rng *rand.Rand, m *arch.Model) decisionItem
 
-	// At most: the percentage of decisions that differ at the median, and the difference of scores that
-	// 99 of 100 keep. Those of GLiNER models are what gliner 0.2.29 itself differs by in torch.bfloat16
-	// on the first 60 items: random weights amplify each rounding.
+	// At most: the percentage of decisions that differ at the median, and the difference that 99 of
+	// 100 scores keep. Those of GLiNER models are what gliner 0.2.29 itself differs by in
+	// torch.bfloat16 on the first 60 items: random weights amplify each rounding.
 	median, usual float64
 }
 

@@ -100,7 +100,7 @@ func classifyZeroShot(r *run) error {
 	return nil
 }
 
-// refuseBlank fails each item whose text is blank: what a hypothesis alone scores says nothing of it.
+// refuseBlank fails each item whose text is blank: a hypothesis alone says nothing of a text.
 func (r *run) refuseBlank() error {
 	for i := range r.req.Inputs {
 		if !words.IsBlank(r.req.Inputs[i].Text) {
