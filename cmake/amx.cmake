@@ -6,7 +6,8 @@
 #                          VNNI and BF16 (kernels/tests/amx/detect.cc)
 #   cgo_flags_amx          points the tags native and emulated at sie_amx_emulated
 set(amx_dir ${CMAKE_SOURCE_DIR}/kernels/cpu)
-set(amx_sources ${amx_dir}/linear_bf16_amx.cc ${amx_dir}/linear_int8_amx.cc ${amx_dir}/attention_amx.cc)
+set(amx_sources ${amx_dir}/linear_bf16_amx.cc ${amx_dir}/linear_int8_amx.cc ${amx_dir}/attention_amx.cc
+                ${amx_dir}/attention_disentangled_amx.cc)
 
 # sie_emulate_amx(TARGET): the kernels' objects.
 function(sie_emulate_amx target)
@@ -24,7 +25,7 @@ target_compile_definitions(table_amx_emulated PRIVATE sie_cpu_ops=sie_emulated_a
                            sie_cpu_detect=sie_emulated_amx_detect)
 foreach(target kernels_amx_emulated table_amx_emulated)
   foreach(name linear_bf16_amx linear_bf16_amx_scratch linear_int8_amx attention_bf16_amx attention_bf16_amx_scratch
-               amx_bf16_pack amx_bf16_packed_bytes)
+               attention_disentangled_amx attention_disentangled_amx_scratch amx_bf16_pack amx_bf16_packed_bytes)
     target_compile_definitions(${target} PRIVATE ${name}=${name}_on_emulated_tiles)
   endforeach()
 endforeach()

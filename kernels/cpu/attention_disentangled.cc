@@ -47,7 +47,7 @@ constexpr int64_t kChunkRows = 9 * kSuperRows;
 
 // Where the intermediates of one head lie in the scratch, in floats. The rows by distance come first.
 struct Layout {
-  int64_t d;                              // padded to vectors
+  int64_t d;                                // padded to vectors
   int64_t table_ld, product_ld, scores_ld;  // room behind the last row for vectors that begin there
   int64_t key_table, query_table, k, v, query, few, product, scores, values, top, total, end;
 };
@@ -355,21 +355,8 @@ sie_status check(const sie_attention_args *a) {
       a->y.dtype != a->q.dtype) {
     return SIE_UNSUPPORTED;
   }
-  if (a->mask != SIE_MASK_FULL || a->kv_heads != a->heads || a->alibi_slopes != nullptr ||
-      a->bias != nullptr || a->prefix_keys != nullptr) {
-    return SIE_UNSUPPORTED;
-  }
   if (a->head_dim < 1 || a->head_dim > kMaxHeadDim) return SIE_UNSUPPORTED;
-  if (a->pos_key.p != nullptr && a->pos_key.dtype != SIE_F32) return SIE_UNSUPPORTED;
-  if (a->pos_query.p != nullptr && a->pos_query.dtype != SIE_F32) return SIE_UNSUPPORTED;
-  if (a->pos_key.p == nullptr && a->pos_query.p == nullptr) return SIE_INVALID_ARGUMENT;
-  if (a->bucket_reach < 0 || a->bucket_reach > SIE_MAX_BIAS_REACH) return SIE_INVALID_ARGUMENT;
-  if (a->position_rows < 1 || a->position_rows > SIE_MAX_POSITION_ROWS) return SIE_INVALID_ARGUMENT;
-  for (int64_t i = 0, least = 0; i <= 2 * int64_t{a->bucket_reach}; i++) {
-    if (a->buckets[i] < least || a->buckets[i] >= a->position_rows) return SIE_INVALID_ARGUMENT;
-    least = a->buckets[i];
-  }
-  return SIE_OK;
+  return check_positions(a);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 /* kernels_amx.h — the AMX entries of the operation table (kernels/ops.h): bf16 linear, bf16
- * attention, int8 linear. The int8 entry shares its packed layout and its helpers with the other
+ * attention, plain and disentangled, int8 linear. The int8 entry shares its packed layout and its helpers with the other
  * instruction sets (kernels_int8.h).
  *
  * Every function configures the tiles that it needs and releases them before it returns, so no AMX
@@ -29,6 +29,12 @@ int64_t linear_bf16_amx_scratch(const sie_op_bounds *bounds);
  * turn, or parts of their queries where there are fewer pairs than shares. */
 sie_status attention_bf16_amx(const sie_attention_args *a, const sie_share *share);
 int64_t attention_bf16_amx_scratch(const sie_op_bounds *bounds);
+
+/* The same for attention with tables by distance, which the other refuses. Tables that skip a row
+ * from one distance to the next are SIE_UNSUPPORTED, too. A share takes (head, sequence) pairs in a
+ * range. */
+sie_status attention_disentangled_amx(const sie_attention_args *a, const sie_share *share);
+int64_t attention_disentangled_amx_scratch(const sie_op_bounds *bounds);
 
 }  // namespace sie_cpu
 

@@ -1,5 +1,5 @@
-// position_rows.h — the rows of attention's tables by distance: which row each distance has, vectors
-// of neighbouring distances, and the packing of a head's rows.
+// position_rows.h — the rows of attention's tables by distance: whether the tables are what the kernels
+// take, which row each distance has, vectors of neighbouring distances, the packing of a head's rows.
 #ifndef SIE_KERNELS_CPU_POSITION_ROWS_H
 #define SIE_KERNELS_CPU_POSITION_ROWS_H
 
@@ -7,6 +7,24 @@
 
 namespace sie_cpu {
 namespace SIE_ISA_NS {
+
+// What disentangled attention refuses whatever its rows and its head dimension.
+static inline sie_status check_positions(const sie_attention_args *a) {
+  if (a->mask != SIE_MASK_FULL || a->kv_heads != a->heads || a->alibi_slopes != nullptr ||
+      a->bias != nullptr || a->prefix_keys != nullptr) {
+    return SIE_UNSUPPORTED;
+  }
+  if (a->pos_key.p != nullptr && a->pos_key.dtype != SIE_F32) return SIE_UNSUPPORTED;
+  if (a->pos_query.p != nullptr && a->pos_query.dtype != SIE_F32) return SIE_UNSUPPORTED;
+  if (a->pos_key.p == nullptr && a->pos_query.p == nullptr) return SIE_INVALID_ARGUMENT;
+  if (a->bucket_reach < 0 || a->bucket_reach > SIE_MAX_BIAS_REACH) return SIE_INVALID_ARGUMENT;
+  if (a->position_rows < 1 || a->position_rows > SIE_MAX_POSITION_ROWS) return SIE_INVALID_ARGUMENT;
+  for (int64_t i = 0, least = 0; i <= 2 * int64_t{a->bucket_reach}; i++) {
+    if (a->buckets[i] < least || a->buckets[i] >= a->position_rows) return SIE_INVALID_ARGUMENT;
+    least = a->buckets[i];
+  }
+  return SIE_OK;
+}
 
 // The entries of DistanceRows: beyond the reach on both sides as many as a vector has.
 SIE_INLINE int64_t distances(int64_t reach) { return 2 * (reach + kLanes) + 1; }

@@ -23,9 +23,10 @@ sie_status linear_amx(const sie_linear_args *a, const sie_share *share) {
   return linear<avx512::linear_f32, linear_int8_amx>(a, share);
 }
 
-// Head dimensions that the tiles lack fall to the generic kernel; the arguments alone decide.
+// What the tiles lack falls to the generic kernel; the arguments alone decide.
 sie_status attention_amx(const sie_attention_args *a, const sie_share *share) {
-  const sie_status status = attention_bf16_amx(a, share);
+  const sie_status status =
+      a->buckets != nullptr ? attention_disentangled_amx(a, share) : attention_bf16_amx(a, share);
   return status == SIE_UNSUPPORTED ? avx512::attention(a, share) : status;
 }
 
@@ -43,7 +44,9 @@ int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 int64_t scratch_bytes_amx(const sie_op_bounds *bounds) {
   if (bounds->kind == SIE_OP_ATTENTION)
-    return larger(avx512::attention_scratch(bounds), attention_bf16_amx_scratch(bounds));
+    return larger(avx512::attention_scratch(bounds), bounds->position_rows > 0
+                                                         ? attention_disentangled_amx_scratch(bounds)
+                                                         : attention_bf16_amx_scratch(bounds));
   if (bounds->compute == SIE_COMPUTE_BF16 && bounds->kind == SIE_OP_LINEAR)
     return linear_bf16_amx_scratch(bounds);
   if (bounds->compute == SIE_COMPUTE_BF16 && bounds->kind == SIE_OP_PAIRS) {
@@ -65,8 +68,8 @@ constexpr sie_ops table_of_amx() {
 }
 
 constexpr sie_ops avx2_ops = table_of<Avx2, linear<avx2::linear_f32, linear_int8_avx2>>("avx2", SIE_ISA_AVX2),
-                  avx512_ops = table_of<Avx512, linear<avx512::linear_f32, linear_int8_avx2>>(
-                      "avx512", SIE_ISA_AVX512),
+                  avx512_ops = table_of<Avx512, linear<avx512::linear_f32, linear_int8_avx2>>("avx512",
+                                                                                              SIE_ISA_AVX512),
                   vnni_ops = table_of<Avx512, linear<avx512::linear_f32, linear_int8_vnni>>(
                       "avx512-vnni", SIE_ISA_AVX512_VNNI),
                   amx_ops = table_of_amx();

@@ -18,6 +18,10 @@ void check_attention_keys();
 // Checks that a NaN behind a mask reaches no query, and every query before it.
 void check_attention_hidden_keys();
 
+// Checks on every CPU table that a NaN in a row of the tables by distance reaches the queries that
+// have a key at its distances, and no others.
+void check_attention_hidden_buckets();
+
 // Checks on every CPU table that queries whose window holds no key give zeros, alone and in company.
 void check_attention_without_sight();
 

@@ -211,6 +211,15 @@ class AttentionCase : public Case {
     prefix_k_->poison(r);
     prefix_v_->poison(r);
   }
+  // All of row r of the tables by distance becomes a NaN or an infinity.
+  void poison_bucket(int64_t r) {
+    for (Table *table : {&pos_key_, &pos_query_}) table->wide->poison(r), table->stored->poison(r);
+  }
+  // The row of those tables that a key `distance` before its query has.
+  int64_t bucket(int64_t distance) const {
+    const int64_t reach = c_.positions.reach, near = std::clamp(distance, -reach, reach);
+    return buckets_[static_cast<size_t>(bias_guard + reach + near)];
+  }
   // Whether the query at position i sees key j.
   bool sees(int64_t i, int64_t j) const {
     if (c_.mask == SIE_MASK_FULL) return true;

@@ -115,6 +115,12 @@ std::vector<KeyCase> key_cases() {
   all.push_back({beyond, 2, 2, 80, SIE_MASK_FULL, 0, false, -1, {400, 100, true, true}});
   all.push_back({beyond, 2, 2, 128, SIE_MASK_FULL, 0, false, -1, {64, 64, false, true}});
   all.push_back({beyond, 1, 1, 256, SIE_MASK_FULL, 0, false, -1, {512, 512, true, false}});
+  // Around AMX tiles: of queries, of keys, and of the rows of the tables that both meet.
+  const std::vector<int32_t> tiles = {1, 2, 15, 16, 17, 31, 33, 48, 256, 257};
+  all.push_back({tiles, 1, 1, 32, SIE_MASK_FULL, 0, false, -1, {256, 300, true, true}});
+  all.push_back({tiles, 1, 1, 64, SIE_MASK_FULL, 0, false, -1, {512, 512, false, true}});
+  all.push_back({tiles, 2, 2, 64, SIE_MASK_FULL, 0, false, -1, {6, 20, true, false}});
+  all.push_back({tiles, 1, 1, 128, SIE_MASK_FULL, 0, false, -1, {33, 16, true, true}});
   return all;
 }
 
@@ -135,7 +141,7 @@ void check_attention_keys() {
           // VNNI has the attention of AVX-512, and AMX in f32; neon-dot has neon's. In bf16 the others differ in their
           // loads and stores: every third case.
           const bool other = stream_of(ops) == nullptr && ops != sie_ref_ops();
-          const bool tiles = ops->isa == SIE_ISA_AMX && dtype == SIE_BF16 && k.positions.rows == 0;
+          const bool tiles = ops->isa == SIE_ISA_AMX && dtype == SIE_BF16;
           const bool own = has_own_generic(ops) && (dtype == SIE_F32 || index % 3 == 0);
           if (other && (tiles || own)) tables.push_back(ops);
         }
@@ -149,6 +155,53 @@ void check_attention_keys() {
             const std::vector<uint8_t> whole = c.outputs[0]->bytes(0, c.outputs[0]->rows());
             for (int32_t parts : {0, 2, 5}) check_split(&c, ops, parts, whole);
             check_single_queries(&c, ops, whole);
+          });
+        }
+      }
+    }
+  }
+}
+
+// Poisons rows of the tables by distance, the farthest before and behind, the last row and a row in
+// the middle: queries that meet none of them keep their bits, the others are lost.
+static void check_hidden_buckets(AttentionCase *c, const sie_ops *ops, int64_t length) {
+  if (!run_whole(*c, ops)) return;
+  const Rows &y = *c->outputs[0];
+  const std::vector<uint8_t> whole = y.bytes(0, y.rows());
+  const size_t row_bytes = whole.size() / static_cast<size_t>(y.rows());
+  std::vector<int64_t> poisoned;
+  for (int64_t distance : {length - 1, 1 - length, length / 2 + 40}) {
+    poisoned.push_back(c->bucket(distance));
+    c->poison_bucket(poisoned.back());
+    run_whole(*c, ops);
+    for (int64_t i = 0; i < length; i++) {
+      bool met = false;
+      for (int64_t j = 0; j < length; j++)
+        met = met || std::count(poisoned.begin(), poisoned.end(), c->bucket(i - j)) > 0;
+      const std::vector<uint8_t> now = y.bytes(i, i + 1);
+      const bool same = memcmp(now.data(), whole.data() + static_cast<size_t>(i) * row_bytes, row_bytes) == 0;
+      CHECK(met || same, "%s %s %s: query %lld has met a row of the tables that none of its keys has",
+            ops->name, c->form.c_str(), c->shape.c_str(), static_cast<long long>(i));
+      CHECK(!met || isnan(y.get(i, 0)), "%s %s %s: query %lld has not met row %lld of the tables", ops->name,
+            c->form.c_str(), c->shape.c_str(), static_cast<long long>(i),
+            static_cast<long long>(poisoned.back()));
+    }
+  }
+}
+
+void check_attention_hidden_buckets() {
+  for (int32_t dtype : {SIE_F32, SIE_BF16}) {
+    for (int32_t length : {90, 150, 600}) {
+      for (int32_t tables : {1, 2, 3}) {
+        if (length == 600 && tables != 3) continue;
+        for (const sie_ops *ops : backends()) {
+          if (stream_of(ops) != nullptr || ops == sie_ref_ops()) continue;
+          Config config = {{length}, 1, 1, 64, SIE_MASK_FULL, 0, dtype, false, true, plain, false};
+          config.positions = {length == 150 ? 128 : 2048, 1024, (tables & 1) != 0, (tables & 2) != 0};
+          const std::string name = text("hidden buckets %s %d %d ", dtype_text(dtype), length, tables);
+          check::judged((name + ops->name).c_str(), [&] {
+            AttentionCase c(config, odd, 4980 + length);
+            check_hidden_buckets(&c, ops, length);
           });
         }
       }

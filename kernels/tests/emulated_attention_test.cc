@@ -25,6 +25,40 @@ int64_t needed(const AttentionCase &c, const Config &config) {
   return seen * config.heads * 8 * config.head_dim / 32;
 }
 
+// The rows of the tables that queries [i, i + 32) and keys [j, last) meet, by the first and the last.
+std::pair<int64_t, int64_t> met(const AttentionCase &c, int32_t length, int32_t i, int32_t j, int32_t last) {
+  std::pair<int64_t, int64_t> rows = {SIE_MAX_POSITION_ROWS, -1};
+  for (int32_t q = i; q < i + 32 && q < length; q++) {
+    for (int32_t k = j; k < last && k < length; k++) {
+      rows.first = std::min(rows.first, c.bucket(q - k));
+      rows.second = std::max(rows.second, c.bucket(q - k));
+    }
+  }
+  return rows;
+}
+
+// The tiles of the tables' products, beside those of attention: for 32 queries and a block of keys 32
+// columns of K at a time, each in 2 × 2 tiles for 32 dimensions; for 32 queries and 32 keys 16 rows of
+// Q at a time, each in 1 × 2 tiles.
+int64_t needed_by_distance(const AttentionCase &c, const Config &config) {
+  int64_t tiles = 0;
+  for (int32_t length : config.lengths) {
+    for (int32_t i = 0; i < length; i += 32) {
+      for (int32_t j = 0; j < length; j += 512) {
+        // K lies in reverse.
+        const auto [first, last] = met(c, length, i, j, j + 512);
+        const int64_t end = config.positions.rows - 1 - first, begin = config.positions.rows - 1 - last;
+        if (config.positions.key) tiles += 4 * (end / 32 - begin / 32 + 1);
+      }
+      for (int32_t j = 0; j < length; j += 32) {
+        const auto [first, last] = met(c, length, i, j, j + 32);
+        if (config.positions.query) tiles += 2 * ((last - first) / 16 + 1);
+      }
+    }
+  }
+  return tiles * config.heads * config.head_dim / 32;
+}
+
 }  // namespace
 
 TEST(emulated_attention_multiplies_what_is_seen) {
@@ -41,6 +75,27 @@ TEST(emulated_attention_multiplies_what_is_seen) {
         const int64_t products = emulated_products() - before;
         CHECK(products == needed(c, config), "%s %s: %lld tiles multiplied, %lld needed", c.form.c_str(),
               c.shape.c_str(), static_cast<long long>(products), static_cast<long long>(needed(c, config)));
+      }
+    }
+  }
+}
+
+TEST(emulated_attention_multiplies_tables_by_distance) {
+  const sie_ops *ops = emulated_amx();
+  if (ops == nullptr) return;
+  for (int32_t d : {32, 64}) {
+    for (const std::vector<int32_t> &lengths : {std::vector<int32_t>{160, 31}, std::vector<int32_t>{1216}}) {
+      for (const Positions &positions :
+           {Positions{512, 512, true, true}, {64, 64, true, false}, {512, 512, false, true}}) {
+        Config config = {lengths, 2, 2, d, SIE_MASK_FULL, 0, SIE_BF16, false, true, plain, false};
+        config.positions = positions;
+        AttentionCase c(config, dense, 4800);
+        const int64_t before = emulated_products();
+        CHECK(run_whole(c, ops), "%s: refused", c.form.c_str());
+        const int64_t products = emulated_products() - before,
+                      wanted = needed(c, config) + needed_by_distance(c, config);
+        CHECK(products == wanted, "%s %s: %lld tiles multiplied, %lld needed", c.form.c_str(),
+              c.shape.c_str(), static_cast<long long>(products), static_cast<long long>(wanted));
       }
     }
   }

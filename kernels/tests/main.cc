@@ -55,6 +55,7 @@ TEST_LIST(attention_blocks) { check_attention_blocks(); }
 TEST_LIST(attention_one_query) { check_attention_one_query(); }
 TEST_LIST(attention_keys) { check_attention_keys(); }
 TEST_LIST(attention_hidden_keys) { check_attention_hidden_keys(); }
+TEST_LIST(attention_hidden_buckets) { check_attention_hidden_buckets(); }
 TEST_LIST(attention_without_sight) { check_attention_without_sight(); }
 TEST_LIST(attention_prefix) { check_attention_prefix(); }
 TEST_LIST(attention_hidden_prefix) { check_attention_hidden_prefix(); }
