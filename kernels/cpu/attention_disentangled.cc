@@ -14,8 +14,9 @@
 //          for longer items also the sums of kChunkRows rows. At D = 64 and 512 rows: 1.1 MB.
 // Cost     with w the rows of a table that queries and keys of a tile meet: 2·D·(2 + (w + w')/L)
 //          flop a pair. At L = 128 some 2.1 times attention's, at 512 with DeBERTa's buckets 1.7.
-// Plan     both tables are packed as matrices [D, rows], once for the sequences of a head. K's rows
-//          are in reverse, so that both ascend with a vector's lanes. kSuperRows queries at a time:
+// Plan     both tables are packed in panels of columns, as keys are, once for the sequences of a head.
+//          K's rows are in reverse, so that both ascend with a vector's lanes. A product begins at a
+//          whole vector, so that its loads cross no lines. kSuperRows queries at a time:
 //          kLanes keys are multiplied with the rows of Q that these queries meet, and the products
 //          brought to the scores through a transposition; then, in tiles of kRows queries, q·kᵀ is
 //          added, q is multiplied with the rows of K that the tile meets, and each score takes its
@@ -47,8 +48,9 @@ constexpr int64_t kChunkRows = 9 * kSuperRows;
 
 // Where the intermediates of one head lie in the scratch, in floats. The rows by distance come first.
 struct Layout {
-  int64_t d;                                // padded to vectors
-  int64_t table_ld, product_ld, scores_ld;  // room behind the last row for vectors that begin there
+  int64_t d;                      // padded to vectors
+  int64_t columns;                // of a packed table, in whole panels
+  int64_t product_ld, scores_ld;  // room behind the last row for vectors that begin there
   int64_t key_table, query_table, k, v, query, few, product, scores, values, top, total, end;
 };
 
@@ -56,12 +58,12 @@ Layout layout_of(int64_t keys, int64_t head_dim, int64_t rows, int64_t reach) {
   const int64_t block = padded(lesser(keys, kBlockKeys)), longer = keys > kBlockKeys ? kChunkRows : 0;
   Layout at;
   at.d = padded(head_dim);
-  at.table_ld = padded(rows) + kLanes;
+  at.columns = (rows + kPanel - 1) / kPanel * kPanel;
   at.product_ld = padded(rows) + 3 * kLanes;
   at.scores_ld = block + kLanes;
   at.key_table = 2 * padded(distances(reach));
-  at.query_table = at.key_table + head_dim * at.table_ld;
-  at.k = at.query_table + head_dim * at.table_ld;
+  at.query_table = at.key_table + head_dim * at.columns;
+  at.k = at.query_table + head_dim * at.columns;
   at.v = at.k + block * head_dim;
   at.query = at.v + block * at.d;
   at.few = at.query + kSuperRows * at.d;
@@ -73,6 +75,9 @@ Layout layout_of(int64_t keys, int64_t head_dim, int64_t rows, int64_t reach) {
   at.end = at.total + longer;
   return at;
 }
+
+// The first column of a column's vector.
+SIE_INLINE int64_t vector_of(int64_t column) { return column / kLanes * kLanes; }
 
 // One (sequence, head) pair at work.
 template <typename T>
@@ -97,13 +102,15 @@ struct Tile {
   int64_t row, rows;
 };
 
-// out[rows, last − base + 1] = a[rows, D]·(columns base … last of a table), in whole vectors.
+// out[rows, c − base] = a[rows, D]·(column c of a table in panels), for c from base, a vector's first,
+// to the end of the vector of `last`.
 SIE_INLINE void multiply_rows(int64_t rows, const float *a, const Layout &at, int64_t d, const float *table,
                               int64_t base, int64_t last, float *out) {
   for (int64_t c = base, vecs; c <= last; c += vecs * kLanes) {
-    const int64_t left = (last - c + kLanes) / kLanes;
-    vecs = left == 4 && kVecs == 3 ? 2 : lesser(left, kVecs);
-    multiply_tile(rows, vecs, a, at.d, table + c, at.table_ld, d, out + (c - base), at.product_ld);
+    const int64_t panel = c / kPanel * kPanel;
+    vecs = lesser(last / kLanes + 1, panel / kLanes + kVecs) - c / kLanes;
+    multiply_tile(rows, vecs, a, at.d, table + panel * d + (c - panel), kPanel, d, out + (c - base),
+                  at.product_ld);
   }
 }
 
@@ -124,7 +131,7 @@ void query_terms(const Work<T> &w, const Block &block, const Tile &tile) {
     int64_t base[kLanes], last[kLanes];
     for (int64_t t = 0; t < tiles; t++) {
       const int64_t from = tile_start(kLanes, tiles, t), to = tile_start(kLanes, tiles, t + 1);
-      const int64_t low = w.by_query.row(near - (j + to - 1)),
+      const int64_t low = vector_of(w.by_query.row(near - (j + to - 1))),
                     high = w.by_query.row(near + tile.rows - 1 - (j + from));
       multiply_rows(to - from, few + from * at.d, at, w.d, w.part(at.query_table), low, high,
                     product + from * at.product_ld);
@@ -166,7 +173,7 @@ SIE_INLINE void score_rows(const Work<T> &w, int64_t keys, int64_t near, int64_t
                    add != nullptr ? add + n0 : nullptr, at.scores_ld, 0, nullptr, 0});
   }
   if (w.a->pos_key.p == nullptr) return;
-  const int64_t base = w.by_key.row(near - (rows - 1)), last = w.by_key.row(near + keys - 1);
+  const int64_t base = vector_of(w.by_key.row(near - (rows - 1))), last = w.by_key.row(near + keys - 1);
   float *const product = w.part(at.product);
   multiply_rows(rows, query, at, w.d, w.part(at.key_table), base, last, product);
   for (int64_t m = 0; m < rows; m++) {
@@ -336,10 +343,10 @@ void attend_items(const sie_attention_args *a, const sie_share *share) {
       packed = head;
       if (a->pos_key.p != nullptr)
         pack_rows(a->pos_key, column, d, rows, true, 1.0f, w.by_key.row(-longest), w.by_key.row(longest),
-                  w.part(w.at.key_table), w.at.table_ld);
+                  w.part(w.at.key_table), kPanel);
       if (a->pos_query.p != nullptr)
         pack_rows(a->pos_query, column, d, rows, false, a->scale * 1.44269504f, w.by_query.row(-longest),
-                  w.by_query.row(longest), w.part(w.at.query_table), w.at.table_ld);
+                  w.by_query.row(longest), w.part(w.at.query_table), kPanel);
     }
     w.position = a->queries_first ? 0 : w.keys - w.queries;
     w.q = row_of<const T>(a->q, a->cu_q[b]) + column;

@@ -70,13 +70,14 @@ SIE_INLINE DistanceRows list_rows(int64_t reach, int32_t *memory, F row) {
   return rows;
 }
 
-// Packs one head of a table of `rows` rows as a matrix [D, ld]: column c of it is row c, or in
-// reverse row rows − 1 − c, times factor. Of all columns those from `first` to `last`, to the ends of
-// their vectors and one vector more; beyond the table they are 0.
+// Packs one head of a table of `rows` rows in panels [D, panel]: column c is row c, or in reverse row
+// rows − 1 − c, times factor, in panel c/panel. Of all columns those from `first` to `last`, to the
+// ends of their vectors; beyond the table they are 0.
 static inline void pack_rows(const sie_tensor &table, int64_t column, int64_t d, int64_t rows, bool reverse,
-                             float factor, int64_t first, int64_t last, float *out, int64_t ld) {
+                             float factor, int64_t first, int64_t last, float *out, int64_t panel) {
   const Vec by = vset(factor);
-  for (int64_t c = first / kLanes * kLanes; c < last + 1 + kLanes && c + kLanes <= ld; c += kLanes) {
+  for (int64_t c = first / kLanes * kLanes; c <= last; c += kLanes) {
+    float *const to = out + c / panel * panel * d + c % panel;
     for (int64_t i = 0; i < d; i += kLanes) {
       Vec block[kLanes];
       for (int j = 0; j < kLanes; j++) {
@@ -85,7 +86,7 @@ static inline void pack_rows(const sie_tensor &table, int64_t column, int64_t d,
         block[j] = there ? vload_row(row_of<const float>(table, row) + column, i, d) * by : vset(0.0f);
       }
       vtranspose(block);
-      for (int j = 0; j < kLanes && i + j < d; j++) vstore(out + (i + j) * ld + c, block[j]);
+      for (int j = 0; j < kLanes && i + j < d; j++) vstore(to + (i + j) * panel, block[j]);
     }
   }
 }
