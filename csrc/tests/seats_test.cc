@@ -132,7 +132,7 @@ void check_seats(const sie::Topology &t, int32_t threads, bool asked, uint64_t s
 
 }  // namespace
 
-TEST(nodes_seat_by_the_rule) {
+TEST(topology_seats_by_the_rule) {
   model::Random random(40);
   for (int round = 0; round < 300; round++) {
     const sie::Topology t = random_topology(&random, round % 50 == 0 ? sie::max_nodes : 2 + random.below(5));
@@ -144,7 +144,7 @@ TEST(nodes_seat_by_the_rule) {
 }
 
 // As many CPUs and nodes as there is room for.
-TEST(nodes_fill_a_topology) {
+TEST(topology_may_be_full) {
   Root root;
   root.file("/sys/devices/system/node/online", "3,7\n");
   root.file("/sys/devices/system/node/node3/cpulist", "0-511\n");
@@ -157,7 +157,7 @@ TEST(nodes_fill_a_topology) {
   for (int32_t threads : {2, 600, sie::max_executors}) check_seats(*t, threads, false, 5);
 }
 
-TEST(nodes_without_a_choice_have_no_mask) {
+TEST(topology_of_one_node_has_no_mask) {
   MadeUpMachine m(1, 4);
   const sie::CpuMask none;
   for (const char *online : {"0\n", "none\n"}) {
@@ -170,7 +170,7 @@ TEST(nodes_without_a_choice_have_no_mask) {
 }
 
 // Caches of this process's cores only, and of the eight that a CPU is asked about.
-TEST(nodes_have_caches_of_their_own) {
+TEST(topology_counts_caches) {
   MadeUpMachine m(2, 4);
   CHECK(read(m.root.path(), m.cpus)->caches == 2, "two caches");
   CHECK(read(m.root.path(), {4, 5, 6, 7})->caches == 1, "one of them");
@@ -186,7 +186,7 @@ TEST(nodes_have_caches_of_their_own) {
 }
 
 // What a number begins with and ends with, and how long a list may be.
-TEST(nodes_have_lists_of_numbers) {
+TEST(topology_reads_lists_of_numbers) {
   MadeUpMachine m(2, 10);
   auto nodes_with = [&m](const std::string &list) {
     m.node(0, list);
@@ -213,7 +213,7 @@ TEST(nodes_have_lists_of_numbers) {
 
 // The kernel gives a long list a page at a time. Here a pipe gives it, whose writer waits until each
 // piece but the last has been read.
-TEST(nodes_have_lists_that_come_in_pieces) {
+TEST(topology_reads_lists_in_pieces) {
   auto nodes_with = [](const std::vector<std::string> &pieces) {
     MadeUpMachine m(2, 4);
     const std::string path = m.root.path() + std::string(list_of_node_1);
