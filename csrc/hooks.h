@@ -18,8 +18,10 @@ struct Machine {
   const char *root;     // holds /sys and /proc
   const int32_t *cpus;  // [n] of the affinity mask, ascending
   int32_t n;
-  // In place of the kernel's call; returns 0 or an errno (node_memory.h).
-  int (*place_pages)(void *p, size_t bytes, const int32_t *nodes, int32_t n);
+  // In place of the system call, of whose bits the kernel reads one less; returns 0 or an errno.
+  int (*mbind)(void *p, size_t bytes, int mode, const unsigned long *nodes, unsigned long bits);
+  // A thread on the node at `place` touches p, so that the kernel takes its page there.
+  void (*touch)(int32_t place, const void *p);
 };
 
 #ifndef SIE_TEST_HOOKS
@@ -34,6 +36,7 @@ inline void takes_ticket(int32_t, int32_t) {}
 inline void arrives(const void *) {}
 inline void leaves(const void *) {}
 inline void runs_block(int32_t, int64_t) {}
+inline void touches(int32_t, const void *) {}
 inline const Machine *machine() { return nullptr; }
 
 #else
@@ -61,6 +64,10 @@ inline std::atomic<const Machine *> made_up{nullptr};
 inline const Hooks *now() { return installed.load(std::memory_order_acquire); }
 
 inline const Machine *machine() { return made_up.load(std::memory_order_acquire); }
+
+inline void touches(int32_t place, const void *p) {
+  if (const Machine *made = machine()) made->touch(place, p);
+}
 
 inline void step() {
   const Hooks *h = now();

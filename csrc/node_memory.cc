@@ -27,10 +27,18 @@ void touch_in_turn(const Seats &seats, const Block &block) {
     for (size_t at = static_cast<size_t>(place) * step; at < block.bytes;
          at += static_cast<size_t>(seats.nodes) * step) {
       const size_t end = std::min(at + step, block.bytes);
-      for (size_t p = at; p < end; p += page)
-        *static_cast<volatile char *>(block.at(static_cast<int64_t>(p))) = 0;
+      for (size_t p = at; p < end; p += page) {
+        char *const first = block.at(static_cast<int64_t>(p));
+        hooks::touches(place, first);
+        *static_cast<volatile char *>(first) = 0;
+      }
     }
   }
+}
+
+int bind(void *p, size_t bytes, int mode, const unsigned long *nodes, unsigned long bits) {
+  if (const hooks::Machine *made_up = hooks::machine()) return made_up->mbind(p, bytes, mode, nodes, bits);
+  return syscall(SYS_mbind, p, bytes, mode, nodes, bits, 0ul) == 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -39,16 +47,12 @@ int place_pages(void *p, size_t bytes, const int32_t *nodes, int32_t n) {
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(p) + page - 1) / page * page,
                   end = (reinterpret_cast<uintptr_t>(p) + bytes) / page * page;
   if (begin >= end) return 0;
-  void *first = reinterpret_cast<void *>(begin);
-  if (const hooks::Machine *made_up = hooks::machine()) {
-    return made_up->place_pages(first, end - begin, nodes, n);
-  }
   constexpr int32_t bits = 8 * sizeof(unsigned long);
   unsigned long mask[node_numbers / bits] = {};
   for (int32_t i = 0; i < n; i++) mask[nodes[i] / bits] |= 1ul << (nodes[i] % bits);
   // The kernel reads one bit less than it is told of.
-  const long mode = n == 1 ? MPOL_PREFERRED : MPOL_INTERLEAVE;
-  return syscall(SYS_mbind, first, end - begin, mode, mask, node_numbers + 1l, 0ul) == 0 ? 0 : errno;
+  return bind(reinterpret_cast<void *>(begin), end - begin, n == 1 ? MPOL_PREFERRED : MPOL_INTERLEAVE, mask,
+              node_numbers + 1);
 }
 
 int try_placing(const int32_t *nodes, int32_t n) {

@@ -18,6 +18,14 @@ struct PlacedPages {
   const char *p;
   size_t bytes;
   std::vector<int32_t> nodes;
+  int mode;
+  unsigned long bits;  // that the call names
+};
+
+// A page that a thread on the node at `place` touched.
+struct TouchedPage {
+  int32_t place;
+  const char *p;
 };
 
 // While it lives, devices are opened on it. Threads are pinned to CPUs that this machine may lack;
@@ -59,13 +67,18 @@ class MadeUpMachine {
   }
   // Makes the mask these CPUs.
   void install() {
-    machine_ = {root.path(), cpus.data(), static_cast<int32_t>(cpus.size()), place};
+    machine_ = {root.path(), cpus.data(), static_cast<int32_t>(cpus.size()), bind, touch};
     calls().clear();
+    touched().clear();
     sie::hooks::made_up.store(&machine_);
   }
   // What was asked of the kernel, and what it answers.
   static std::vector<PlacedPages> &calls() {
     static std::vector<PlacedPages> all;
+    return all;
+  }
+  static std::vector<TouchedPage> &touched() {
+    static std::vector<TouchedPage> all;
     return all;
   }
   static int &answer() {
@@ -81,9 +94,16 @@ class MadeUpMachine {
   std::vector<int32_t> cpus;
 
  private:
-  static int place(void *p, size_t bytes, const int32_t *nodes, int32_t n) {
-    calls().push_back({static_cast<const char *>(p), bytes, std::vector<int32_t>(nodes, nodes + n)});
+  static int bind(void *p, size_t bytes, int mode, const unsigned long *nodes, unsigned long bits) {
+    std::vector<int32_t> named;
+    for (int32_t k = 0; k < 1024; k++) {
+      if ((nodes[k / 64] >> (k % 64) & 1) != 0) named.push_back(k);
+    }
+    calls().push_back({static_cast<const char *>(p), bytes, named, mode, bits});
     return answer();
+  }
+  static void touch(int32_t place, const void *p) {
+    touched().push_back({place, static_cast<const char *>(p)});
   }
   sie::hooks::Machine machine_ = {};
 };
