@@ -94,10 +94,15 @@ def gliner(row, encoder, into):
                  class_token_index=words.convert_tokens_to_ids("<<ENT>>"), **row["head"])
     name = "Token" if row["head"]["span_mode"] == "token_level" else "Span"
     kind = getattr(kinds, f"{'Bi' if 'labels' in row else 'Uni'}Encoder{name}GLiNER")
+    of_labels = {}
     if "labels" in row:
-        given |= {"labels_encoder": "bench/labels", "labels_encoder_config": row["labels"]}
+        tower = row["labels"] | {"pad_token_id": 0, "num_hidden_layers": min(
+            row["labels"]["num_hidden_layers"], encoder["num_hidden_layers"])}
+        given |= {"labels_encoder": "bench/labels", "labels_encoder_config": tower}
         del given["class_token_index"]
-    made = kind(kind.config_class(**given), tokenizer=words, backbone_from_pretrained=False)
+        of_labels["labels_tokenizer"] = tokenizer(
+            {"package": "transformers", "encoder": tower, "limit": 512}, tower)
+    made = kind(kind.config_class(**given), tokenizer=words, backbone_from_pretrained=False, **of_labels)
     sharpen(made.model)
     made.save_pretrained(into, safe_serialization=True)
     return GLiNER.from_pretrained(str(into))
@@ -111,6 +116,7 @@ def gliclass(row, encoder, into):
     words = tokenizer(row, encoder)
     encoder = encoder | {"vocab_size": max(encoder["vocab_size"], len(words))}
     config = GLiClassModelConfig(
+        encoder_model_name="bench/" + row["source"].split("/")[1],
         encoder_config=transformers.AutoConfig.for_model(**encoder), vocab_size=encoder["vocab_size"],
         hidden_size=encoder["hidden_size"], class_token_index=words.convert_tokens_to_ids("<<LABEL>>"),
         text_token_index=words.convert_tokens_to_ids("<<SEP>>"),

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import archrace
 import extractengines
+import extractparts
 import extractreport
 import extractshapes
 import extracttexts
@@ -47,6 +48,9 @@ def arguments():
                    help="only these of " + ", ".join(SETS))
     p.add_argument("--engines", type=archrace.several(extractengines.ENGINES),
                    default=list(extractengines.ENGINES), help="only these peers")
+    p.add_argument("--parts", type=archrace.several(extractparts.PARTS), default=list(extractparts.PARTS),
+                   help="only these of " + ", ".join(extractparts.PARTS))
+    p.add_argument("--only-parts", action="store_true", help="the parts without a race against peers")
     p.add_argument("--threads", type=between(1, cpus), default=cpus)
     p.add_argument("--rounds", type=between(1, 100), default=3, help="rounds of turns")
     p.add_argument("--layers", type=between(0, 200), default=0,
@@ -248,13 +252,25 @@ def race_set(shape, racers, s, result):
         f"{n} {statistics.median(v):,.2f}" for n, v in rows.items()))
 
 
+def race_parts(shape, result):
+    """The parts, in the highest class of this machine."""
+    precision = archrace.precisions()[-1]
+    ours = extractparts.Ourselves(ROOT, OUT, MODEL, precision, clean_env(), archrace.prefix)
+    with contextlib.closing(Extractor(
+            f"sie-{precision}", shape.args.server, shape, shape.args.threads, precision, ours.env,
+            OUT / f"{shape.name}-parts", archrace.prefix(shape.args.threads))) as extractor:
+        extractparts.race(shape, extractor, ours, result)
+
+
 def race_shape(shape, result):
     result |= {"settings": {}, "versions": {}, "answers": {}, "runs": {}}
-    with contextlib.ExitStack() as stack:
-        racers = start(shape, result, stack)
-        compare(shape, racers, result)
-        for s in shape.sets:
-            race_set(shape, racers, s, result)
+    if not shape.args.only_parts:
+        with contextlib.ExitStack() as stack:
+            racers = start(shape, result, stack)
+            compare(shape, racers, result)
+            for s in shape.sets:
+                race_set(shape, racers, s, result)
+    race_parts(shape, result)
     if shape.args.published:
         result["http"] = Served(shape, MODEL, OUT).race(shape.args.published)
 

@@ -2,8 +2,9 @@
 
 import statistics
 
+import extractparts
 import extractshapes
-from goals import pair
+from goals import middle, pair
 from records import table
 
 # What is wanted, medians of the ratios round by round, by class of instructions: ours, the peer's
@@ -56,6 +57,20 @@ def held(name, of, kind):
     return rows
 
 
+def parts_held(name, of):
+    """Rows of the parts, which are wanted of every class."""
+    what = {"outside": "time outside the encoder", "lstm": "LSTM over 384 words to the encoder, one thread",
+            "labels": "1,000 kept labels to 10"}
+    rows = []
+    for key, runs in of.get("parts", {}).items():
+        part, _, s = key.partition(", ")
+        mid, most = middle(runs), extractparts.WANTED[part]
+        shown = [f"{x:.2f}" if part == "labels" else f"{100 * x:.1f} %" for x in (mid, min(runs), max(runs), most)]
+        rows.append([name, s, what[part], f"{shown[0]} ({shown[1]} to {shown[2]})", f"≤ {shown[3]}",
+                     "met" if mid <= most else "**missed**"])
+    return rows
+
+
 def speeds(name, of):
     """A row for each set and engine: items a second, or milliseconds, and our fp32 to it."""
     for s, runs in of.get("runs", {}).items():
@@ -78,11 +93,15 @@ def markdown(record):
     wanted = [r for name, s in shapes.items() for r in held(name, s, about["class"])]
     if wanted:
         parts.append(table(["shape", "set", "what", "measured", "wanted", ""], wanted))
-    parts.append(table(["shape", "set", "engine", "median", "our fp32 to it"],
-                       [r for name, s in shapes.items() for r in speeds(name, s)]))
-    parts.append(table(["shape", "engine", "equal decisions", "largest difference of scores", "decisions"], [
-        [name, engine, f"{a['equal']:.4f}", f"{a['score']:.1e}", a["decisions"]]
-        for name, s in shapes.items() for engine, a in s.get("answers", {}).items()]))
+    own = [r for name, s in shapes.items() for r in parts_held(name, s)]
+    if own:
+        parts.append(table(["shape", "set", "part", "measured", "wanted", ""], own))
+    raced = [r for name, s in shapes.items() for r in speeds(name, s)]
+    if raced:
+        parts.append(table(["shape", "set", "engine", "median", "our fp32 to it"], raced))
+        parts.append(table(["shape", "engine", "equal decisions", "largest difference of scores", "decisions"], [
+            [name, engine, f"{a['equal']:.4f}", f"{a['score']:.1e}", a["decisions"]]
+            for name, s in shapes.items() for engine, a in s.get("answers", {}).items()]))
     left = [[name, what, why] for name, s in shapes.items()
             for what, why in [*s["failed"].items(), *s["not_served"].items(),
                               *([("all", s["left_out"])] if "left_out" in s else []),
