@@ -26,7 +26,8 @@ TABLES = ("embeddings.word_embeddings.weight", "embeddings.tok_embeddings.weight
 
 
 def encoder_alone(shape):
-    """The directory of a shape's encoder, with the mean of its rows behind it: the same weights."""
+    """The directory of a shape's encoder: the same weights, and behind them the mean of all rows, or the
+    first where classifiers read hardly more, so that the last block is computed for as few."""
     from safetensors.torch import load_file, save_file
 
     into = shape.folder.with_name(shape.folder.name + "-encoder")
@@ -40,7 +41,7 @@ def encoder_alone(shape):
     before = found[0][:found[0].index("embeddings.")]
     save_file({k[len(before):]: v.contiguous() for k, v in tensors.items() if k.startswith(before)},
               into / "model.safetensors")
-    kind = shape.row["encoder"]["model_type"]
+    kind, mean = shape.row["encoder"]["model_type"], shape.row["package"] == "gliner"
     config = shape.row["encoder"] | {
         "architectures": [{"deberta-v2": "DebertaV2Model", "modernbert": "ModernBertModel"}[kind]],
         "num_hidden_layers": shape.made["layers"], "vocab_size": len(tensors[found[0]]),
@@ -55,7 +56,8 @@ def encoder_alone(shape):
     write(into / "tokenizer.json", words)
     write(into / "sentence_bert_config.json", {"max_seq_length": LONGEST})
     write(into / "1_Pooling" / "config.json", {"word_embedding_dimension": config["hidden_size"],
-                                               "pooling_mode_mean_tokens": True})
+                                               "pooling_mode_mean_tokens": mean,
+                                               "pooling_mode_cls_token": not mean})
     kinds = "sentence_transformers.models."
     write(into / "modules.json", [
         {"idx": 0, "name": "0", "path": "", "type": kinds + "Transformer"},

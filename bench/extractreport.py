@@ -65,7 +65,8 @@ def parts_held(name, of):
     for key, runs in of.get("parts", {}).items():
         part, _, s = key.partition(", ")
         mid, most = middle(runs), extractparts.WANTED[part]
-        shown = [f"{x:.2f}" if part == "labels" else f"{100 * x:.1f} %" for x in (mid, min(runs), max(runs), most)]
+        shown = [f"{x:.2f}" if part == "labels" else f"{100 * x:.1f} %"
+                 for x in (mid, min(runs), max(runs), most)]
         rows.append([name, s, what[part], f"{shown[0]} ({shown[1]} to {shown[2]})", f"≤ {shown[3]}",
                      "met" if mid <= most else "**missed**"])
     return rows
@@ -99,7 +100,8 @@ def markdown(record):
     raced = [r for name, s in shapes.items() for r in speeds(name, s)]
     if raced:
         parts.append(table(["shape", "set", "engine", "median", "our fp32 to it"], raced))
-        parts.append(table(["shape", "engine", "equal decisions", "largest difference of scores", "decisions"], [
+        head = ["shape", "engine", "equal decisions", "largest difference of scores", "decisions"]
+        parts.append(table(head, [
             [name, engine, f"{a['equal']:.4f}", f"{a['score']:.1e}", a["decisions"]]
             for name, s in shapes.items() for engine, a in s.get("answers", {}).items()]))
     left = [[name, what, why] for name, s in shapes.items()
