@@ -41,7 +41,7 @@ sie_status give_struct(const void *from, void *to, uint32_t size, const char *na
   SIE_TRY(check_size(to, name, &bytes, err));
   uint32_t known = bytes < size ? bytes : size, head = sizeof bytes;
   memcpy(static_cast<char *>(to) + head, static_cast<const char *>(from) + head, known - head);
-  if (bytes > known) memset(static_cast<char *>(to) + known, 0, bytes - known);
+  memset(static_cast<char *>(to) + known, 0, bytes - known);
   return SIE_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "device.h"
+#include "grow.h"
 #include "model.h"
 #include "refused.h"
 
@@ -78,6 +79,17 @@ TEST(grow_shorter_structs_have_defaults_at_their_end) {
   CHECK(info.kind == SIE_DEVICE_REF && info.threads == 1 && info.isa == 0xeeeeeeee,
         "more was written than there is room");
   sie_device_close(device);
+}
+
+TEST(grow_structs_are_words_up_to_a_largest_size) {
+  uint32_t from[1025] = {}, to[2] = {};
+  for (uint32_t size : {0u, 4u, 7u, 8u, 9u, 4095u, 4096u, 4100u}) {
+    from[0] = size;
+    sie_error err;
+    const sie_status got = sie::take_struct(from, to, sizeof to, "it", &err);
+    CHECK(got == (size == 8 || size == 4096 ? SIE_OK : SIE_INVALID_ARGUMENT), "%u bytes: status %d", size,
+          got);
+  }
 }
 
 TEST(grow_longer_structs_pass_while_the_rest_is_zero) {
