@@ -89,7 +89,7 @@ kernels-launches: deps ## write kernels/budgets/launches.txt anew from the emula
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
 	@cmake --build build -j $(JOBS)
 	@rm -f build/launches
-	SIE_SIMT_LAUNCHES=$(CURDIR)/build/launches ctest --test-dir build --output-on-failure -R 'emulated|cuda_'
+	SIE_SIMT_LAUNCHES=$(CURDIR)/build/launches ctest --test-dir build --output-on-failure -C whole -R 'emulated|cuda_'
 	@python3 -B tools/kernels/launches.py update build/launches
 
 kernels-matrix: deps ## kernels-check with both toolkits, 13.0 from PyPI and 12.4 from a Debian mirror

@@ -100,7 +100,7 @@ if(SIE_EMULATED)
   target_link_libraries(gpu_tests PRIVATE sie_flags simt_flags sie_gpu_emulated sie_driver dl pthread m)
   target_include_directories(gpu_tests PRIVATE csrc csrc/tests csrc/cuda/tests)
   add_dependencies(gpu_tests standin)
-  sie_add_halves(gpu_programs 2 80 gpu_tests)
-  set_tests_properties(gpu_programs_0 gpu_programs_1 PROPERTIES ENVIRONMENT_MODIFICATION
+  sie_add_halves(gpu_programs 3 80 gpu_tests)
+  set_tests_properties(gpu_programs_0 gpu_programs_1 gpu_programs_whole_0 gpu_programs_whole_1 PROPERTIES ENVIRONMENT_MODIFICATION
                        "SIE_LIBCUDA=set:$<TARGET_FILE:standin>;SIE_SIMT_LAUNCHES=unset:;ASAN_OPTIONS=set:handle_segv=0")
 endif()

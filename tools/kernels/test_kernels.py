@@ -220,6 +220,22 @@ class Launches(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("+  256  1  k<1, 2>  sm_80=8192", said)
 
+    def test_a_part_of_the_tests(self):
+        self.write((self.k, 256, 4096, 1, 80), (self.k, 256, 512, 2, 90), (self.plain, 64, 0, 1, 80))
+        self.assertEqual(self.run_tool("update")[0], 0)
+        before = (self.root / "launches.txt").read_text()
+        self.write((self.k, 256, 4095, 1, 80), (self.plain, 64, 0, 1, 80))
+        self.assertEqual(self.run_tool("part"), (0, "2 kinds of launches: ok"))
+        for shape in ((self.k, 256, 4097, 1, 80), (self.k, 256, 0, 1, 90), (self.k, 256, 0, 4, 80),
+                      (self.plain, 32, 0, 1, 80)):
+            self.write(shape, (self.plain, 64, 0, 1, 80))
+            status, said = self.run_tool("part")
+            self.assertEqual((status, said.count("is not in launches.txt")), (1, 1), said)
+        (self.root / "launches.txt").write_text("".join(
+            line for line in before.splitlines(True) if "plain" not in line))
+        self.write((self.k, 256, 4096, 1, 80))
+        self.assertIn("plain is compiled, and no test launches it", self.run_tool("part")[1])
+
     def test_launches_that_a_device_would_refuse(self):
         self.write((self.k, 384, 0, 1, 80), (self.plain, 64, 0, 1, 86))
         status, said = self.run_tool("update")

@@ -86,7 +86,7 @@ c_side() {
   rm -f build/launches
   step "C: kernels, programs, ABI" env "SIE_TEST_TURN=$turn" bash -c 'SIE_SIMT_LAUNCHES=$PWD/build/launches ctest --test-dir build -j "$(nproc)" --output-on-failure'
   step "arm64, under qemu: vectors and products" tools/test/arm64.sh quick
-  step "How the tests launch each kernel" python3 -B tools/kernels/launches.py check build/launches
+  step "How the tests launch each kernel" python3 -B tools/kernels/launches.py part build/launches
   touch "$work/c-is-built"
   step "Mutants: proofs, and a sample" bash \
     -c 'python3 -B tools/mutate/mutate.py check && python3 -B tools/mutate/mutate.py sample --seconds 45 --longest 10 --jobs "$(nproc)"'
