@@ -241,7 +241,7 @@ func TestFilesGiveTransformersIDs(t *testing.T) {
 			}
 			start := time.Now()
 			err := tok.Encode(&b, []string{text}, Options{})
-			if d := time.Since(start); d > 5*time.Second {
+			if d := time.Since(start); d > time.Minute {
 				t.Errorf("text %d (%.40q, %d bytes) took %v", i, text, len(text), d)
 			}
 			if err != nil {
