@@ -6,6 +6,7 @@
 
 #include "executor.h"
 #include "ops.h"
+#include "weight_pages.h"
 
 struct sie_device {
   uint32_t kind = 0;
@@ -18,6 +19,7 @@ struct sie_device {
   int32_t cores = 0, caches = 0, nodes = 0;  // of the affinity mask (Topology)
   int64_t memory_total = 0;
   int64_t memory_weights = 0;
+  sie::WeightPages weight_pages;  // of a CPU
   char name[96] = {};
   char why[512] = {};
   sie::Seats seats = {};                        // of the executors

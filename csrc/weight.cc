@@ -199,14 +199,14 @@ int64_t choose_form(sie_weight *w, const sie_device *device, uint32_t dtype) {
 }
 
 // Copies a packed matrix to the seats' nodes but the first.
-sie_status copy_to_nodes(sie_weight *w, sie_error *err) {
+sie_status copy_to_nodes(sie_weight *w, uint32_t group, sie_error *err) {
   const Seats &seats = w->device->seats;
   WeightCopy *copies = array_of<WeightCopy>(&w->copies, seats.nodes - 1);
   SIE_FAIL_IF(copies == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for copies of a weight");
   while (w->n_copies < seats.nodes - 1) {
     WeightCopy &copy = copies[w->n_copies];
-    SIE_FAIL_IF(!allocate_on(seats, w->n_copies + 1, w->data.bytes, &copy.data), SIE_OUT_OF_MEMORY, err,
-                "no memory for copy %d of a weight of %lld bytes", w->n_copies + 1,
+    SIE_FAIL_IF(!w->device->weight_pages.allocate(seats, group, w->n_copies + 1, w->data.bytes, &copy.data),
+                SIE_OUT_OF_MEMORY, err, "no memory for copy %d of a weight of %lld bytes", w->n_copies + 1,
                 static_cast<long long>(w->data.bytes));
     w->n_copies++;
     OnNode here(seats, w->n_copies);
@@ -219,9 +219,10 @@ sie_status copy_to_nodes(sie_weight *w, sie_error *err) {
 }
 
 void release_data(sie_weight *w) {
-  for (int32_t i = 0; i < w->n_copies; i++) release(&static_cast<WeightCopy *>(w->copies.p)[i].data);
+  WeightPages &pages = w->device->weight_pages;
+  for (int32_t i = 0; i < w->n_copies; i++) pages.release(&static_cast<WeightCopy *>(w->copies.p)[i].data);
   release(&w->copies);
-  release(&w->data);
+  pages.release(&w->data);
 }
 
 sie_status fill(sie_weight *w, const sie_weight_desc *d, sie_error *err) {
@@ -230,8 +231,11 @@ sie_status fill(sie_weight *w, const sie_weight_desc *d, sie_error *err) {
   const Seats &seats = w->device->seats;
   const bool placed = !w->device->is_gpu() && has_nodes(seats) && bytes >= static_cast<int64_t>(placed_from);
   const bool copied = placed && d->placement == SIE_PLACE_COPIED && w->kind == SIE_WEIGHT_LINEAR;
-  const bool ok = placed ? allocate_on(seats, copied ? 0 : -1, static_cast<size_t>(bytes), &w->data)
-                         : allocate(static_cast<size_t>(bytes), &w->data);
+  const uint32_t group = w->device->is_gpu() ? 0 : d->group;
+  const int32_t place = copied ? 0 : WeightPages::anywhere;
+  const size_t size = static_cast<size_t>(bytes);
+  const bool ok = placed && !copied ? allocate_on(seats, -1, size, &w->data)
+                                    : w->device->weight_pages.allocate(seats, group, place, size, &w->data);
   SIE_FAIL_IF(!ok, SIE_OUT_OF_MEMORY, err, "no memory for a weight of %lld bytes",
               static_cast<long long>(bytes));
   w->bytes = static_cast<int64_t>(w->data.bytes);
@@ -266,7 +270,7 @@ sie_status fill(sie_weight *w, const sie_weight_desc *d, sie_error *err) {
   }
   release(&block);
   here.reset();
-  return status == SIE_OK && copied && seats.nodes > 1 ? copy_to_nodes(w, err) : status;
+  return status == SIE_OK && copied && seats.nodes > 1 ? copy_to_nodes(w, group, err) : status;
 }
 
 }  // namespace

@@ -220,7 +220,7 @@ typedef struct sie_weight_desc {
   int64_t k;        /* columns; 1 for VECTOR */
   sie_weight_part parts[8];
   uint32_t placement; /* sie_placement */
-  uint32_t reserved;
+  uint32_t group;     /* weights of a group, those of a model, share huge pages on a CPU; 0: none */
 } sie_weight_desc;
 
 /* Packs a weight; the source may be unmapped afterwards. N and K are padded inside. A value that is

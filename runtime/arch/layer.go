@@ -34,7 +34,7 @@ func (p *packer) layer(n, k int64, name string, act engine.Act) layer {
 // takes over what it packs.
 func (p *packer) head(prefix string, compute engine.Compute) *packer {
 	return &packer{dev: p.dev, from: p.from, file: p.file, compute: compute, prefix: prefix,
-		placement: p.placement, buffer: p.buffer, sizing: p.sizing, err: p.err}
+		placement: p.placement, group: p.group, buffer: p.buffer, sizing: p.sizing, err: p.err}
 }
 
 // join takes over the weights that q packed, and its error.

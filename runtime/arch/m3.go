@@ -66,6 +66,7 @@ func loadM3(dir string, columns int64, p *packer) (vectors, weight layer, width 
 			from:    checkpoint,
 			file:    head.file,
 			compute: p.compute,
+			group:   p.group,
 			buffer:  p.buffer,
 			sizing:  p.sizing,
 		}

@@ -225,7 +225,7 @@ func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = m.pack(dir, parts, &packer{placement: o.Placement}); err == nil {
+	if err = m.pack(dir, parts, &packer{placement: o.Placement, group: dev.NewWeightGroup()}); err == nil {
 		err = m.recordFirst(parts.limits, o)
 	}
 	if err != nil {

@@ -136,6 +136,7 @@ func loadDense(dir string, c denseConfig, owner *packer) (layer, error) {
 		from:    checkpoint,
 		file:    path.Join(c.module, checkpoint.Name()),
 		compute: engine.ComputeF32,
+		group:   owner.group,
 		buffer:  owner.buffer,
 		sizing:  owner.sizing,
 	}

@@ -25,6 +25,7 @@ type packer struct {
 	compute   engine.Compute
 	asked     bool // compute was asked for, not chosen here
 	placement engine.Placement
+	group     engine.WeightGroup
 	prefix    string
 	nested    nested // where the encoder is
 	packed    []*engine.Weight
@@ -267,7 +268,7 @@ func (p *packer) packParts(spec engine.WeightSpec, parts []part) *engine.Weight 
 
 // create packs a weight, which p then owns, or returns nil and an error.
 func (p *packer) create(spec engine.WeightSpec) (*engine.Weight, error) {
-	spec.Placement = p.placement
+	spec.Placement, spec.Group = p.placement, p.group
 	w, err := p.dev.NewWeight(spec)
 	if err != nil {
 		return nil, err

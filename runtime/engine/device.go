@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/sie-engine/sie/internal/lockorder"
@@ -65,6 +66,7 @@ type Device struct {
 	mu     lockorder.Mutex[lockorder.Engine]
 	handle unsafe.Pointer
 	open   map[string]int // handles of the device that are not closed yet, by kind
+	groups atomic.Uint32  // of weights so far
 	lanes  int            // arena lanes: one for each executor; 1 on a GPU
 	gpu    *gpu           // nil on a CPU
 	mark   *mark

@@ -248,6 +248,7 @@ func cWeightCreate(d unsafe.Pointer, s WeightSpec, rows int64) (unsafe.Pointer, 
 		n:           C.int64_t(rows),
 		k:           C.int64_t(s.K),
 		placement:   C.uint32_t(s.Placement),
+		group:       C.uint32_t(s.Group),
 	}
 	var pins runtime.Pinner // the descriptor points to the parts; memory outside the Go heap needs no pin
 	defer pins.Unpin()

@@ -45,6 +45,13 @@ var PlacementNames = map[Placement]string{Interleaved: "interleave", Copied: "co
 
 func (p Placement) String() string { return name("placement", p, PlacementNames) }
 
+// WeightGroup names weights that are made and freed together, those of a model: on a CPU they share
+// huge pages. 0 is no group.
+type WeightGroup uint32
+
+// NewWeightGroup returns a group that no weight of the device has yet.
+func (d *Device) NewWeightGroup() WeightGroup { return WeightGroup(d.groups.Add(1)) }
+
 // maxParts is the bound of sie_weight_desc.
 const maxParts = 8
 
@@ -64,6 +71,7 @@ type WeightSpec struct {
 	Parts   []Part // 1 to 8
 
 	Placement Placement
+	Group     WeightGroup
 }
 
 // Weight is a packed weight, opaque and read-only, shared by all programs recorded with it.
