@@ -3,9 +3,9 @@
 // block into finished values, eight columns at a time.
 //
 // Kernel gives what differs:
-//   rows         the most rows of a block
-//   sums         static void(const Int8Block &, int rows, int32_t *sums): Σ x_q·w_q, or the same
-//                less a constant of its own times Σ w_q, of 16 columns into sums [rows][32]
+//   rows, panels the most rows and panels of a block
+//   sums         static void(const Int8Block &, int32_t *sums): Σ x_q·w_q, or the same less a
+//                constant of its own times Σ w_q, into sums [rows][panels·32], aligned to 64 bytes
 //   difference   static Vec(const Int8Terms &): (Σ x_q·w_q + excess·w_q − zero·Σ w_q) of 8 columns,
 //                exact in 32 bits, then rounded once
 #ifndef SIE_KERNELS_CPU_INT8_FINISH_H
@@ -17,10 +17,14 @@
 namespace sie_cpu {
 namespace SIE_ISA_NS {
 
-// Rows of x from `a` on, or their padded last steps, and one tile of a panel.
+// Rows of x from `a` on, their padded last steps where K does not fill its steps, and panels, each
+// of `steps` steps.
 struct Int8Block {
   const char *a, *a_tail, *b;
   int64_t a_ld, steps;
+  int rows, panels;
+
+  const char *panel(int i) const { return b + i * steps * kInt8StepBytes; }
 };
 
 // The terms of eight columns of a row. weights: four bytes for each column, of which `shift` bits
@@ -35,51 +39,43 @@ struct Int8Terms {
 
 namespace {
 
-Vec activate(Vec x, int32_t act) {
-  switch (act) {
-    case SIE_ACT_GELU_ERF:
-      return gelu_erf(x);
-    case SIE_ACT_TANH:
-      return vtanh(x);
-    case SIE_ACT_GELU_TANH:
-      return gelu_tanh(x);
-    case SIE_ACT_RELU:
-      return relu(x);
-    case SIE_ACT_SILU:
-      return silu(x);
-    default:
-      return x;
+/* Where the weights of an outlier are, from a block's first panel on: null where a row has none. */
+const char *outlier_weights(const Int8Block &block, const sie_outlier &x, int *shift) {
+  if (x.excess == 0) return nullptr;
+  const Int8OutlierPlace place = int8_outlier_place(x.column);
+  *shift = place.shift;
+  return block.b + place.offset;
+}
+
+/* z = s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias + addend of row r, in columns [column, column + count) of
+ * the block, whose sums begin at `column`. */
+template <typename Kernel>
+void scale_sums(const sie_linear_args *a, const Int8Weight &w, const Int8Block &block, const int32_t *sums,
+                int64_t r, int64_t column, int64_t count, float *z) {
+  Int8Terms terms = {};
+  terms.zero = a->x.zero[r];
+  const sie_outlier outlier = a->x.outlier != nullptr ? a->x.outlier[r] : sie_outlier{};
+  const char *const weights = outlier_weights(block, outlier, &terms.shift);
+  terms.excess = outlier.excess;
+  const float *const addend = a->addend.p != nullptr ? row_of<const float>(a->addend, r) + column : nullptr;
+  const float *const bias = a->bias != nullptr ? a->bias + column : nullptr;
+  const Vec scale = vset(a->x.scale[r]);
+  for (int64_t c = 0; c < count; c += kLanes) {
+    terms.sums = sums + c;
+    terms.weight_sums = w.sum + column + c;
+    if (weights != nullptr) {
+      terms.weights = weights + c / kInt8Panel * block.steps * kInt8StepBytes +
+                      c % kInt8Panel / 16 * (kInt8StepBytes / 2) + c % 16 * 4;
+    }
+    const Vec offset = bias != nullptr ? vload_row(bias, c, count) : vset(0.0f);
+    Vec x = vfma(Kernel::difference(terms), scale * vload(w.scale + column + c), offset);
+    if (addend != nullptr) x = x + vload_row(addend, c, count);
+    vstore(z + c, x);
   }
 }
 
-/* The terms of the eight columns from `column` on of row r; sums at the first of them. */
-Int8Terms terms_of(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r,
-                   int64_t column) {
-  Int8Terms terms = {sums, w.sum + column, a->x.zero[r], nullptr, 0, 0};
-  if (a->x.outlier == nullptr) return terms;
-  const sie_outlier x = a->x.outlier[r];
-  const Int8OutlierPlace place = int8_outlier_place(x.column);
-  terms.weights = w.panels + column / kInt8Panel * w.steps * kInt8StepBytes + place.offset +
-                  column % kInt8Panel / 16 * (kInt8StepBytes / 2) + column % 16 * 4;
-  terms.shift = place.shift;
-  terms.excess = x.excess;
-  return terms;
-}
-
-/* x·Wᵀ + bias + addend in columns [column, column + count) of row r, 0 < count <= 8; sums at the
- * first of them. */
-template <typename Kernel>
-Vec biased(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r, int64_t column,
-           int64_t count) {
-  const Vec difference = Kernel::difference(terms_of(a, w, sums, r, column));
-  const Vec bias = a->bias == nullptr ? vset(0.0f) : vload_row(a->bias, column, column + count);
-  const Vec z = vfma(difference, vset(a->x.scale[r]) * vload(w.scale + column), bias);
-  return a->addend.p == nullptr ? z
-                                : z + vload_row(row_of<const float>(a->addend, r), column, column + count);
-}
-
-/* Columns [column, column + count) of row r of y, 0 < count <= 8. */
-void store(const sie_linear_args *a, Vec y, int64_t r, int64_t column, int64_t count) {
+/* y = x + residual in columns [column, column + count) of row r, 0 < count <= 8. */
+SIE_INLINE void store(const sie_linear_args *a, Vec y, int64_t r, int64_t column, int64_t count) {
   const int64_t end = column + count;
   if (a->residual.p != nullptr) {
     y = y + (a->residual.dtype == SIE_F32 ? vload_row(row_of<const float>(a->residual, r), column, end)
@@ -92,52 +88,78 @@ void store(const sie_linear_args *a, Vec y, int64_t r, int64_t column, int64_t c
   }
 }
 
-/* Columns [column, column + count) of row r, 0 < count <= 32. */
-template <typename Kernel>
-void finish(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r, int64_t column,
-            int64_t count) {
-  for (int64_t c = 0; c < count; c += kLanes) {
-    const int64_t here = count - c < kLanes ? count - c : kLanes;
-    store(a, activate(biased<Kernel>(a, w, sums + c, r, column + c, here), a->act), r, column + c, here);
-  }
+/* Columns [column, column + count) of row r. z has room for whole vectors. */
+template <int32_t Act>
+void finish(const sie_linear_args *a, const float *z, int64_t r, int64_t column, int64_t count) {
+  int64_t c = 0;
+  for (; c + kLanes <= count; c += kLanes) store(a, activate<Act>(vload(z + c)), r, column + c, kLanes);
+  if (c < count) store(a, activate<Act>(vload(z + c)), r, column + c, count - c);
 }
 
 /* The same with a gate: count is even, and y gets half as many columns. */
-template <typename Kernel>
-void finish_gated(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r,
-                  int64_t column, int64_t count) {
+template <int32_t Act>
+void finish_gated(const sie_linear_args *a, const float *z, int64_t r, int64_t column, int64_t count) {
   for (int64_t c = 0; c < count; c += 2 * kLanes) {
-    const int64_t left = count - c, here = left < kLanes ? left : kLanes;
-    const int64_t there = left - here < kLanes ? left - here : kLanes;
-    const Vec x = biased<Kernel>(a, w, sums + c, r, column + c, here);
-    const Vec more = there > 0 ? biased<Kernel>(a, w, sums + c + kLanes, r, column + c + kLanes, there) : vset(0.0f);
+    const int64_t left = count - c < 2 * kLanes ? count - c : 2 * kLanes;
     Vec gate, up;
-    vsplit_pairs(x, more, &gate, &up);
-    store(a, activate(gate, act_of_gate(a->gate)) * up, r, (column + c) / 2, (here + there) / 2);
+    vsplit_pairs(vload(z + c), left > kLanes ? vload(z + c + kLanes) : vset(0.0f), &gate, &up);
+    store(a, activate<Act>(gate) * up, r, (column + c) / 2, left / 2);
+  }
+}
+
+typedef void (*Int8Finish)(const sie_linear_args *, const float *, int64_t r, int64_t column, int64_t count);
+
+Int8Finish finish_of(const sie_linear_args *a) {
+  switch (a->gate) {
+    case SIE_GATE_SWIGLU:
+      return finish_gated<SIE_ACT_SILU>;
+    case SIE_GATE_GEGLU:
+      return finish_gated<SIE_ACT_GELU_ERF>;
+    case SIE_GATE_GEGLU_TANH:
+      return finish_gated<SIE_ACT_GELU_TANH>;
+    default:
+      break;
+  }
+  switch (a->act) {
+    case SIE_ACT_GELU_ERF:
+      return finish<SIE_ACT_GELU_ERF>;
+    case SIE_ACT_TANH:
+      return finish<SIE_ACT_TANH>;
+    case SIE_ACT_GELU_TANH:
+      return finish<SIE_ACT_GELU_TANH>;
+    case SIE_ACT_RELU:
+      return finish<SIE_ACT_RELU>;
+    case SIE_ACT_SILU:
+      return finish<SIE_ACT_SILU>;
+    default:
+      return finish<SIE_ACT_NONE>;
   }
 }
 
 template <typename Kernel>
 void product(const sie_linear_args *a, const char *tails, int64_t panel_begin, int64_t panel_end) {
-  alignas(64) int32_t sums[Kernel::rows * kInt8Panel];
+  constexpr int64_t ld = Kernel::panels * kInt8Panel;
+  alignas(64) int32_t sums[Kernel::rows * ld];
+  alignas(64) float z[ld];
   const Int8Weight w = int8_weight(a->w);
+  const Int8Finish finished = finish_of(a);
   const int64_t rows = *a->rows.n;
   Int8Block block = {};
   block.a_ld = a->x.ld;
   block.steps = w.steps;
-  for (int64_t panel = panel_begin; panel < panel_end; panel++) {
-    const int64_t column = panel * kInt8Panel, columns = a->n - column < 32 ? a->n - column : 32;
+  for (int64_t panel = panel_begin; panel < panel_end; panel += Kernel::panels) {
+    block.panels = static_cast<int>(panel_end - panel < Kernel::panels ? panel_end - panel : Kernel::panels);
+    block.b = w.panels + panel * w.steps * kInt8StepBytes;
+    const int64_t column = panel * kInt8Panel, end = column + block.panels * kInt8Panel,
+                  columns = (end < a->n ? end : a->n) - column;
     for (int64_t row = 0; row < rows; row += Kernel::rows) {
-      const int count = static_cast<int>(rows - row < Kernel::rows ? rows - row : Kernel::rows);
+      block.rows = static_cast<int>(rows - row < Kernel::rows ? rows - row : Kernel::rows);
       block.a = static_cast<const char *>(a->x.p) + row * block.a_ld;
       block.a_tail = tails != nullptr ? tails + row * kInt8Step : nullptr;
-      block.b = w.panels + panel * w.steps * kInt8StepBytes;
-      Kernel::sums(block, count, sums);
-      block.b += kInt8StepBytes / 2;
-      Kernel::sums(block, count, sums + 16);
-      for (int r = 0; r < count; r++) {
-        (a->gate != SIE_GATE_NONE ? finish_gated<Kernel> : finish<Kernel>)(a, w, sums + 32 * r, row + r,
-                                                                          column, columns);
+      Kernel::sums(block, sums);
+      for (int r = 0; r < block.rows; r++) {
+        scale_sums<Kernel>(a, w, block, sums + r * ld, row + r, column, columns, z);
+        finished(a, z, row + r, column, columns);
       }
     }
   }

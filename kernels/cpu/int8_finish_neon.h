@@ -26,6 +26,13 @@ SIE_INLINE int32x4_t int8_difference(const Int8Terms &t, int half) {
   return vmlsq_n_s32(sum, vld1q_s32(t.weight_sums + 4 * half), t.zero - kInt8Centre);
 }
 
+// Runs tile for each half of a panel.
+inline void tile_by_tile(void (*tile)(const Int8Block &, int32_t *), Int8Block block, int32_t *sums) {
+  tile(block, sums);
+  block.b += kInt8StepBytes / 2;
+  tile(block, sums + kInt8Panel / 2);
+}
+
 // What int8_finish.h asks of a kernel, but for the sums.
 struct NeonTerms {
   static Vec difference(const Int8Terms &t) {

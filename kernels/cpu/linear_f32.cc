@@ -49,16 +49,6 @@ Columns columns_at(const sie_packed *w, int64_t v, int64_t end) {
   return {b, width * kLanes, v * kLanes, last - in_panel};
 }
 
-template <int32_t Act>
-SIE_INLINE Vec activate(Vec x) {
-  if constexpr (Act == SIE_ACT_GELU_ERF) return gelu_erf(x);
-  if constexpr (Act == SIE_ACT_TANH) return vtanh(x);
-  if constexpr (Act == SIE_ACT_GELU_TANH) return gelu_tanh(x);
-  if constexpr (Act == SIE_ACT_RELU) return relu(x);
-  if constexpr (Act == SIE_ACT_SILU) return silu(x);
-  return x;
-}
-
 // y = act(z + bias) + residual over columns [n, end) of `rows` rows; z starts at column n, its rows
 // are kPanel apart. Act and the residual's type are template parameters, so that the loop over a
 // panel's vectors has no branches.

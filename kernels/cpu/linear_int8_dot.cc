@@ -67,12 +67,12 @@ void tile_sums(const Int8Block &block, int32_t *sums) {
 }
 
 struct Kernel : NeonTerms {
-  static constexpr int rows = kRows;
+  static constexpr int rows = kRows, panels = 1;
 
-  static void sums(const Int8Block &block, int rows, int32_t *sums) {
+  static void sums(const Int8Block &block, int32_t *sums) {
     static constexpr void (*tiles[kRows])(const Int8Block &, int32_t *) = {
         tile_sums<1>, tile_sums<2>, tile_sums<3>, tile_sums<4>, tile_sums<5>};
-    tiles[rows - 1](block, sums);
+    tile_by_tile(tiles[block.rows - 1], block, sums);
   }
 };
 

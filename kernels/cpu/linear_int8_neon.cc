@@ -95,10 +95,10 @@ void tile_sums(const Int8Block &block, int32_t *sums) {
 }
 
 struct Kernel : NeonTerms {
-  static constexpr int rows = kRows;
+  static constexpr int rows = kRows, panels = 1;
 
-  static void sums(const Int8Block &block, int rows, int32_t *sums) {
-    (rows == 1 ? tile_sums<1> : tile_sums<2>)(block, sums);
+  static void sums(const Int8Block &block, int32_t *sums) {
+    tile_by_tile(block.rows == 1 ? tile_sums<1> : tile_sums<2>, block, sums);
   }
 };
 

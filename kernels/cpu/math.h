@@ -17,6 +17,7 @@
 #ifndef SIE_KERNELS_CPU_MATH_H
 #define SIE_KERNELS_CPU_MATH_H
 
+#include "isa.h"
 #include "vec.h"
 
 namespace sie_cpu {
@@ -119,6 +120,17 @@ SIE_INLINE Vec relu(Vec x) { return vmax(vset(0.0f), x); }  // a NaN passes
 
 SIE_INLINE Vec silu(Vec x) {
   return vzero_unless_above(x, vset(-120.0f), x / (vset(1.0f) + vexp(vset(0.0f) - x)));
+}
+
+// One of sie_act; any other leaves x.
+template <int32_t Act>
+SIE_INLINE Vec activate(Vec x) {
+  if constexpr (Act == SIE_ACT_GELU_ERF) return gelu_erf(x);
+  if constexpr (Act == SIE_ACT_TANH) return vtanh(x);
+  if constexpr (Act == SIE_ACT_GELU_TANH) return gelu_tanh(x);
+  if constexpr (Act == SIE_ACT_RELU) return relu(x);
+  if constexpr (Act == SIE_ACT_SILU) return silu(x);
+  return x;
 }
 
 }  // namespace SIE_ISA_NS
