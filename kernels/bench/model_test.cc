@@ -61,7 +61,7 @@ TEST(model_predicts_the_tile_that_runs) {
       {65, 768, 768, false, false, 2, "pingpong-64x128"},
       {16, 3072, 768, true, false, 1, "pingpong-64x128"},           // y in blocks of 128
       {16384, 2304, 768, false, true, 2, "pingpong-128x128-pair"},  // a gate on 192 columns is none
-      {16384, 2304, 768, false, false, 2, "pingpong-128x128-pair"},
+      {16384, 2304, 768, false, false, 2, "pingpong-128x192-pair"},
   };
   for (const auto &r : rows) {
     sie_cuda::GemmWork w;

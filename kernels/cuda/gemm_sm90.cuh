@@ -31,6 +31,7 @@
 #define SIE_KERNELS_CUDA_GEMM_SM90_CUH
 
 #include "cuda/gemm_epilogue.cuh"
+#include "cuda/gemm_sm90_tiles.h"
 #include "cuda/ptx/fence.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/mbarrier.h"
@@ -58,32 +59,32 @@ constexpr int sm90_staging = 16 * sm90_line;  // of one warp, one of two
 constexpr int sm90_staging_all = 8 * 2 * sm90_staging;
 constexpr int sm90_shared_limit = 227 * 1024;
 
-// How a CTA divides its work.
-//   Rows, Columns   of the output, that one warpgroup holds; Rows 64 or 128
-//   Width           columns of one wgmma; Columns is a multiple (FP8 keeps one more block of sums)
-//   Cooperative     both warpgroups on one tile of 2·Rows, else in turn on tiles of Rows
-//   Cluster         1, or 2: CTAs of neighbouring row tiles share each tile of W
-template <class Class, int Rows, int Columns, int Width, bool Cooperative, int Cluster>
+// A tile of gemm_sm90_tiles.h in a class: what it takes of registers and shared memory. FP8 keeps a
+// block of sums in addition to those it is promoted into, so that a wgmma has 128 columns.
+template <class Class, class Shape>
 struct Sm90Tile : Class {
-  static constexpr int warpgroup_rows = Rows, columns = Columns, width = Width, cluster = Cluster;
-  static constexpr bool cooperative = Cooperative;
-  static constexpr int rows = Rows * (Cooperative ? 2 : 1);
-  static constexpr int blocks_m = Rows / 64, blocks_n = Columns / Width, blocks = blocks_m * blocks_n;
-  static constexpr int sums = Width / 2;  // registers of a block
-  static constexpr int x_bytes = rows * sm90_line, w_bytes = Columns * sm90_line;
+  static constexpr bool cooperative = Shape::schedule == Sm90Schedule::cooperative;
+  static constexpr int rows = Shape::rows, columns = Shape::columns, cluster = Shape::cluster;
+  static constexpr int width = Class::promoted ? 128 : Shape::width;
+  static constexpr int warpgroup_rows = sm90_warpgroup_rows<Shape>;
+  static constexpr int blocks_m = warpgroup_rows / 64, blocks_n = columns / width;
+  static constexpr int blocks = blocks_m * blocks_n;
+  static constexpr int sums = width / 2;  // registers of a block
+  static constexpr int x_bytes = rows * sm90_line, w_bytes = columns * sm90_line;
   static constexpr int stage_bytes = x_bytes + w_bytes;
   static constexpr int barrier_bytes = 256;
   static constexpr int stages_fit = (sm90_shared_limit - sm90_staging_all - barrier_bytes) / stage_bytes;
   static constexpr int stages = stages_fit < 8 ? stages_fit : 8;
   static constexpr int shared_bytes = stages * stage_bytes + sm90_staging_all + barrier_bytes;
   // The consumer warps that free a stage, in every CTA that this CTA's TMA writes into.
-  static constexpr int releases = (Cooperative ? 8 : 4) * Cluster;
+  static constexpr int releases = (cooperative ? 8 : 4) * cluster;
   // The registers that threads of producer and consumers keep of their first 168:
   // 128·p + 256·c = 384·168.
   static constexpr int producer_registers = blocks * sums > 128 ? 24 : 40;
   static constexpr int consumer_registers = blocks * sums > 128 ? 240 : 232;
-  static_assert(Rows % 64 == 0 && Columns % Width == 0 && Columns <= 256 && stages >= 3, "a tile that fits");
-  static_assert((Columns / Cluster) % 8 == 0, "a share of W is whole atoms");
+  static_assert(warpgroup_rows % 64 == 0 && columns % width == 0 && columns <= 256 && stages >= 3,
+                "a tile that fits");
+  static_assert((columns / cluster) % 8 == 0, "a share of W is whole atoms");
 };
 
 // Kernel arguments other than the tensor maps.

@@ -71,25 +71,26 @@ sie_status sm90_launch(const GemmCall &call) {
   return sm90_launch<Tile, Sm90Form::plain>(call);
 }
 
-// The tiles of a class. FP8 keeps a block of sums in addition to those it is promoted into: at most
-// 128 columns a wgmma, and no tile of 192.
+// The tiles of a class. FP8 has no registers for one of 192 columns (Sm90Tile).
 template <class Class>
 sie_status sm90_launch_class(int32_t variant, const GemmCall &call) {
-  constexpr int wide = Class::promoted ? 128 : 256;
   switch (variant) {
     case GEMM_SM90_PINGPONG_64X128:
-      return sm90_launch<Sm90Tile<Class, 64, 128, 128, false, 1>>(call);
+      return sm90_launch<Sm90Tile<Class, Sm90Pingpong64x128>>(call);
     case GEMM_SM90_PINGPONG_128X128:
-      return sm90_launch<Sm90Tile<Class, 128, 128, 128, false, 1>>(call);
+      return sm90_launch<Sm90Tile<Class, Sm90Pingpong128x128>>(call);
     case GEMM_SM90_PINGPONG_128X128_PAIR:
-      return sm90_launch<Sm90Tile<Class, 128, 128, 128, false, 2>>(call);
+      return sm90_launch<Sm90Tile<Class, Sm90Pingpong128x128Pair>>(call);
     case GEMM_SM90_PINGPONG_128X192:
-      if constexpr (!Class::promoted) return sm90_launch<Sm90Tile<Class, 128, 192, 192, false, 1>>(call);
+      if constexpr (!Class::promoted) return sm90_launch<Sm90Tile<Class, Sm90Pingpong128x192>>(call);
+      return SIE_UNSUPPORTED;
+    case GEMM_SM90_PINGPONG_128X192_PAIR:
+      if constexpr (!Class::promoted) return sm90_launch<Sm90Tile<Class, Sm90Pingpong128x192Pair>>(call);
       return SIE_UNSUPPORTED;
     case GEMM_SM90_COOPERATIVE_128X256:
-      return sm90_launch<Sm90Tile<Class, 64, 256, wide, true, 1>>(call);
+      return sm90_launch<Sm90Tile<Class, Sm90Cooperative128x256>>(call);
     case GEMM_SM90_COOPERATIVE_128X256_PAIR:
-      return sm90_launch<Sm90Tile<Class, 64, 256, wide, true, 2>>(call);
+      return sm90_launch<Sm90Tile<Class, Sm90Cooperative128x256Pair>>(call);
     default:
       return SIE_UNSUPPORTED;
   }

@@ -4,6 +4,7 @@
 
 #include "cuda/gemm_sm90.h"
 #include "cuda/gemm_sm90_launch.h"
+#include "cuda/gemm_sm90_tiles.h"
 
 namespace sie_cuda {
 
@@ -12,14 +13,21 @@ constexpr uint32_t all = 1u << SIE_COMPUTE_BF16 | 1u << SIE_COMPUTE_F16 | 1u << 
 constexpr uint32_t of_16_bits = 1u << SIE_COMPUTE_BF16 | 1u << SIE_COMPUTE_F16;
 }  // namespace sm90_classes
 
+// The line of a tile.
+template <class Shape>
+constexpr GemmSm90Variant gemm_sm90_line(const char *name, uint32_t classes) {
+  return {name, Shape::rows, Shape::columns, sm90_warpgroup_rows<Shape>, Shape::cluster, classes};
+}
+
 constexpr GemmSm90Variant gemm_sm90_variants[GEMM_SM90_COUNT] = {
     {"skinny", 64, 0, 0, 1, sm90_classes::all},
-    {"pingpong-64x128", 64, 128, 64, 1, sm90_classes::all},
-    {"pingpong-128x128", 128, 128, 128, 1, sm90_classes::all},
-    {"pingpong-128x128-pair", 128, 128, 128, 2, sm90_classes::all},
-    {"pingpong-128x192", 128, 192, 128, 1, sm90_classes::of_16_bits},
-    {"cooperative-128x256", 128, 256, 64, 1, sm90_classes::all},
-    {"cooperative-128x256-pair", 128, 256, 64, 2, sm90_classes::all},
+    gemm_sm90_line<Sm90Pingpong64x128>("pingpong-64x128", sm90_classes::all),
+    gemm_sm90_line<Sm90Pingpong128x128>("pingpong-128x128", sm90_classes::all),
+    gemm_sm90_line<Sm90Pingpong128x128Pair>("pingpong-128x128-pair", sm90_classes::all),
+    gemm_sm90_line<Sm90Pingpong128x192>("pingpong-128x192", sm90_classes::of_16_bits),
+    gemm_sm90_line<Sm90Pingpong128x192Pair>("pingpong-128x192-pair", sm90_classes::of_16_bits),
+    gemm_sm90_line<Sm90Cooperative128x256>("cooperative-128x256", sm90_classes::all),
+    gemm_sm90_line<Sm90Cooperative128x256Pair>("cooperative-128x256-pair", sm90_classes::all),
 };
 
 }  // namespace sie_cuda

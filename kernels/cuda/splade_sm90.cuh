@@ -135,8 +135,8 @@ sie_status splade_sm90_launch(const GemmCall &call, const SpladeTarget &to) {
 // Few rows fill at most half of a large tile.
 template <class Class>
 sie_status splade_sm90_class(const GemmCall &call, const SpladeTarget &to) {
-  if (call.args->rows.cap <= 64) return splade_sm90_launch<Sm90Tile<Class, 64, 128, 128, false, 1>>(call, to);
-  return splade_sm90_launch<Sm90Tile<Class, 128, 128, 128, false, 1>>(call, to);
+  if (call.args->rows.cap <= 64) return splade_sm90_launch<Sm90Tile<Class, Sm90Pingpong64x128>>(call, to);
+  return splade_sm90_launch<Sm90Tile<Class, Sm90Pingpong128x128>>(call, to);
 }
 
 }  // namespace

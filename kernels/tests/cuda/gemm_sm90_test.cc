@@ -22,6 +22,7 @@ enum Variant {
   pingpong_128,
   pingpong_pair,
   pingpong_192,
+  pingpong_192_pair,
   cooperative,
   cooperative_pair
 };
@@ -227,7 +228,10 @@ TEST(gemm_sm90_refuses) {
   // Variants that exist but do not take it.
   const sie_stream on = family().on;
   a.gate = SIE_GATE_GEGLU;
-  CHECK(sie_cuda::gemm_sm90_run(pingpong_192, &a, &on) == SIE_UNSUPPORTED, "%s", "a gate on 192 columns");
+  for (int32_t variant : {pingpong_192, pingpong_192_pair}) {
+    CHECK(sie_cuda::gemm_sm90_run(variant, &a, &on) == SIE_UNSUPPORTED, "%s: a gate on 192 columns",
+          sie_cuda::gemm_sm90_variant(variant)->name);
+  }
   a.gate = SIE_GATE_NONE;
   a.rows.cap = 65;
   CHECK(sie_cuda::gemm_sm90_run(skinny, &a, &on) == SIE_UNSUPPORTED, "%s", "65 rows in the skinny form");
