@@ -79,6 +79,9 @@ Predicted predict_linear(const Card &card, const GemmWork &w) {
   args.k = w.k;
   args.w = &packed;
   args.gate = w.gated ? SIE_GATE_GEGLU : SIE_GATE_NONE;
+  args.act = w.activated && !w.gated ? SIE_ACT_GELU_ERF : SIE_ACT_NONE;
+  if (w.residual_bytes > 0) args.residual.p = &packed;  // there is one; nobody reads it
+  args.residual.dtype = w.residual_bytes == 4 ? SIE_F32 : SIE_BF16;
   args.y.dtype = w.y_bytes == 1 ? SIE_F8E4M3 : SIE_BF16;
   const sie_stream on = {nullptr, card.sm, card.multiprocessors, 0, 0};
   const int32_t chosen = sie_cuda::gemm_sm90_pick(args, on);
@@ -86,9 +89,8 @@ Predicted predict_linear(const Card &card, const GemmWork &w) {
   for (int32_t i = 0; i < sie_cuda::GEMM_SM90_COUNT; i++) {
     if (!sie_cuda::gemm_sm90_takes(i, &args)) continue;
     const sie_cuda::GemmSm90Variant &v = sie_cuda::gemm_sm90_variants[i];
-    const Prediction p = i == sie_cuda::GEMM_SM90_SKINNY
-                             ? predict_skinny(card, w)
-                             : predict_gemm(card, w, {v.rows, v.columns, v.warpgroup_rows, v.cluster});
+    const Prediction p =
+        i == sie_cuda::GEMM_SM90_SKINNY ? predict_skinny(card, w) : predict_gemm(card, w, gemm_sm90_shape(v));
     if (i == chosen) {
       all.by = p;
       all.variant = v.name;

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "cuda/gemm_sm90_variants.h"
 #include "tests/check.h"
 
 using bench::Predicted;
@@ -62,6 +63,9 @@ TEST(model_predicts_the_tile_that_runs) {
       {16, 3072, 768, true, false, 1, "pingpong-64x128"},           // y in blocks of 128
       {16384, 2304, 768, false, true, 2, "pingpong-128x128-pair"},  // a gate on 192 columns is none
       {16384, 2304, 768, false, false, 2, "pingpong-128x192-pair"},
+      {16384, 1024, 4096, false, false, 2, "cooperative-128x256-pair"},
+      {16384, 768, 3072, true, false, 2, "cooperative-128x256-pair"},  // one promotes, the other multiplies
+      {16384, 4096, 1024, false, false, 2, "pingpong-128x192-pair"},
   };
   for (const auto &r : rows) {
     sie_cuda::GemmWork w;
@@ -91,6 +95,41 @@ TEST(model_predicts_the_tile_that_runs) {
       CHECK(p.variant == p.fastest_variant, "%s: %s and %s", point.name().c_str(), p.variant,
             p.fastest_variant);
   }
+}
+
+// Each product of each model in batches, in part of one and of a query: of the tiles that take it none is
+// faster by the model than the one that runs.
+TEST(model_finds_no_faster_tile) {
+  int checked = 0;
+  for (const bench::ModelDepth &d : bench::model_depths()) {
+    for (int64_t rows : {16384, 1024, 32}) {
+      for (ModelLinear part :
+           {ModelLinear::qkv, ModelLinear::attention_out, ModelLinear::up, ModelLinear::down}) {
+        for (bool fp8 : {false, true}) {
+          const sie_cuda::GemmWork w = bench::linear_work(d.shape, rows, part, fp8);
+          const Predicted p = bench::predict_linear(card_h200, w);
+          const char *fastest = "";
+          double least = 0;
+          for (const sie_cuda::GemmSm90Variant &v : sie_cuda::gemm_sm90_variants) {
+            const bool skinny = v.columns == 0;
+            const int64_t group = (w.gated ? 2 : 1) * (w.y_bytes == 1 ? 128 : 64);
+            if (skinny ? rows > 64 || w.y_bytes == 1 : v.columns % group != 0) continue;
+            if (fp8 && v.columns == 192) continue;
+            const double us =
+                skinny ? predict_skinny(card_h200, w).us : predict_gemm(card_h200, w, gemm_sm90_shape(v)).us;
+            if (*fastest != 0 && us >= least) continue;
+            fastest = v.name;
+            least = us;
+          }
+          CHECK(p.by.us == least, "%s, %lld rows, %s%s: %s takes %.2f us, %s %.2f", d.shape.name,
+                static_cast<long long>(rows), bench::part_name(part), fp8 ? " in fp8" : "", p.variant,
+                p.by.us, fastest, least);
+          checked++;
+        }
+      }
+    }
+  }
+  CHECK(checked == 5 * 3 * 4 * 2, "%d products", checked);
 }
 
 // Five blocks of ModernBERT, two of which see all tokens, with fp8 where products have it.

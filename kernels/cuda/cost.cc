@@ -91,7 +91,7 @@ double gemm_clocks(const Card &card, const GemmWork &w, const GemmTileShape &t, 
   const bool pingpong = t.warpgroup_rows == t.rows;
   double loop = main.busiest();
   // e4m3 in ping-pong: the warpgroup that multiplies is the one that promotes.
-  if (w.fp8 && pingpong) loop = main.tensor + main.issue;
+  if (w.fp8 && pingpong) loop = most(loop, main.tensor + main.issue);
   const double fill = card.load_clocks;
   if (!pingpong) return fill + turns * (loop + epilogue);
   // One warpgroup stores while the other multiplies, unless storing takes longer.
@@ -104,15 +104,18 @@ Prediction predict_gemm(const Card &card, const GemmWork &w, const GemmTileShape
                 gemm_floor_us(card, w));
 }
 
-Prediction predict_skinny(const Card &card, const GemmWork &w) {
+double skinny_clocks(const Card &card, const GemmWork &w, int32_t multiprocessors) {
   const double tiles = static_cast<double>(up(w.n, 64)),
                steps = static_cast<double>(up(w.k, w.fp8 ? 128 : 64));
-  const double turns = most(1, tiles / card.multiprocessors);
+  const double turns = most(1, tiles / multiprocessors);
   // A step is 64 rows of W of 128 bytes, and four dependent products.
   const double step = most(64 * 128 / card.l2_bytes, 4 * card.chain_clocks);
-  const double clocks =
-      2 * card.load_clocks + turns * steps * step + gemm_epilogue_clocks(card, w, {64, 64, 64, 1});
-  return finish(card, clocks, Limit::latency, gemm_bytes(w), gemm_floor_us(card, w));
+  return 2 * card.load_clocks + turns * steps * step + gemm_epilogue_clocks(card, w, {64, 64, 64, 1});
+}
+
+Prediction predict_skinny(const Card &card, const GemmWork &w) {
+  return finish(card, skinny_clocks(card, w, card.multiprocessors), Limit::latency, gemm_bytes(w),
+                gemm_floor_us(card, w));
 }
 
 Prediction predict_attention(const Card &card, const AttentionShape &a, const int32_t *lengths,

@@ -1,8 +1,8 @@
 // cost.h — what work costs on a card: the clocks for which it keeps each unit of a multiprocessor
 // busy, and what starts and ends it.
 //
-// The model is a roof for each unit: work takes as long as its busiest unit, and a fixed part. It predicts
-// for kernels/bench/model.cc. Constants come from documents or are fitted to published figures, which
+// The model is a roof for each unit: work takes as long as its busiest unit, and a fixed part. It chooses
+// the tiles of gemm_sm90_choose.cc and predicts for kernels/bench/model.cc. Constants come from documents or are fitted to published figures, which
 // gemm_cost_test.cc reproduces. No card has run these kernels.
 #ifndef SIE_KERNELS_CUDA_COST_H
 #define SIE_KERNELS_CUDA_COST_H
@@ -87,6 +87,9 @@ double gemm_clocks(const Card &card, const GemmWork &work, const GemmTileShape &
 Prediction predict_gemm(const Card &card, const GemmWork &work, const GemmTileShape &tile);
 
 // The skinny form (gemm_sm90_skinny.cuh): 64 rows of W a CTA, all of x; a chain of steps of K.
+double skinny_clocks(const Card &card, const GemmWork &work, int32_t multiprocessors);
+
+// The same in time, with its limit and its floor.
 Prediction predict_skinny(const Card &card, const GemmWork &work);
 
 // Attention over sequences of some lengths, queries and keys alike.

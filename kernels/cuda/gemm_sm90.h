@@ -26,11 +26,12 @@ const GemmSm90Variant *gemm_sm90_variant(int32_t index);
 // whole blocks where y is e4m3 or gated.
 bool gemm_sm90_takes(int32_t variant, const sie_linear_args *args);
 
-// The fastest variant, a function of shape, types, rows.cap and the device (gemm_tiles.h); −1 where
-// the arguments are refused.
+// The fastest variant by the table of gemm_tiles.h, else by the cost model (cost.h): a function of
+// shape, types, epilogue, rows.cap and the device. −1 where the arguments are refused.
 int32_t gemm_sm90_choose(const sie_linear_args *args, const sie_stream *on);
 
-// The same without the checks: of the arguments it reads n, k, rows.cap, gate, y.dtype and w->compute.
+// The same without the checks and the pointers: of the arguments it reads rows.cap, n, k, act, gate, the
+// types of addend, residual and y, whether the first two are there, and w->compute.
 int32_t gemm_sm90_pick(const sie_linear_args &args, const sie_stream &on);
 
 // The operation (ops.h) by one variant; no scratch. Host function, asynchronous.

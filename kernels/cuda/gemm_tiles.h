@@ -37,7 +37,7 @@ inline bool gemm_tile_fits(const GemmTile &t, const sie_linear_args &a, const si
 //   int32_t count
 //   const char *name(i)
 //   bool takes(i)       whether it can do the call
-//   int64_t clocks(i)   its estimate; only the order counts
+//   clocks(i)           its estimate, a number; only the order counts
 template <class Family>
 int32_t gemm_choose(const Family &family, const GemmTile *tiles, const sie_linear_args &a,
                     const sie_stream &on) {
@@ -48,10 +48,10 @@ int32_t gemm_choose(const Family &family, const GemmTile *tiles, const sie_linea
     }
   }
   int32_t best = -1;
-  int64_t least = 0;
+  double least = 0;
   for (int32_t i = 0; i < family.count; i++) {
     if (!family.takes(i)) continue;
-    const int64_t clocks = family.clocks(i);
+    const double clocks = static_cast<double>(family.clocks(i));
     if (best >= 0 && clocks >= least) continue;
     best = i;
     least = clocks;

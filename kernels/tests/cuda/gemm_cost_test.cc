@@ -153,6 +153,10 @@ TEST(gemm_cost_counts_turns_by_hand) {
         "%s", "e4m3 in ping-pong");
   CHECK(same(gemm_clocks(round_card(), product(128, 128, 128, true), cooperative, 4), 500 + 2048 + 768), "%s",
         "e4m3 in a cooperative tile");
+  sie_cuda::Card slow = round_card();
+  slow.l2_bytes = 8;  // 4,096 clocks for the tile's bytes, 4,096 for those of y
+  CHECK(same(gemm_clocks(slow, product(128, 128, 128, true), pingpong, 4), 500 + 4096 + 4096), "%s",
+        "e4m3 in ping-pong, bound by L2");
 }
 
 // 16,384 elements of a tile: 128 lanes, 64 bytes a clock from or to L2.
@@ -247,6 +251,8 @@ TEST(gemm_cost_of_the_skinny_form_by_hand) {
           static_cast<long long>(r.n), static_cast<long long>(r.k), p.us, limit_name(p.limit), want);
   }
   sie_cuda::Card slow = round_card();
+  CHECK(same(skinny_clocks(slow, product(16, 512, 640), 2), 1000 + 4 * 1600 + 192), "%s",
+        "on half of the multiprocessors");
   slow.l2_bytes = 32;  // 256 clocks for the bytes of a step
   CHECK(same(predict_skinny(slow, product(16, 64, 64)).us, (1000 + 256 + 256) / 2e3 + 2), "%s",
         "bound by L2");
@@ -331,8 +337,7 @@ TEST(gemm_cost_never_beats_its_floor) {
           w.fp8 = fp8;
           for (int32_t i = 1; i < sie_cuda::GEMM_SM90_COUNT; i++) {
             const sie_cuda::GemmSm90Variant &v = sie_cuda::gemm_sm90_variants[i];
-            const sie_cuda::Prediction p =
-                predict_gemm(card_h100, w, {v.rows, v.columns, v.warpgroup_rows, v.cluster});
+            const sie_cuda::Prediction p = predict_gemm(card_h100, w, gemm_sm90_shape(v));
             CHECK(p.us >= p.floor_us && p.us < 1e9, "%s: %.2f us below the floor %.2f", v.name, p.us,
                   p.floor_us);
           }
