@@ -341,16 +341,17 @@ bench-kernels-cpu: deps ## time every CPU kernel, in Go benchmark format
 	@cmake --build build -j $(JOBS) --target kernel_tests
 	build/kernel_tests --bench
 
-gpu-bundle: build-cuda ## pack what a bare GPU host needs to check kernels, models and the server (TOOLKIT=…, TARGETS="80 90a")
+gpu-bundle: build-cuda ## pack what a bare GPU host needs beside the checkout, and check that both fit on the way (TOOLKIT=…, TARGETS="80 90a")
 	@tools/gpu/bundle.sh "$(TOOLKIT)" "$(TARGETS)"
 
 # REHEARSE=1: the same script in toy sizes without a GPU; nothing is measured. PART=kernels or serving: that part, in full.
 ifdef REHEARSE
-gpu-check: libsie tokenizers ## check and time kernels, models and the server on this machine's GPU, in at most 8 minutes (REHEARSE=1, PART=…)
+gpu-check: libsie tokenizers ## check and time kernels, models and the server on this machine's GPU, in at most 9 minutes (REHEARSE=1, PART=…)
 	@tools/gpu/rehearse.sh
 else
+gpu-check: export SIE_GPU_ANY_SIZE = 1
 gpu-check: gpu-bundle
-	@build/gpu-bundle/check.sh $(addprefix --,$(PART)) build/gpu-results
+	@tools/gpu/check.sh $(addprefix --,$(PART)) build/gpu-results
 endif
 
 # ---- keep tidy ---------------------------------------------------------------------------------------------------

@@ -44,6 +44,16 @@ def prediction(line):
     return [f"{predicted:.2f}", f"{off:+.0%}" if abs(off) <= OFF else f"**{off:+.0%}**"]
 
 
+def off(cases):
+    """Every case beside its prediction, and then by itself what is further off than it may be."""
+    rows = [(name, by["sie"]["us"]["p50"], by["sie"].get("predicted_us")) for name, by in cases.items()]
+    rows = [row for row in rows if row[2]]
+    lines = [f"# {short(name)}: {us:.2f} us, predicted {predicted:.2f}" for name, us, predicted in rows]
+    far = [(us / predicted - 1, name) for name, us, predicted in rows if abs(us / predicted - 1) > OFF]
+    lines.append(f"# {len(far)} of {len(rows)} are more than {OFF:.0%} off what was predicted")
+    return lines + [f"#   {share:+.0%} {short(name)}" for share, name in sorted(far, key=lambda f: -abs(f[0]))]
+
+
 def table(head, cases):
     lines = [
         f"# Kernels on {head['gpu']}",
@@ -113,6 +123,8 @@ def main():
         with open(os.path.join(folder, name), "w") as file:
             file.write(text)
     print(f"# {len(cases)} cases in {folder}/kernels.md and kernels.svg")
+    for line in off(cases):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,10 @@
 # [NVCC [TARGET]]
 #   BIN      folder for the programs
 #   TARGET   as 80, 86, 89, 90a, 100f; default: this host's card
-# Sources: the repository around this script, or the bundle's src folder.
+# Sources: the checkout around this script.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$here/src
-[ -d "$root" ] || root=$(cd "$here/../.." && pwd)
+root=$(cd "$here/../.." && pwd)
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 nvcc=${2:-nvcc}

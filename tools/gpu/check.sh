@@ -1,23 +1,33 @@
 #!/usr/bin/env bash
 # Checks and times the CUDA kernels, models and the server on the GPU of this host.
-# Usage: check.sh [--kernels | --serving] [RESULTS]    (default: all of it, the kernels by a sample; gpu-results)
+# Usage: check.sh [--kernels | --serving] [RESULTS=]FOLDER    (default: both halves by a sample; gpu-results)
 #
-# Runs from a bundle (tools/gpu/bundle.sh) on a host that has a driver and nothing else: no network,
-# no Go, no compiler. Where the bundle's kernel programs do not start or have no code for the card,
-# they are built with the host's nvcc. Writes the folder RESULTS and RESULTS.tar.gz. At most
-# SIE_GPU_SECONDS (460), each part within its share of them; parts run in the order of their worth,
-# and one that fails or runs out of time does not stop the others.
+# Runs from a checkout with the programs of a bundle (bundle.sh) in build/gpu-bundle or, packed, in
+# build/gpu-bundle.tar.xz (SIE_GPU_BUNDLE: elsewhere), on a host that has a driver and nothing of ours: no
+# network, no Go. Where the bundle's kernel programs do not start or have no code for the card,
+# they are built with the host's nvcc. A half takes at most nine minutes (SIE_GPU_SECONDS, 500, and what
+# is being ended), each part within its share of them. Parts run in the order of their worth, and one
+# that fails or runs out of time does not stop the others.
 #
+# FOLDER is true at any second: what a part finds is there as it comes, and after each part
+# summary.txt says how it went. Who stops this script, by whatever signal, loses what had not run.
+# FOLDER.tar.gz is written at the end.
+#
+# --kernels:
 #   record       what ldmatrix, mma, wgmma and TMA return, for testdata/hopper
-#   conformance  every case of kernels/tests, on device memory; without --kernels every third
-#   memcheck, racecheck, synccheck    a sample of them under compute-sanitizer, where there is one
+#   conformance  every case of kernels/tests, on device memory: told of two multiprocessors
+#   conformance_all    a sample of it, told of as many as the card has
+#   bench        every operation at models' shapes, cuBLASLt and the prediction beside
+#   torch        PyTorch at the same shapes, where it is
+#   sweep        tile variants of the GEMM, and that all give the same bits
+#   memcheck, racecheck, synccheck    a sample of the cases under compute-sanitizer, where there is one; what is
+#                known of a tool is in sanitizer-expected.txt, anything else fails (triage.py)
+# --serving:
 #   models       every architecture, head and adapter of testdata/golden against the vectors of transformers, packed with
 #                others and alone, as graphs and without; in two processes on the card at once
-#   doctor, prepare, quality, memory, latency, load, overload, compiled, results    models and server: README.md, serving/run.py;
-#                they need Python with torch, transformers and sentence-transformers (SIE_PYTHON, default python3)
-#   bench        every operation at models' shapes, cuBLASLt beside
-#   sweep        tile variants of the GEMM, and that all give the same bits
-#   torch        PyTorch at the same shapes, where it is
+#   doctor, prepare, headline, latency, load, overload, memory, quality, compiled, results    models and server:
+#                README.md, serving/run.py; they need Python with torch, transformers and sentence-transformers
+#                (SIE_PYTHON, default python3)
 #
 # SIE_GPU_REHEARSE=1: models and server in toy sizes on a machine without a GPU, over the stand-in
 # driver of the bundle that `bundle.sh --rehearse` makes; nothing is timed, and the results say so.
@@ -26,6 +36,8 @@
 # GPU; 3: none failed, but one ran out of time.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+bundle=${SIE_GPU_BUNDLE:-$root/build/gpu-bundle}
 SIE_GPU_COMMAND="check.sh $*"
 mode=all
 case ${1:-} in
@@ -33,10 +45,11 @@ case ${1:-} in
   -*) echo "gpu-check: ${1}: use --kernels, --serving or neither, and a folder for the results" >&2 && exit 1 ;;
 esac
 results=${1:-gpu-results}
+results=${results#RESULTS=}
 rehearse=${SIE_GPU_REHEARSE:-}
 python=${SIE_PYTHON:-python3}
 began=$SECONDS
-limit=${SIE_GPU_SECONDS:-460}
+limit=${SIE_GPU_SECONDS:-500}
 say() { echo "gpu-check: $*"; }
 
 if [ -n "$rehearse" ]; then
@@ -59,10 +72,18 @@ trap 'rm -rf "$scratch"' EXIT
 
 # ---- parts -----------------------------------------------------------------------------------------------------------
 
-# note NAME STATE SECONDS: a line of the summary. Parts run at the same time: one file each.
+# note NAME STATE SECONDS [WHY]: a line of the summary, which is written anew, whole or not at all.
+# Parts run at the same time: one file each.
 note() {
-  printf '%-12s %-8s %5s s  %s\n' "$1" "$2" "$3" "${4:-}" | tee "$scratch/note.$1"
+  printf '%-15s %-8s %5s s  %s\n' "$1" "$2" "$3" "${4:-}" | tee "$scratch/note.$1"
   printf '{"part":"%s","state":"%s","seconds":%s}\n' "$1" "$2" "$3" >"$scratch/json.$1"
+  (
+    flock 9
+    for kind in note:txt json:json; do
+      sort "$scratch/${kind%:*}".* >"$results/summary.part" &&
+        mv "$results/summary.part" "$results/summary.${kind#*:}"
+    done
+  ) 9>"$scratch/lock"
 }
 
 # part NAME SECONDS COMMAND…: runs it with its output in RESULTS/NAME.txt. Returns the command's
@@ -77,6 +98,8 @@ part() {
     return 124
   fi
   [ "$seconds" -lt "$left" ] || seconds=$left
+  # Whoever finds this line knows what was running when the script was stopped.
+  note "$name" begun 0
   SIE_GPU_STEP_SECONDS=$seconds timeout -k 5 "$seconds" "$@" >"$results/$name.txt" 2>&1
   status=$?
   case $status in
@@ -93,12 +116,18 @@ part() {
 absent() { note "$1" absent 0 "$2"; }
 
 summarise() {
-  cat "$scratch"/note.* | sort >"$results/summary.txt"
-  cat "$scratch"/json.* | sort >"$results/summary.json"
   tar -czf "$results.tar.gz" -C "$(dirname "$results")" "$(basename "$results")" ||
     say "no archive: $results.tar.gz"
   say "$results and $results.tar.gz after $((SECONDS - began)) s"
 }
+
+# Where there is no xz, Python has one.
+if ! [ -d "$bundle" ] && [ -e "$bundle.tar.xz" ]; then
+  tar -xJf "$bundle.tar.xz" -C "$scratch" 2>/dev/null ||
+    "$python" -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$bundle.tar.xz" "$scratch" ||
+    say "$bundle.tar.xz cannot be unpacked"
+  bundle=$scratch/$(basename "$bundle")
+fi
 
 # ---- the host, and programs that run on it -----------------------------------------------------------------------------
 
@@ -107,13 +136,13 @@ summarise() {
   uname -a
   timeout 20 nvidia-smi -q 2>&1 || echo "no nvidia-smi"
   nvcc --version 2>&1 || echo "no nvcc"
-  cat "$here/bundle.txt" 2>/dev/null
+  cat "$bundle/bundle.txt" 2>/dev/null
 } >"$results/host.txt"
 
 # find_programs: sets bin to kernel programs that run here: the bundle's, else some built now.
 find_programs() {
   local started nvcc
-  bin=$here/bin
+  bin=$bundle/bin
   # sie_conformance answers 2 where it finds no card that it has code for; 126, 127 and signals: it
   # does not start.
   SIE_TEST_SHARD=0/1000000 timeout 60 "$bin/sie_conformance" quantise >"$scratch/start.txt" 2>&1
@@ -142,12 +171,24 @@ record() {
   part record 20 "$bin/sie_record" "$results/recordings"
 }
 
-# Half of a conformance run is the host's reference: the sanitizers run beside it. Nothing is timed
-# meanwhile.
+# sanitized NAME SECONDS OPTIONS…: a tool over a sample of the cases. Its exit status says nothing, as
+# it counts what is known: triage.py judges what it printed.
+sanitized() {
+  local name=$1 seconds=$2
+  shift 2
+  # shellcheck disable=SC2016 # the words are expanded by that bash
+  part "$name" "$seconds" bash -c '
+    name=$1 said=$2 here=$3 python=$4
+    shift 4
+    "$@" >"$said" 2>&1
+    echo "exit status $?" >>"$said"
+    exec "$python" -B "$here/triage.py" "$name" "$here/sanitizer-expected.txt" "$said"' \
+    sanitized "$name" "$results/$name.said.txt" "$here" "$python" "$@"
+}
+
 sanitize() {
   local tool candidate sanitizer=
-  for candidate in "$(command -v compute-sanitizer)" /usr/local/cuda/bin/compute-sanitizer \
-    "$here/sanitizer/compute-sanitizer"; do
+  for candidate in "$(command -v compute-sanitizer)" /usr/local/cuda/bin/compute-sanitizer; do
     if [ -x "$candidate" ] && timeout 10 "$candidate" --version >/dev/null 2>&1; then
       sanitizer=$candidate
       break
@@ -157,31 +198,35 @@ sanitize() {
     for tool in memcheck racecheck synccheck; do absent "$tool" "no compute-sanitizer"; done
     return
   fi
-  part memcheck 60 env SIE_TEST_SHARD=0/23 "$sanitizer" --tool memcheck --padding 512 --error-exitcode 9 \
-    --print-limit 20 "$bin/sie_conformance"
-  part racecheck 50 env SIE_TEST_SHARD=0/31 "$sanitizer" --tool racecheck --racecheck-report all \
-    --error-exitcode 9 --print-limit 20 "$bin/sie_conformance"
-  part synccheck 30 env SIE_TEST_SHARD=0/31 "$sanitizer" --tool synccheck --error-exitcode 9 \
-    --print-limit 20 "$bin/sie_conformance"
+  sanitized memcheck 60 env SIE_TEST_SHARD=0/23 "$sanitizer" --tool memcheck --padding 512 \
+    "$bin/sie_conformance" --multiprocessors few
+  sanitized synccheck 30 env SIE_TEST_SHARD=0/31 "$sanitizer" --tool synccheck \
+    "$bin/sie_conformance" --multiprocessors few
+  sanitized racecheck 50 env SIE_TEST_SHARD=0/31 "$sanitizer" --tool racecheck --racecheck-report all \
+    "$bin/sie_conformance" --multiprocessors few
 }
+
+# What is right first, then what is fast; sanitizers, which are slow and noisy, last.
 kernels_whole() {
   record
-  sanitize &
-  part conformance 150 "$bin/sie_conformance"
-  wait
-  time_kernels 150
-  part sweep 80 "$bin/sie_bench" --seconds 65 --sweep "$results/gemm_tiles.txt"
+  part conformance 130 "$bin/sie_conformance" --multiprocessors few
+  part conformance_all 40 env SIE_TEST_SHARD="${SIE_TEST_SHARD:-0/4}" \
+    "$bin/sie_conformance" --multiprocessors all
+  time_kernels 110
   if timeout 30 "$python" -c 'import torch' 2>/dev/null; then
-    part torch 60 "$python" -B "$here/torch_peer.py" "$results/bench.jsonl" "$results/torch.jsonl" 45
+    part torch 50 "$python" -B "$root/kernels/bench/torch_peer.py" "$results/bench.jsonl" \
+      "$results/torch.jsonl" 40
   else
     absent torch "no PyTorch"
   fi
   report_kernels
+  part sweep 70 "$bin/sie_bench" --seconds 60 --sweep "$results/gemm_tiles.txt"
+  sanitize
 }
 
 kernels_sample() {
   record
-  part conformance 60 env SIE_TEST_SHARD="${SIE_TEST_SHARD:-0/3}" "$bin/sie_conformance"
+  part conformance 60 env SIE_TEST_SHARD="${SIE_TEST_SHARD:-0/3}" "$bin/sie_conformance" --multiprocessors few
 }
 
 # time_kernels SECONDS: as many operations as fit.
@@ -200,14 +245,15 @@ PYTHON
 
 report_kernels() {
   if command -v "$python" >/dev/null && [ -s "$results/bench.jsonl" ]; then
-    part report 20 "$python" -B "$here/report.py" "$results" "$results/bench.jsonl" "$results/torch.jsonl"
+    part report 20 "$python" -B "$root/kernels/bench/report.py" "$results" "$results/bench.jsonl" \
+      "$results/torch.jsonl"
   fi
 }
 
 # ---- models and server -----------------------------------------------------------------------------------------------
 
-export SIE_GPU_BIN=$here/bin SIE_GPU_BUNDLE=$here SIE_GPU_COMMAND
-export PYTHONPATH=$here/serving:$here/bench HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
+export SIE_GPU_BIN=$bundle/bin SIE_GPU_BUNDLE=$bundle SIE_GPU_COMMAND
+export PYTHONPATH=$here/serving:$root/bench HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
 
 # serving_step NAME SECONDS
 serving_step() {
@@ -220,12 +266,18 @@ models() {
   local some=TestGPU
   [ -z "$rehearse" ] || some='TestGPUHeads/sm_9.0/(classify|splade)'
   # shellcheck disable=SC2016 # the words are expanded by that bash
-  part models 90 env SIE_REQUIRE_CARD=1 SIE_GOLDEN="$here/golden" bash -c '
+  part models 90 env SIE_REQUIRE_CARD=1 SIE_GOLDEN="$root/testdata/golden" bash -c '
     "$1" -test.v -test.run "$2" >"$3/other.txt" 2>&1 &
     "$1" -test.v -test.run "$2"
     first=$?
     wait $! || { status=$?; echo "the other process at the same time:"; cat "$3/other.txt"; exit $status; }
-    exit $first' models "$here/bin/models.test" "$some" "$scratch"
+    exit $first' models "$bundle/bin/models.test" "$some" "$scratch"
+}
+
+# What there is so far, joined: the steps' own files are in RESULTS/serving.
+join_serving() {
+  "$python" -B "$here/serving/run.py" report "$scratch/serving" "$results" >"$scratch/joined.txt" 2>&1 ||
+    say "not joined: $(tail -1 "$scratch/joined.txt")"
 }
 
 # serving SECONDS: of them for the load, the step with most to measure.
@@ -241,11 +293,14 @@ PYTHON
   fi
   serving_step doctor 20
   if serving_step prepare 90; then
-    serving_step quality 90
-    serving_step memory 70
+    serving_step headline 70
+    join_serving
     serving_step latency 75
     serving_step load "$1"
+    join_serving
     serving_step overload 30
+    serving_step memory 70
+    serving_step quality 90
     serving_step compiled 60
   fi
   cp -r "$scratch/serving/logs" "$results/serving/" 2>/dev/null
@@ -254,12 +309,12 @@ PYTHON
 
 case $mode in
   kernels) find_programs && kernels_whole ;;
-  serving) models; serving 240 ;;
+  serving) models; serving 130 ;;
   all)
     # The server has its own program: it is checked even where the kernels' programs do not start.
     find_programs && kernels_sample
     models
-    serving 130
+    serving 100
     if [ -z "$rehearse" ] && [ -x "$bin/sie_bench" ]; then
       time_kernels 60
       report_kernels

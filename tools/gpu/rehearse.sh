@@ -34,6 +34,6 @@ fi
 tools/gpu/bundle.sh --rehearse "$server" build/kernel_conformance_emulated
 SIE_GPU_REHEARSE=1 SIE_PYTHON=$(cd "$(dirname "$python")" && pwd)/$(basename "$python") \
   SIE_TEST_SHARD=${SIE_TEST_SHARD:-0/200} \
-  build/gpu-rehearsal/check.sh "$results"
+  SIE_GPU_BUNDLE=$PWD/build/gpu-rehearsal tools/gpu/check.sh "$results"
 "$python" -B tools/gpu/serving/rehearsed.py "$results"
 echo "sie: rehearsed gpu-check in $((SECONDS - started)) s; nothing was measured"

@@ -52,8 +52,8 @@ REAL = Plan(
     rehearsal=False,
     shapes={
         "bert-base": Shape(768, 12, 12, 3072, "cls"),
-        "minilm": Shape(384, 6, 12, 1536, "mean"),
         "bert-large": Shape(1024, 24, 16, 4096, "mean"),
+        "minilm": Shape(384, 6, 12, 1536, "mean"),
     },
     lengths=(50, 128, 512),
     texts=1024,
@@ -78,8 +78,8 @@ TOY = Plan(
     rehearsal=True,
     shapes={
         "bert-base": Shape(64, 2, 1, 128, "cls", 512, 64),
-        "minilm": Shape(64, 1, 2, 96, "mean", 512, 64),
         "bert-large": Shape(128, 1, 2, 160, "mean", 512, 64),
+        "minilm": Shape(64, 1, 2, 96, "mean", 512, 64),
     },
     lengths=(5, 13),
     texts=8,

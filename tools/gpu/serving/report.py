@@ -8,7 +8,7 @@ import plan
 from measures import median
 from results import WARNING, put
 
-STEPS = ("doctor", "prepare", "quality", "memory", "latency", "load", "overload", "compiled")
+STEPS = ("doctor", "prepare", "headline", "latency", "load", "overload", "memory", "quality", "compiled")
 OURS, PEER, INK = "#2f6fb0", "#9aa5b1", "#222"
 
 

@@ -9,7 +9,8 @@ import os
 WARNING = (
     "REHEARSAL: no GPU was used. The kernels ran on a CPU, thread by thread, over a stand-in driver, on toy models. "
     "Nothing in this file was measured; times, rates and bytes are replaced by the word rehearsal.")
-MEASURED = ("load", "latency", "overload", "compiled", "memory")  # steps whose numbers a rehearsal hides
+# Steps whose numbers a rehearsal hides.
+MEASURED = ("headline", "load", "latency", "overload", "compiled", "memory")
 COUNTED = ("failed", "refused", "held_back", "wrong", "batches", "texts", "clients", "per_request", "batch",
            "tokens_miscounted")
 

@@ -2,7 +2,7 @@
 order, each with its own time bound.
 
 WORK holds models, texts and logs, RESULTS/serving the steps' results. Steps: doctor, prepare,
-quality, memory, latency, load, overload, compiled; and report, which joins what there is into
+headline, latency, load, overload, memory, quality, compiled; and report, which joins what there is into
 RESULTS/<card>.json and a picture. Exit 1 and a line that begins with MISSED where something is not
 as it must be.
 """

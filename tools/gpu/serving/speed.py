@@ -13,6 +13,38 @@ PRIMER_SECONDS = 0.5  # unmeasured load before a measured one
 ROOM = ("--max-concurrent-requests", "16384")
 
 
+def headline(run):
+    """The numbers that everybody asks for first: texts of the shortest and the longest length through
+    the first models, in process from token ids (what the device does) and over HTTP. Each is saved as
+    it comes; what they stand beside is the load step's."""
+    load, found, missed = run.load(), {}, []
+    lengths = (str(run.plan.lengths[0]), str(run.plan.lengths[-1]))
+    for model in run.made()[:2]:
+        rows = found[model] = {s: {} for s in lengths}
+        server = None
+        try:
+            for s in lengths:
+                racer = run.library(model, s, "--ids")
+                try:
+                    rows[s]["token ids in process"] = passes(racer, run.plan.turn_seconds)
+                finally:
+                    racer.close()
+                run.results.save("headline", found)
+                server = server or run.serve(model, flags=ROOM)
+                load.run(server, s, PRIMER_SECONDS, clients=run.plan.clients, per_request=per_request(run, s))
+                out = under_load(run, load, server, s, run.plan.clients, per_request(run, s))
+                rows[s]["over HTTP"] = out
+                run.results.save("headline", found)
+                run.say(f"{model}, {s} tokens", rows[s])
+                if out["failed"] or out["wrong"] or out["tokens_miscounted"]:
+                    missed.append(f"{model}, {s}: {out['failed']} failed, {out['wrong']} wrong, tokens off by "
+                                  f"{out['tokens_miscounted']}")
+        finally:
+            if server:
+                server.close()
+    return missed
+
+
 def latency(run):
     """One text at a time: over HTTP and by the library path, each with CUDA graphs and without, and
     the peer."""

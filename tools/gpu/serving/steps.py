@@ -165,10 +165,11 @@ def grown(readings, on_card):
 STEPS = {
     "doctor": doctor,
     "prepare": prepare,
-    "quality": quality,
-    "memory": memory,
+    "headline": speed.headline,
     "latency": speed.latency,
     "load": speed.throughput,
     "overload": speed.overload,
+    "memory": memory,
+    "quality": quality,
     "compiled": speed.compiled,
 }
