@@ -262,6 +262,7 @@ sie_status sie_device_query(const sie_device *device, sie_device_info *info, sie
   known.nodes_used = device->seats.nodes;
   known.memory_total = device->memory_total;
   known.memory_weights = device->memory_weights;
+  known.graphs_refused = device->graphs_refused.load(std::memory_order_relaxed);
   memcpy(known.name, device->name, sizeof known.name);
   memcpy(known.why, device->why, sizeof known.why);
   return give(known, info, "sie_device_info", err);

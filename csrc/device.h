@@ -26,7 +26,9 @@ struct sie_device {
   int32_t node_executors[sie::max_nodes] = {};  // [seats.nodes]
   sie::Executors executors;                     // none on a GPU
   sie_stream on = {};                           // GPU: where its kernels run
+  sie_stream captured = {};                     // GPU: the same, for what a graph captures
   bool graphs = false;                          // GPU: capture small batches
+  std::atomic<int64_t> graphs_refused{0};       // GPU: captures that the driver refused
   uint64_t arenas = 0;                          // GPU: placed so far; each takes the count as its number
   uint64_t runs = 0;                            // on executors so far
   uint64_t programs = 0;                        // begun so far; each takes the count as its number

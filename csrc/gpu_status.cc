@@ -24,6 +24,7 @@ sie_status sie_gpu_status(int32_t code) {
     case 400:  // invalid handle
     case 600:  // not ready
     case 701:  // launch out of resources
+    case 912:  // invalid cluster size
       return SIE_INTERNAL;
     default:
       // 900 … 908: a capture was invalidated; nothing ran.

@@ -178,3 +178,15 @@ func TestCUDAGraphs(t *testing.T) {
 		}
 	}
 }
+
+func TestCUDAPDL(t *testing.T) {
+	for flag, want := range map[string]engine.Overlap{
+		"on": engine.OverlapAlways, "launches": engine.OverlapLaunches, "off": engine.OverlapNever,
+	} {
+		f := computeFlags{Device: "cpu", Precision: "auto", ISA: "best", Graphs: "on", PDL: flag}
+		c, err := f.devices()
+		if err != nil || c.options[0].Overlap != want {
+			t.Errorf("--cuda-pdl %s: Overlap %v, %v", flag, c.options[0].Overlap, err)
+		}
+	}
+}

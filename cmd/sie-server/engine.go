@@ -43,6 +43,7 @@ type computeFlags struct {
 	ISA       string `help:"Upper bound on the CPU's instruction set: best, avx2, avx512, avx512-vnni or amx; neon or neon-dot on arm64." env:"SIE_ISA" default:"best" enum:"best,avx2,avx512,avx512-vnni,amx,neon,neon-dot"`
 	NUMA      string `name:"numa" help:"Where weights lie on a CPU with several memory nodes: interleave, copy (one for each node), auto (copy if all fit in half of the free memory or budget), or off: as the kernel likes." env:"SIE_NUMA" default:"auto" enum:"auto,interleave,copy,off"`
 	Graphs    string `name:"cuda-graphs" help:"on, or off: GPUs get small batches kernel by kernel." env:"SIE_CUDA_GRAPHS" default:"on" enum:"on,off"`
+	PDL       string `name:"cuda-pdl" help:"Programmatic dependent launch, a kernel that starts under the end of the one before: on, launches (not inside CUDA graphs), or off. Results are the same; it is for finding faults." env:"SIE_CUDA_PDL" default:"on" enum:"on,launches,off"`
 
 	NullLoad  time.Duration `help:"With --device null: how long a model takes to load." hidden:"" env:"SIE_NULL_LOAD" default:"0s" range:"0..1h"`
 	NullBatch time.Duration `help:"With --device null: how long a batch takes." hidden:"" env:"SIE_NULL_BATCH" default:"0s" range:"0..1h"`
@@ -78,6 +79,9 @@ func (f *computeFlags) devices() (deviceChoice, error) {
 	c, err := chooseDevices(f.Device, f.Precision, f.cpu(), engine.FindGPUs)
 	for i := range c.options {
 		c.options[i].NoGraphs = f.Graphs == "off"
+		c.options[i].Overlap = map[string]engine.Overlap{
+			"launches": engine.OverlapLaunches, "off": engine.OverlapNever,
+		}[f.PDL]
 	}
 	return c, err
 }

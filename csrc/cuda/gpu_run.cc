@@ -20,7 +20,7 @@ Places places_in(const sie_arena *arena, const sie_program *program) {
 // Enqueues every operation. `bounds` size the grids: those of the bucket for a graph, else those of
 // this batch.
 sie_status launch_all(const sie_program *program, const sie_slot *slot, const InputLayout &layout,
-                      const InputBounds &bounds, sie_error *err) {
+                      const InputBounds &bounds, const sie_stream *on, sie_error *err) {
   const sie_arena *arena = slot->arena;
   Places places = places_in(arena, program);
   auto input = [&places](int64_t offset) {
@@ -44,7 +44,7 @@ sie_status launch_all(const sie_program *program, const sie_slot *slot, const In
   replay.slab = &slab;
   replay.lora_pairs = reinterpret_cast<const sie_lora_pair *>(places.input + layout.pairs);
   replay.values = places.values;
-  replay.share = {0, 1, places.scratch, program->scratch_bytes, &program->device->on};
+  replay.share = {0, 1, places.scratch, program->scratch_bytes, on};
   replay.one_row_each = input(layout.offsets[program->seqs]);
   for (int32_t i = 0; i < program->n_work_lists; i++) replay.work[i] = places.input + layout.work[i];
   for (int32_t i = 0; i < max_outputs; i++) replay.outputs[i] = arena->outputs[i];
@@ -76,13 +76,18 @@ void drop(Graph *graph) {
   *graph = {};
 }
 
-// Captures what launch_all launches. If the driver refuses, there is no graph, which is no error.
+// Captures what launch_all launches. If the driver refuses, there is no graph, which is no error; the
+// device counts it.
 sie_status capture(const sie_program *program, const sie_slot *slot, const InputLayout &layout, Graph *graph,
                    sie_error *err) {
   CUstream stream = static_cast<CUstream>(program->device->on.stream);
   graph->impossible = true;
-  if (cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS) return SIE_OK;
-  sie_status status = launch_all(program, slot, layout, bounds_of(program, layout), err);
+  if (cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS) {
+    program->device->graphs_refused++;
+    return SIE_OK;
+  }
+  sie_status status = launch_all(program, slot, layout, bounds_of(program, layout),
+                                 &program->device->captured, err);
   CUgraph recorded = nullptr;
   int ended = cuStreamEndCapture(stream, &recorded);
   if (status == SIE_OK && ended == CUDA_SUCCESS && recorded != nullptr) {
@@ -93,6 +98,7 @@ sie_status capture(const sie_program *program, const sie_slot *slot, const Input
     }
   }
   if (recorded != nullptr) (void)cuGraphDestroy(recorded);
+  if (graph->impossible) program->device->graphs_refused++;
   return status == SIE_DEVICE_LOST ? status : SIE_OK;
 }
 
@@ -109,7 +115,9 @@ sie_status submit_graph(const sie_program *program, const sie_slot *slot, sie_er
   if (graph->runs++ > 0 && graph->exec == nullptr && !graph->impossible) {
     SIE_TRY(capture(program, slot, layout, graph, err));
   }
-  if (graph->exec == nullptr) return launch_all(program, slot, layout, bounds_of(program, layout), err);
+  if (graph->exec == nullptr) {
+    return launch_all(program, slot, layout, bounds_of(program, layout), &program->device->on, err);
+  }
   int result = cuGraphLaunch(graph->exec, static_cast<CUstream>(program->device->on.stream));
   return result == CUDA_SUCCESS ? SIE_OK : driver_failure(result, "graph", err);
 }
@@ -146,7 +154,8 @@ sie_status gpu_submit(sie_program *program, sie_arena *arena, sie_slot *slot, si
   }
   slot->arena = arena;
   if (slot->gpu->bucket < whole_bucket && program->device->graphs) return submit_graph(program, slot, err);
-  return launch_all(program, slot, program->gpu->layouts[slot->gpu->bucket], slot->gpu->sizes, err);
+  return launch_all(program, slot, program->gpu->layouts[slot->gpu->bucket], slot->gpu->sizes,
+                    &program->device->on, err);
 }
 
 int64_t gpu_program_input_bytes(const sie_program *program) {

@@ -133,13 +133,21 @@ typedef struct sie_state sie_state;
 
 /* ---- 3 Device -------------------------------------------------------------------------------- */
 
+/* Where a kernel may start under the end of the one before (programmatic dependent launch, from compute
+ * capability 9.0 on). The results are the same bits; it is for finding faults. */
+typedef enum sie_overlap {
+  SIE_OVERLAP_ALWAYS = 0,
+  SIE_OVERLAP_LAUNCHES = 1, /* between launches, never inside a graph */
+  SIE_OVERLAP_NEVER = 2
+} sie_overlap;
+
 /* A GPU that the caller has opened. */
 typedef struct sie_gpu {
   uint32_t struct_size; /* sizeof(sie_gpu) */
   int32_t major, minor; /* compute capability */
   int32_t multiprocessors;
-  int32_t graphs; /* 1: capture small batches as CUDA graphs and replay them; 0: never */
-  int32_t reserved;
+  int32_t graphs;       /* 1: capture small batches as CUDA graphs and replay them; 0: never */
+  uint32_t overlap;     /* sie_overlap */
   int64_t memory_total; /* bytes */
   void *stream;         /* CUstream of the primary context, kept: where kernels run */
   char name[96];        /* model, NUL-terminated */
@@ -180,6 +188,7 @@ typedef struct sie_device_info {
   int32_t caches;         /* L3 caches of those cores; 0 = not known */
   int32_t nodes;          /* parts of the machine with memory of their own that have such cores */
   int32_t nodes_used;     /* nodes of the executors, which linears may be copied to */
+  int64_t graphs_refused; /* GPU: captures that the driver refused; those batches run kernel by kernel */
 } sie_device_info;
 SIE_API sie_status sie_device_query(const sie_device *device, sie_device_info *info, sie_error *err);
 

@@ -10,10 +10,13 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <string>
 #include <vector>
 
+#include "cuda/ptx/launch_status.h"
 #include "ops.h"
 
 namespace device {
@@ -35,8 +38,16 @@ std::vector<int32_t> list(std::string *why_none);
 // code for it or it does not answer.
 bool open(int32_t which, Info *info, std::string *message);
 
-// The stream to call tables with. Programmatic launch from sm_90 on.
+// The stream to call tables with; programmatic launch as programmatic() says.
 const sie_stream *stream();
+
+// sie_stream.pdl of a card: programmatic launch from sm_90 on, where SIE_CUDA_PDL in the environment
+// does not say off, or launches (not in what is captured).
+inline int32_t programmatic(int32_t sm, bool captured) {
+  const char *said = getenv("SIE_CUDA_PDL");
+  const bool off = said != nullptr && (strcmp(said, "off") == 0 || (captured && strcmp(said, "launches") == 0));
+  return sm >= 90 && !off ? 1 : 0;
+}
 
 // Device memory, contents undefined, aligned to 256 bytes; NULL when there is no more.
 void *allocate(size_t bytes);
@@ -45,9 +56,15 @@ void release(void *p);
 bool copy_in(void *to, const void *from, size_t bytes);
 bool copy_out(void *to, const void *from, size_t bytes);
 bool copy_within(void *to, const void *from, size_t bytes);
-// Waits for the stream. Returns SIE_DEVICE_LOST, with the runtime's words in message(), when a
-// kernel has failed; the process is then of no more use.
+// Waits for the stream. Returns SIE_DEVICE_LOST when a kernel has failed: the process is then of no
+// more use. Returns what ptx::launch_status says where only a launch was refused: the device is as it
+// was. The runtime's words are in message().
 sie_status finish();
+// What finish() returns by the runtime's codes: the last error that a call left behind, and the
+// stream's own.
+inline sie_status finished(int left_behind, int stream) {
+  return stream != 0 ? SIE_DEVICE_LOST : ptx::launch_status(left_behind);
+}
 std::string message();
 
 // Records what is launched on the stream, and runs it as often as asked. NULL when a launch cannot

@@ -71,7 +71,7 @@ bool open(int32_t which, Info *info, std::string *why) {
   info->l2_bytes = properties.l2CacheSize;
   info->driver = driver;
   info->runtime = runtime;
-  on = {the_stream, info->sm, info->multiprocessors, info->sm >= 90 ? 1 : 0, 0};
+  on = {the_stream, info->sm, info->multiprocessors, programmatic(info->sm, false), 0};
   return true;
 }
 
@@ -104,18 +104,22 @@ bool copy_within(void *to, const void *from, size_t bytes) {
 }
 
 sie_status finish() {
-  const bool launched = worked(cudaGetLastError(), "launch");
-  return worked(cudaStreamSynchronize(the_stream), "kernel") && launched ? SIE_OK : SIE_DEVICE_LOST;
+  const cudaError_t left_behind = cudaGetLastError(), stream = cudaStreamSynchronize(the_stream);
+  (void)worked(left_behind, "launch");
+  (void)worked(stream, "kernel");
+  return finished(left_behind, stream);
 }
 
 std::string message() { return last; }
 
 bool begin_capture() {
+  on.pdl = programmatic(on.sm, true);
   return worked(cudaStreamBeginCapture(the_stream, cudaStreamCaptureModeThreadLocal), "capture");
 }
 
 Graph *end_capture() {
   cudaGraph_t graph = nullptr;
+  on.pdl = programmatic(on.sm, false);
   if (!worked(cudaStreamEndCapture(the_stream, &graph), "capture")) return nullptr;
   cudaGraphExec_t exec = nullptr;
   const bool made = worked(cudaGraphInstantiate(&exec, graph, 0), "graph");

@@ -22,9 +22,8 @@ bool open(int32_t which, Info *info, std::string *) {
   info->emulated = true;
   info->name = "emulated sm_" + std::to_string(which);
   info->sm = which;
-  // Few multiprocessors, so that kernels whose CTAs take several tiles do so at small sizes.
-  info->multiprocessors = 2;
-  on = {nullptr, which, info->multiprocessors, which >= 90 ? 1 : 0, 0};
+  info->multiprocessors = 5;
+  on = {nullptr, which, info->multiprocessors, programmatic(which, false), 0};
   return true;
 }
 

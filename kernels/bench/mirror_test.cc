@@ -34,6 +34,30 @@ TEST(replicas_are_alike) {
   CHECK(c->outputs[0]->bytes(0, c->outputs[0]->rows()) == want, "copying after resident gives other bits");
 }
 
+TEST(only_a_failed_kernel_loses_the_device) {
+  CHECK(device::finished(0, 0) == SIE_OK, "nothing failed");
+  for (int refused : {1, 9, 701, 900, 912}) {
+    CHECK(device::finished(refused, 0) == SIE_INTERNAL, "%d left by a launch", refused);
+    CHECK(device::finished(refused, 700) == SIE_DEVICE_LOST, "%d and a fault", refused);
+  }
+  CHECK(device::finished(98, 0) == SIE_UNSUPPORTED, "no code for the card");
+  CHECK(device::finished(700, 0) == SIE_DEVICE_LOST && device::finished(0, 719) == SIE_DEVICE_LOST, "a fault");
+}
+
+TEST(programmatic_launch_can_be_switched_off) {
+  const struct {
+    const char *said;
+    int32_t launches, captured;
+  } cases[] = {{nullptr, 1, 1}, {"on", 1, 1}, {"launches", 1, 0}, {"off", 0, 0}};
+  for (const auto &c : cases) {
+    if (c.said != nullptr) setenv("SIE_CUDA_PDL", c.said, 1);
+    CHECK(device::programmatic(90, false) == c.launches && device::programmatic(90, true) == c.captured,
+          "SIE_CUDA_PDL=%s", c.said != nullptr ? c.said : "(none)");
+    CHECK(device::programmatic(89, false) == 0, "sm_89 has none");
+  }
+  unsetenv("SIE_CUDA_PDL");
+}
+
 int main(int argc, char **argv) {
   device::Info info;
   std::string why;

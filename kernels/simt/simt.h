@@ -38,10 +38,11 @@ sie_status launch(const Launch &launch, void (*thread)(const void *body), const 
 // ---- launches that wait for their turn in a stream
 
 // Takes over a launch with a stream. Some thread calls run(kernel) when the stream reaches it
-// (never, once, or often: a CUDA graph replays it), then destroy(kernel) once. Where the sink does
-// not return SIE_OK, it has taken nothing.
+// (never, once, or often: a CUDA graph replays it), then destroy(kernel) once. programmatic: it may
+// start under the end of the kernel before. Where the sink does not return SIE_OK, it has taken
+// nothing.
 using StreamSink = sie_status (*)(void *stream, void (*run)(void *kernel), void *kernel,
-                                  void (*destroy)(void *kernel));
+                                  void (*destroy)(void *kernel), bool programmatic);
 // From now on launches with a stream are passed to the sink; with NULL, as at the start, they run
 // at once.
 void set_stream_sink(StreamSink sink);

@@ -43,7 +43,7 @@ sie_status launch_in_stream(void *stream, const Launch &launch, void (*thread)(c
   if (status == SIE_OK && to == nullptr) status = simt::launch(launch, thread, body);
   if (status == SIE_OK && to != nullptr) {
     waiting = new (std::nothrow) Waiting{launch, thread, body, destroy_body};
-    status = waiting != nullptr ? to(stream, run, waiting, destroy) : SIE_OUT_OF_MEMORY;
+    status = waiting != nullptr ? to(stream, run, waiting, destroy, launch.pdl) : SIE_OUT_OF_MEMORY;
     if (status == SIE_OK) return SIE_OK;
   }
   delete waiting;

@@ -14,10 +14,18 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
+// overlapped is o with what SIE_CUDA_PDL says, as for the server.
+func overlapped(o engine.Options) engine.Options {
+	o.Overlap = map[string]engine.Overlap{
+		"launches": engine.OverlapLaunches, "off": engine.OverlapNever,
+	}[os.Getenv("SIE_CUDA_PDL")]
+	return o
+}
+
 // open opens a device for a test, or skips the test and prints the command to run.
 func open(t testing.TB, o engine.Options) *engine.Device {
 	t.Helper()
-	dev, err := engine.Open(o)
+	dev, err := engine.Open(overlapped(o))
 	if errors.Is(err, engine.ErrNotBuilt) {
 		t.Skip("no native engine: run `make test-go`")
 	}

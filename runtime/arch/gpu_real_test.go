@@ -12,7 +12,7 @@ import (
 
 // eachCard runs f with the host's first GPU. With SIE_REQUIRE_CARD a host without one is a failure.
 func eachCard(t *testing.T, f func(t *testing.T, dev *engine.Device)) {
-	dev, err := engine.Open(engine.Options{Kind: engine.CUDA})
+	dev, err := engine.Open(overlapped(engine.Options{Kind: engine.CUDA}))
 	if err != nil && os.Getenv("SIE_REQUIRE_CARD") == "" {
 		t.Skipf("no card: %v", err)
 	}

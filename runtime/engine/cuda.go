@@ -206,8 +206,14 @@ func (d *cudaDriver) allocate(bytes int64) (devicePtr, error) {
 // exits.
 func (d *cudaDriver) free(p devicePtr) { _ = cu.MemFree(cu.DevicePtr(p)) }
 
+// upload returns when the bytes are on the device. A copy of pageable memory returns when it is
+// staged, and only the default stream waits for the rest: kernels run in a stream that does not.
 func (d *cudaDriver) upload(dst devicePtr, src uintptr, bytes int64) error {
-	return cudaError("upload", cu.MemcpyHtoD(cu.DevicePtr(dst), hostMemory(src), bytes))
+	err := cu.MemcpyHtoD(cu.DevicePtr(dst), hostMemory(src), bytes)
+	if err == nil {
+		err = cu.Stream{}.Synchronize()
+	}
+	return cudaError("upload", err)
 }
 
 func (d *cudaDriver) newEvents() (slotEvents, error) {

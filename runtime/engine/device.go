@@ -16,8 +16,20 @@ type Options struct {
 	ISA     ISA  // CPU: upper bound on the instruction set
 	OneNode bool // CPU: memory and executors go where the kernel puts them, as if there were one node
 
-	NoGraphs bool // CUDA: launch small batches kernel by kernel, not as graphs
+	NoGraphs bool    // CUDA: launch small batches kernel by kernel, not as graphs
+	Overlap  Overlap // CUDA: where a kernel may start under the end of the one before
 }
+
+// Overlap says where a kernel of a GPU may start under the end of the one before, which is called
+// programmatic dependent launch and exists from compute capability 9.0 on. Results are the same.
+type Overlap uint32
+
+// Values of Overlap, those of sie_overlap.
+const (
+	OverlapAlways   Overlap = iota
+	OverlapLaunches         // between launches, never inside a graph
+	OverlapNever
+)
 
 // Info describes an open device.
 type Info struct {
@@ -38,6 +50,7 @@ type Info struct {
 	Compute       []Compute // classes that passed their self-test, ascending
 	MemoryTotal   int64     // bytes
 	MemoryWeights int64     // bytes held by weights now
+	GraphsRefused int64     // CUDA: captures that the driver refused; those batches run kernel by kernel
 	Why           string    // what was found, chosen and ruled out, one clause each
 }
 
@@ -93,7 +106,7 @@ func Open(o Options) (*Device, error) {
 			drv.close()
 			return nil, err
 		}
-		gpu = &sieGPU{about: drv.about(), stream: drv.kernelStream(), graphs: !o.NoGraphs}
+		gpu = &sieGPU{about: drv.about(), stream: drv.kernelStream(), graphs: !o.NoGraphs, overlap: o.Overlap}
 	}
 	var err error
 	d.do(func() { d.handle, err = cDeviceOpen(o, gpu) })
@@ -117,9 +130,10 @@ func Open(o Options) (*Device, error) {
 
 // sieGPU describes a GPU to C.
 type sieGPU struct {
-	about  GPU
-	stream uintptr
-	graphs bool
+	about   GPU
+	stream  uintptr
+	graphs  bool
+	overlap Overlap
 }
 
 // Info returns the device's description.

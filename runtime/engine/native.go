@@ -195,6 +195,7 @@ func cDeviceOpen(o Options, onGPU *sieGPU) (unsafe.Pointer, error) {
 			minor:           C.int32_t(onGPU.about.Minor),
 			multiprocessors: C.int32_t(onGPU.about.Multiprocessors),
 			memory_total:    C.int64_t(onGPU.about.MemoryTotal),
+			overlap:         C.uint32_t(onGPU.overlap),
 		}
 		if onGPU.graphs {
 			g.graphs = 1
@@ -224,7 +225,8 @@ func cDeviceInfo(d unsafe.Pointer) (Info, error) {
 		Kind: Kind(in.kind), Name: C.GoString(&in.name[0]), Threads: int(in.threads),
 		CPUsAffinity: int(in.cpus_affinity), CPUsQuota: float64(in.cpus_quota), ISA: ISA(in.isa),
 		ISADetected: ISA(in.isa_detected), MemoryTotal: int64(in.memory_total),
-		MemoryWeights: int64(in.memory_weights), Why: C.GoString(&in.why[0]),
+		MemoryWeights: int64(in.memory_weights), GraphsRefused: int64(in.graphs_refused),
+		Why:   C.GoString(&in.why[0]),
 		Cores: int(in.cores), Caches: int(in.caches), Nodes: int(in.nodes), NodesUsed: int(in.nodes_used),
 	}
 	for c := ComputeF32; c <= ComputeFP8; c++ {

@@ -36,6 +36,13 @@ func (m *Metrics) DeviceMemory(read func(report func(device string, used, total 
 		"sie_device_memory_total_bytes", "Memory of a GPU.")
 }
 
+// GraphsRefused registers a gauge of the captures that each GPU's driver refused.
+func (m *Metrics) GraphsRefused(read func(report func(device string, graphs int64))) {
+	m.register([]string{"device"}, func(set func(int, float64, ...string)) {
+		read(func(device string, graphs int64) { set(0, float64(graphs), device) })
+	}, "sie_device_graphs_refused", "CUDA graphs that the driver refused; their batches run kernel by kernel.")
+}
+
 // Activations registers a gauge of the memory that batches take on each device. Packed weights are
 // not part of it.
 func (m *Metrics) Activations(read func(report func(device string, bytes int64))) {

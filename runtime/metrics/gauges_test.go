@@ -24,6 +24,7 @@ func TestNoReportFailsAScrape(t *testing.T) {
 		report("gone", "cpu", 0)
 	})
 	m.DeviceMemory(func(report func(string, int64, int64)) { report("cuda:0", 1, 2); report("cuda:0", 1, 2) })
+	m.GraphsRefused(func(report func(string, int64)) { report("cuda:0", 2); report("cuda:0", 1) })
 	m.Activations(func(report func(string, int64)) { report("cpu", 1); report("cpu", 1) })
 	got, err := m.Registry.Gather()
 	if err != nil {
@@ -40,6 +41,7 @@ func TestNoReportFailsAScrape(t *testing.T) {
 		{0, "sie_model_loaded", []string{"gone"}}, {0, "sie_model_memory_bytes", []string{"gone"}},
 		{2, "sie_device_memory_used_bytes", []string{"cuda:0"}},
 		{4, "sie_device_memory_total_bytes", []string{"cuda:0"}},
+		{3, "sie_device_graphs_refused", []string{"cuda:0"}},
 		{2, "sie_device_activation_bytes", []string{"cpu"}}, {-1, "sie_queue_depth", []string{"nobody"}},
 	} {
 		if v := testrig.MetricOf(got, c.name, c.labels...); v != c.want {

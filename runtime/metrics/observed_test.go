@@ -13,6 +13,7 @@ func TestWhatIsAskedOfServersIsExported(t *testing.T) {
 	m.QueueDepth(func(func(string, int)) {})
 	m.Models(func(func(string, string, int64)) {})
 	m.DeviceMemory(func(func(string, int64, int64)) {})
+	m.GraphsRefused(func(func(string, int64)) {})
 	m.Activations(func(func(string, int64)) {})
 	others := []string{"sie_gateway_", "sie_tenant_", "sie_config_", "sie_worker_", "sie_pull_loop_"}
 	wrong, found := deploytest.Missing(deploytest.Metrics(m.Registry), func(m string) bool {

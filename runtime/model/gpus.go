@@ -30,6 +30,18 @@ func (h *Host) reportMemory(report func(device string, used, total int64)) {
 	}
 }
 
+// reportRefused reports the graphs that each GPU's driver refused.
+func (h *Host) reportRefused(report func(device string, graphs int64)) {
+	for _, d := range h.devices {
+		if d.memory == nil || d.engine == nil {
+			continue
+		}
+		if info, err := d.engine.Info(); err == nil {
+			report(d.name, info.GraphsRefused)
+		}
+	}
+}
+
 // GPU describes one GPU and its use.
 type GPU struct {
 	Device      string // "cuda:0"

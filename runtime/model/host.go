@@ -156,6 +156,7 @@ func New(opt Options) (*Host, error) {
 	})
 	opt.Metrics.Models(h.reportModels)
 	opt.Metrics.DeviceMemory(h.reportMemory)
+	opt.Metrics.GraphsRefused(h.reportRefused)
 	opt.Metrics.Activations(func(report func(string, int64)) {
 		for _, d := range h.devices {
 			if d.runner != nil {

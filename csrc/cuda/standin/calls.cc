@@ -145,6 +145,25 @@ std::string list_handles() {
   return text;
 }
 
+// How many kernels may start under the end of the one before. The first of a graph and one behind a
+// copy have no kernel before them.
+std::string list_programmatic() {
+  size_t edges = 0, kernels = 0;
+  for (const auto &[handle, operations] : state().execs) {
+    const Operation *before = nullptr;
+    for (const Operation &operation : *operations) {
+      kernels += operation.kind == Operation::kernel;
+      edges += operation.programmatic && before != nullptr && before->kind == Operation::kernel;
+      before = &operation;
+    }
+  }
+  char text[160];
+  snprintf(text, sizeof text, "launches %llu of %llu edges %zu of %zu",
+           static_cast<unsigned long long>(state().launched_programmatic),
+           static_cast<unsigned long long>(state().launched), edges, kernels);
+  return text;
+}
+
 std::string list_calls() {
   std::string text;
   for (const auto &[name, count] : failures().calls) text += name + " " + std::to_string(count) + "\n";
@@ -214,10 +233,13 @@ bool control(const std::string &command, std::string *answer) {
     *answer = list_calls();
   } else if (verb == "reset-calls") {
     failures().calls.clear();
+    s.launched = s.launched_programmatic = 0;
   } else if (verb == "allocated") {
     *answer = describe_memory();
   } else if (verb == "handles") {
     *answer = list_handles();
+  } else if (verb == "programmatic") {
+    *answer = list_programmatic();
   } else if (verb == "pending") {
     *answer = std::to_string(failures().pending.size());
   } else if (verb == "name" && words.size() > 1) {

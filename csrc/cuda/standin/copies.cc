@@ -2,7 +2,9 @@
 //
 // Copies without a stream belong to the default stream. As in the driver, it waits for every stream
 // that was not made non-blocking, and for no other. A program that reads the results of a
-// non-blocking stream must wait for it.
+// non-blocking stream must wait for it; and one whose kernels run in such a stream must wait for the
+// default stream after a copy from pageable memory to the device, which returns when the memory is
+// staged.
 #include <string.h>
 
 #include "cuda/standin/standin.h"
@@ -35,7 +37,16 @@ void check_copy(const Context *context, const Side &to, const Side &from, size_t
   check(context, from, bytes, pinned, "copy from");
 }
 
-// Copies in the default stream; the copy is done on return.
+// Stages pageable memory, and writes it to the device some time after the call has returned.
+int transfer(const std::shared_ptr<Context> &context, const Side &to, const Side &from, size_t bytes) {
+  if (context->transfers == nullptr) context->transfers = start_stream(context, 0, 0);
+  auto staged = std::make_shared<std::vector<uint8_t>>(from.p(), from.p() + bytes);
+  auto run = [to, staged] { memcpy(to.p(), staged->data(), staged->size()); };
+  return submit(context->transfers.get(), {Operation::copy, run, nullptr, 0});
+}
+
+// Copies in the default stream; the copy is done on return, but for one from pageable memory to the
+// device, which is then staged and done in time for what follows in the default stream.
 int copy_now(Call *call, const Side &to, const Side &from, size_t bytes) {
   if (call->refusal() != 0) return call->refusal();
   if (int code = forbidden_while_capturing(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)) return code;
@@ -44,6 +55,7 @@ int copy_now(Call *call, const Side &to, const Side &from, size_t bytes) {
   check_copy(context, to, from, bytes, false);
   drain(call->lock(), context, true);
   if (context->device->lost != 0) return context->device->lost;
+  if (from.host != nullptr && !is_pinned(from.host)) return transfer(call->context(), to, from, bytes);
   call->lock().unlock();
   memmove(to.p(), from.p(), bytes);
   return CUDA_SUCCESS;

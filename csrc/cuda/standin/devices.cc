@@ -38,6 +38,7 @@ void destroy(std::unique_lock<std::mutex> &lock, Device *device) {
     stream->closing = true;
     state().streams.erase(stream.get());
   }
+  context->transfers = nullptr;
   state().changed.notify_all();
   state().changed.wait(lock, [&] { return context->streams.empty(); });
   for (auto it = state().events.begin(); it != state().events.end();) {

@@ -156,6 +156,11 @@ void check_host_range(const Context *context, const void *p, size_t bytes, bool 
   }
 }
 
+bool is_pinned(const void *p) {
+  uintptr_t start = 0;
+  return block_at(reinterpret_cast<uintptr_t>(p), &start) != nullptr;
+}
+
 std::string describe_memory() {
   size_t bytes[2] = {}, blocks[2] = {};
   for (const auto &[start, block] : memory().blocks) {

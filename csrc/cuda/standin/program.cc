@@ -5,32 +5,17 @@
 #include <stdio.h>
 
 #include "cuda/driver.h"
+#include "cuda/ptx/launch_status.h"
 #include "simt/simt.h"
 
 namespace {
 
-using Enqueue = int(void *stream, void (*run)(void *), void *kernel, void (*destroy)(void *));
+using Enqueue = int(void *stream, void (*run)(void *), void *kernel, void (*destroy)(void *),
+                    bool programmatic);
 using Control = int(const char *command, char *answer, size_t size);
 
-// As kernels/cuda/ptx/launch.h does for codes of the CUDA runtime.
-sie_status launch_status(int code) {
-  switch (code) {
-    case 0:
-      return SIE_OK;
-    case CUDA_ERROR_OUT_OF_MEMORY:
-      return SIE_OUT_OF_MEMORY;
-    case 98:   // CUDA_ERROR_INVALID_DEVICE_FUNCTION, of the runtime
-    case 209:  // CUDA_ERROR_NO_BINARY_FOR_GPU
-      return SIE_UNSUPPORTED;
-    case CUDA_ERROR_INVALID_VALUE:
-    case 701:  // CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
-      return SIE_INTERNAL;
-    default:
-      return SIE_DEVICE_LOST;
-  }
-}
-
-sie_status enqueue(void *stream, void (*run)(void *), void *kernel, void (*destroy)(void *)) {
+sie_status enqueue(void *stream, void (*run)(void *), void *kernel, void (*destroy)(void *),
+                   bool programmatic) {
   auto *function = reinterpret_cast<Enqueue *>(sie_driver_symbol("sie_standin_enqueue"));
   if (function == nullptr) {
     fprintf(
@@ -38,7 +23,7 @@ sie_status enqueue(void *stream, void (*run)(void *), void *kernel, void (*destr
         "sie: this build emulates its kernels and needs the stand-in as SIE_LIBCUDA, not a real driver\n");
     return SIE_INTERNAL;
   }
-  return launch_status(function(stream, run, kernel, destroy));
+  return ptx::launch_status(function(stream, run, kernel, destroy, programmatic));
 }
 
 [[gnu::constructor]] void install() { simt::set_stream_sink(enqueue); }

@@ -63,6 +63,7 @@ struct Operation {
   std::function<void()> run;     // kernel, copy: called without the lock
   std::shared_ptr<Event> event;  // record, wait
   uint64_t ticket = 0;           // which record
+  bool programmatic = false;     // kernel: may start under the end of the kernel before
 };
 
 struct Capture {
@@ -87,6 +88,9 @@ struct Context {
   Device *device;
   bool destroyed = false;
   std::set<std::shared_ptr<Stream>> streams;  // also destroyed ones, until their thread has ended
+  // Carries staged copies of pageable memory to the device; made by the first, blocking, and no
+  // handle names it.
+  std::shared_ptr<Stream> transfers;
 };
 
 using Operations = std::vector<Operation>;
@@ -99,6 +103,7 @@ struct State {
   int driver = 13000;
   unsigned delay = 100;  // the longest delay before an operation, in microseconds
   uint64_t streams_made = 0;
+  uint64_t launched = 0, launched_programmatic = 0;  // kernels, outside captures
   std::map<const void *, std::shared_ptr<Stream>> streams;
   std::map<const void *, std::shared_ptr<Event>> events;
   std::map<const void *, std::shared_ptr<const Operations>> graphs, execs;
@@ -152,11 +157,14 @@ void free_all(const Context *context);
 void check_device_range(const Context *context, DevicePointer p, size_t bytes, const char *what);
 // Dies if it is device memory, or if it is not pinned although it must be.
 void check_host_range(const Context *context, const void *p, size_t bytes, bool pinned, const char *what);
+bool is_pinned(const void *p);
 std::string describe_memory();
 
 // ---- streams (streams.cc); with the lock
 
 std::shared_ptr<Stream> stream_of(CUstream handle);
+// Makes a stream of the context, with its thread.
+std::shared_ptr<Stream> start_stream(const std::shared_ptr<Context> &context, unsigned flags, int priority);
 // Appends to the stream, or to what it captures.
 int submit(Stream *stream, Operation operation);
 // Waits until the streams of the context are empty. blocking_only: only those that the default

@@ -75,14 +75,8 @@ void work(std::shared_ptr<Stream> stream) {
 int make_stream(Call *call, CUstream *handle, unsigned flags, int priority) {
   if (call->refusal() != 0) return call->refusal();
   if (handle == nullptr || flags > non_blocking) return CUDA_ERROR_INVALID_VALUE;
-  auto stream = std::make_shared<Stream>();
-  stream->context = call->context();
-  stream->flags = flags;
-  stream->priority = priority;
-  stream->number = ++state().streams_made;
+  const std::shared_ptr<Stream> stream = start_stream(call->context(), flags, priority);
   state().streams[stream.get()] = stream;
-  stream->context->streams.insert(stream);
-  std::thread(work, stream).detach();
   *handle = reinterpret_cast<CUstream>(stream.get());
   return CUDA_SUCCESS;
 }
@@ -116,6 +110,17 @@ int elapsed(Call *call, float *milliseconds, const void *from, const void *to) {
 std::shared_ptr<Stream> stream_of(CUstream handle) {
   auto it = state().streams.find(handle);
   return it != state().streams.end() ? it->second : nullptr;
+}
+
+std::shared_ptr<Stream> start_stream(const std::shared_ptr<Context> &context, unsigned flags, int priority) {
+  auto stream = std::make_shared<Stream>();
+  stream->context = context;
+  stream->flags = flags;
+  stream->priority = priority;
+  stream->number = ++state().streams_made;
+  context->streams.insert(stream);
+  std::thread(work, stream).detach();
+  return stream;
 }
 
 int submit(Stream *stream, Operation operation) {
@@ -179,6 +184,11 @@ STANDIN_API int cuStreamQuery(CUstream handle) {
 STANDIN_API int cuStreamSynchronize(CUstream handle) {
   Call call("cuStreamSynchronize");
   if (call.refusal() != 0) return call.refusal();
+  if (handle == nullptr) {  // the default stream, which waits for blocking ones
+    if (int code = forbidden_while_capturing(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)) return code;
+    drain(call.lock(), call.context().get(), true);
+    return call.context()->device->lost;
+  }
   const std::shared_ptr<Stream> stream = stream_of(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture != nullptr) return spoil(stream.get(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -284,15 +294,20 @@ STANDIN_API int cuEventElapsedTime(float *milliseconds, const void *from, const 
 
 // Appends a kernel of kernels/simt to the stream. The kernel runs each time the stream reaches it
 // and is destroyed once; neither if a code is returned. The call counts and fails as
-// cuLaunchKernelEx, which the CUDA runtime would call.
-STANDIN_API int sie_standin_enqueue(void *handle, void (*run)(void *), void *kernel,
-                                    void (*destroy)(void *)) {
+// cuLaunchKernelEx, which the CUDA runtime would call. programmatic: with the launch attribute that
+// lets it start under the end of the kernel before.
+STANDIN_API int sie_standin_enqueue(void *handle, void (*run)(void *), void *kernel, void (*destroy)(void *),
+                                    bool programmatic) {
   Call call("cuLaunchKernelEx");
   if (call.refusal() != 0) return call.refusal();
   const std::shared_ptr<Stream> stream = stream_of(static_cast<CUstream>(handle));
   if (stream == nullptr || stream->context != call.context()) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture != nullptr && stream->capture->invalidated)
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (stream->capture == nullptr) {
+    state().launched++;
+    state().launched_programmatic += programmatic;
+  }
   const std::shared_ptr<void> owned(kernel, destroy);
-  return submit(stream.get(), {Operation::kernel, [owned, run] { run(owned.get()); }, nullptr, 0});
+  return submit(stream.get(), {Operation::kernel, [owned, run] { run(owned.get()); }, nullptr, 0, programmatic});
 }

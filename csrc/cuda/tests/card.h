@@ -40,6 +40,7 @@ class StandInCard final : public model::Card {
   void copy_in(void *to, const void *from, int64_t bytes) override {
     finish();
     OK(cuMemcpyHtoD_v2(reinterpret_cast<DevicePointer>(to), from, static_cast<size_t>(bytes)));
+    OK(cuStreamSynchronize(nullptr));
   }
   void copy_out(void *to, const void *from, int64_t bytes) override {
     if (bytes > 0) OK(cuMemcpyDtoH_v2(to, reinterpret_cast<DevicePointer>(from), static_cast<size_t>(bytes)));

@@ -121,6 +121,14 @@ TEST(gpu_batches_of_a_bucket_are_one_graph) {
   }
 }
 
+int64_t refused_graphs(const sie_device *device) {
+  sie_device_info info = {};
+  info.struct_size = sizeof info;
+  sie_error err;
+  CHECK(sie_device_query(device, &info, &err) == SIE_OK, "%s", err.message);
+  return info.graphs_refused;
+}
+
 TEST(gpu_graph_that_cannot_be_captured_is_launched) {
   char answer[256];
   Shape shape = small_shape(false);
@@ -139,6 +147,64 @@ TEST(gpu_graph_that_cannot_be_captured_is_launched) {
       CHECK(got.status == SIE_OK && same_bits(got.rows, expected.rows), "%s: time %d: status %d", failure,
             time, got.status);
     }
+    // Once for the bucket, however many batches follow.
+    CHECK(refused_graphs(other.device) == 1, "%s: %lld captures are counted", failure,
+          static_cast<long long>(refused_graphs(other.device)));
+  }
+  CHECK(refused_graphs(m.device) == 0, "the other device has none");
+}
+
+// A cluster that the card refuses ends the batch, not the process.
+TEST(gpu_launch_that_is_refused_is_no_lost_device) {
+  char answer[256];
+  Shape shape = small_shape(false);
+  StandInCard card(9, 0, false);
+  Model m;
+  CHECK(m.open_on(&card, SIE_COMPUTE_BF16, shape) == SIE_OK, "%s", m.err.message);
+  if (m.arena == nullptr) return;
+  const Result expected = run(&m, ragged(shape, {9}));
+  CHECK(sie_standin_command("fail cuLaunchKernelEx 2 912", answer, sizeof answer) == 0, "%s", answer);
+  const Result refused = run(&m, ragged(shape, {9}));
+  CHECK(refused.status == SIE_INTERNAL, "status %d: %s", refused.status, m.err.message);
+  const Result again = run(&m, ragged(shape, {9}));
+  CHECK(again.status == SIE_OK && same_bits(again.rows, expected.rows), "the next batch: %s", m.err.message);
+}
+
+// Launches and edges of graphs are programmatic where the card and the options allow it, and the bits
+// are the same.
+TEST(gpu_kernels_start_early_where_they_may) {
+  char answer[256];
+  Shape shape = small_shape(false);
+  const struct {
+    int32_t major, minor;
+    sie_overlap overlap;
+    bool launches, edges;
+  } cases[] = {
+      {9, 0, SIE_OVERLAP_ALWAYS, true, true},
+      {9, 0, SIE_OVERLAP_LAUNCHES, true, false},
+      {9, 0, SIE_OVERLAP_NEVER, false, false},
+      {8, 9, SIE_OVERLAP_ALWAYS, false, false},
+  };
+  std::vector<float> bits;
+  for (const auto &c : cases) {
+    StandInCard card(c.major, c.minor, true);
+    card.gpu.overlap = c.overlap;
+    Model m;
+    CHECK(m.open_on(&card, SIE_COMPUTE_BF16, shape) == SIE_OK, "%s", m.err.message);
+    if (m.arena == nullptr) return;
+    CHECK(sie_standin_command("reset-calls", answer, sizeof answer) == 0, "%s", answer);
+    Result got;
+    for (int time = 0; time < 3; time++) got = run(&m, ragged(shape, {9}));
+    CHECK(got.status == SIE_OK, "%s", m.err.message);
+    if (c.major == 9 && bits.empty()) bits = got.rows;
+    CHECK(c.major != 9 || same_bits(got.rows, bits), "overlap %d has other bits", c.overlap);
+    CHECK(sie_standin_command("programmatic", answer, sizeof answer) == 0, "%s", answer);
+    int early = 0, launches = 0, edges = 0, kernels = 0;
+    CHECK(sscanf(answer, "launches %d of %d edges %d of %d", &early, &launches, &edges, &kernels) == 4, "%s",
+          answer);
+    CHECK(launches > 0 && kernels == launches, "%s", answer);
+    CHECK(early == (c.launches ? launches : 0) && edges == (c.edges ? kernels - 1 : 0),
+          "%d.%d, overlap %d: %s", c.major, c.minor, c.overlap, answer);
   }
 }
 
@@ -161,6 +227,9 @@ TEST(gpu_refuses) {
   sie_gpu no_stream = card.gpu;
   no_stream.stream = nullptr;
   CHECK(open(&no_stream) == SIE_INVALID_ARGUMENT, "%s", err.message);
+  sie_gpu odd = card.gpu;
+  odd.overlap = 3;
+  CHECK(open(&odd) == SIE_INVALID_ARGUMENT && strstr(err.message, "overlap is 3") != nullptr, "%s", err.message);
   CHECK(open(&card.gpu) == SIE_OK, "%s", err.message);
   sie_weight_desc desc = {};
   float values[4] = {1, 2, 3, 4};

@@ -26,6 +26,39 @@ TEST(a_stream_keeps_its_order) {
   }
 }
 
+// The number of rounds, out of 30, in which a kernel of a non-blocking stream read what an upload of
+// pageable memory had not written yet.
+int early_reads(bool wait) {
+  Gpu gpu;
+  int32_t host[n], *result = pinned_memory(bytes);
+  DevicePointer a = device_memory(bytes), b = device_memory(bytes);
+  int early = 0;
+  for (int32_t round = 0; round < 30; round++) {
+    for (unsigned i = 0; i < n; i++) host[i] = round;
+    OK(cuMemcpyHtoD_v2(a, host, bytes));
+    for (unsigned i = 0; i < n; i++) host[i] = -1;  // it is staged
+    if (wait) OK(cuStreamSynchronize(nullptr));
+    CHECK(add(gpu.stream, b, a, 0, n) == SIE_OK, "launch");
+    OK(cuMemcpyDtoHAsync_v2(result, b, bytes, gpu.stream));
+    OK(cuStreamSynchronize(gpu.stream));
+    CHECK(result[0] != -1, "memory was read after the call");
+    early += result[0] != round;
+    int32_t there = -1;
+    OK(cuMemcpyDtoH_v2(&there, a, sizeof there));  // the default stream has its own order
+    CHECK(there == round, "%d, want %d", there, round);
+  }
+  return early;
+}
+
+TEST(an_upload_of_pageable_memory_is_only_staged) {
+  command("delay 1000");
+  CHECK(early_reads(true) == 0, "with the wait");
+  int early = 0;
+  for (int tries = 0; tries < 200 && early <= 3; tries++) early += early_reads(false);
+  CHECK(early > 3, "without the wait nothing was wrong");
+  command("delay 100");
+}
+
 // The number of rounds, out of 30, in which the second stream read before the first had written.
 int stale_reads(bool wait) {
   Gpu gpu;
@@ -152,7 +185,7 @@ TEST(a_capture_is_spoilt) {
   OK(cuStreamBeginCapture_v2(gpu.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
   ANSWERS(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, cuStreamWaitEvent(gpu.stream, gpu.event, 0));
   DevicePointer a = device_memory(bytes);
-  CHECK(add(gpu.stream, a, a, 1, n) == SIE_DEVICE_LOST, "a launch into a spoilt capture");
+  CHECK(add(gpu.stream, a, a, 1, n) == SIE_INTERNAL, "a launch into a spoilt capture");
   ANSWERS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(gpu.stream, &graph));
   OK(cuStreamBeginCapture_v2(gpu.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   ANSWERS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamSynchronize(gpu.stream));

@@ -14,6 +14,7 @@
 #endif
 
 #include "cuda/ptx/device.h"
+#include "cuda/ptx/launch_status.h"
 #include "ops.h"
 
 // SIE_LAUNCH(kernel, grid, block, shared_bytes, on, arguments...) → sie_status
@@ -50,34 +51,11 @@ struct AsDeclared {
 
 #ifdef __CUDACC__
 
-inline sie_status launch_status(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess:
-      return SIE_OK;
-    case cudaErrorMemoryAllocation:
-      return SIE_OUT_OF_MEMORY;
-    case cudaErrorInvalidDeviceFunction:
-    case cudaErrorNoKernelImageForDevice:
-    case cudaErrorNotSupported:
-    case cudaErrorInsufficientDriver:
-      return SIE_UNSUPPORTED;
-    case cudaErrorInvalidValue:
-    case cudaErrorInvalidConfiguration:
-    case cudaErrorLaunchOutOfResources:
-    // A capture that cannot contain this launch; nothing runs.
-    case cudaErrorStreamCaptureUnsupported:
-    case cudaErrorStreamCaptureInvalidated:
-    case cudaErrorStreamCaptureMerge:
-    case cudaErrorStreamCaptureUnmatched:
-    case cudaErrorStreamCaptureUnjoined:
-    case cudaErrorStreamCaptureIsolation:
-    case cudaErrorStreamCaptureImplicit:
-    case cudaErrorCapturedEvent:
-    case cudaErrorStreamCaptureWrongThread:
-      return SIE_INTERNAL;
-    default:
-      return SIE_DEVICE_LOST;
-  }
+// The status of a launch or of what prepares one. Takes the error out of the runtime, so that nobody
+// finds it behind a later call: a sticky one answers every call again.
+inline sie_status taken(cudaError_t error) {
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  return launch_status(error);
 }
 
 template <class... P>
@@ -88,11 +66,9 @@ sie_status launch(const char *, void (*kernel)(P...), const LaunchShape &shape, 
     cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
                                              cudaFuncAttributeMaxDynamicSharedMemorySize,
                                              static_cast<int>(shape.shared_bytes));
-    if (error == cudaErrorInvalidValue) {
-      (void)cudaGetLastError();
-      return SIE_UNSUPPORTED;
-    }
-    if (error != cudaSuccess) return launch_status(error);
+    const sie_status status = taken(error);
+    if (error == cudaErrorInvalidValue) return SIE_UNSUPPORTED;
+    if (status != SIE_OK) return status;
   }
   cudaLaunchAttribute attributes[2];
   unsigned count = 0;
@@ -113,7 +89,7 @@ sie_status launch(const char *, void (*kernel)(P...), const LaunchShape &shape, 
   config.stream = static_cast<cudaStream_t>(on->stream);
   config.attrs = attributes;
   config.numAttrs = count;
-  return launch_status(cudaLaunchKernelEx(&config, kernel, arguments...));
+  return taken(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
 #else

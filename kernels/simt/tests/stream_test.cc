@@ -18,15 +18,17 @@ struct Kept {
   void *kernel = nullptr;
   void (*destroy)(void *kernel) = nullptr;
   int32_t taken = 0;
+  bool programmatic = false;
   sie_status answer = SIE_OK;
 } kept;
 
-sie_status keep(void *stream, void (*run)(void *), void *kernel, void (*destroy)(void *)) {
+sie_status keep(void *stream, void (*run)(void *), void *kernel, void (*destroy)(void *), bool programmatic) {
   CHECK(stream == &kept, "another stream");
   if (kept.answer != SIE_OK) return kept.answer;
   kept.run = run;
   kept.kernel = kernel;
   kept.destroy = destroy;
+  kept.programmatic = programmatic;
   kept.taken++;
   return SIE_OK;
 }
@@ -45,12 +47,24 @@ TEST(launch_in_a_stream_runs_when_the_stream_says) {
   int32_t out[3] = {};
   CHECK(add(out, 10, 2, 3) == SIE_OK && kept.taken == 1, "launch");
   CHECK(out[0] == 0 && out[1] == 0, "it ran at its launch");
+  CHECK(!kept.programmatic, "it may start early");
   const uint64_t before = simt::launches();
   kept.run(kept.kernel);
   CHECK(out[0] == 20 && out[1] == 40 && out[2] == 60, "%d %d %d", out[0], out[1], out[2]);
   kept.run(kept.kernel);
   CHECK(out[0] == 40 && out[1] == 80 && out[2] == 120, "again: %d %d %d", out[0], out[1], out[2]);
   CHECK(simt::launches() == before + 2, "launches");
+  kept.destroy(kept.kernel);
+  simt::set_stream_sink(nullptr);
+}
+
+TEST(launch_in_a_stream_says_that_it_may_start_early) {
+  kept = {};
+  simt::set_stream_sink(keep);
+  int32_t out[3] = {};
+  const sie_stream on = {&kept, 90, 2, 1, 0};
+  CHECK(SIE_LAUNCH(add_kernel, 1, 3, 0, &on, out, Parameters{{1, 1, 1}}, 1) == SIE_OK, "launch");
+  CHECK(kept.taken == 1 && kept.programmatic, "programmatic launch was lost");
   kept.destroy(kept.kernel);
   simt::set_stream_sink(nullptr);
 }

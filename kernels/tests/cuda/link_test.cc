@@ -5,6 +5,7 @@
 
 #include "cuda/arch.h"
 #include "cuda/cuda_ops.h"
+#include "cuda/ptx/launch_status.h"
 #include "tests/check.h"
 
 TEST(the_tables_are_there) {
@@ -25,6 +26,43 @@ TEST(old_cards_are_refused_by_name) {
   char message[252];
   CHECK(sie_cuda_arch_refusal(7, 5, message, sizeof message) == SIE_UNSUPPORTED, "accepted");
   CHECK(strstr(message, "7.5 (sm_75)") != nullptr, "%s", message);
+}
+
+// launch_status.h has numbers; the toolkit has the names. What a launch is refused for leaves the device
+// as it was.
+TEST(launches_that_are_refused_do_not_lose_the_device) {
+  const struct {
+    cudaError_t code;
+    sie_status status;
+  } codes[] = {
+      {cudaSuccess, SIE_OK},
+      {cudaErrorMemoryAllocation, SIE_OUT_OF_MEMORY},
+      {cudaErrorInsufficientDriver, SIE_UNSUPPORTED},
+      {cudaErrorInvalidDeviceFunction, SIE_UNSUPPORTED},
+      {cudaErrorNoKernelImageForDevice, SIE_UNSUPPORTED},
+      {cudaErrorNotSupported, SIE_UNSUPPORTED},
+      {cudaErrorInvalidValue, SIE_INTERNAL},
+      {cudaErrorInvalidConfiguration, SIE_INTERNAL},
+      {cudaErrorLaunchOutOfResources, SIE_INTERNAL},
+      {cudaErrorInvalidClusterSize, SIE_INTERNAL},
+      {cudaErrorStreamCaptureUnsupported, SIE_INTERNAL},
+      {cudaErrorStreamCaptureInvalidated, SIE_INTERNAL},
+      {cudaErrorStreamCaptureMerge, SIE_INTERNAL},
+      {cudaErrorStreamCaptureUnmatched, SIE_INTERNAL},
+      {cudaErrorStreamCaptureUnjoined, SIE_INTERNAL},
+      {cudaErrorStreamCaptureIsolation, SIE_INTERNAL},
+      {cudaErrorStreamCaptureImplicit, SIE_INTERNAL},
+      {cudaErrorCapturedEvent, SIE_INTERNAL},
+      {cudaErrorStreamCaptureWrongThread, SIE_INTERNAL},
+      {cudaErrorIllegalAddress, SIE_DEVICE_LOST},
+      {cudaErrorLaunchFailure, SIE_DEVICE_LOST},
+      {cudaErrorLaunchTimeout, SIE_DEVICE_LOST},
+      {cudaErrorUnknown, SIE_DEVICE_LOST},
+  };
+  for (const auto &c : codes) {
+    CHECK(ptx::launch_status(c.code) == c.status, "%s (%d): status %d, want %d", cudaGetErrorName(c.code),
+          static_cast<int>(c.code), static_cast<int>(ptx::launch_status(c.code)), static_cast<int>(c.status));
+  }
 }
 
 // Without a driver the runtime answers with an error; with a card the build must have code for it
