@@ -132,6 +132,34 @@ TEST(model_finds_no_faster_tile) {
   CHECK(checked == 5 * 3 * 4 * 2, "%d products", checked);
 }
 
+// A cooperative tile shows its epilogue: where that takes long, ping-pong is faster.
+TEST(model_tile_depends_on_the_epilogue) {
+  sie_packed packed = {};
+  packed.compute = SIE_COMPUTE_BF16;
+  packed.n = 2048;
+  packed.k = 3072;
+  sie_linear_args plain = {};
+  plain.rows.cap = 16384;
+  plain.n = packed.n;
+  plain.k = packed.k;
+  plain.w = &packed;
+  plain.y.dtype = SIE_BF16;
+  sie_linear_args wide = plain, added = plain, activated = plain;
+  wide.y.dtype = SIE_F32;
+  added.addend.p = &packed;  // there is one; nobody reads it
+  added.addend.dtype = SIE_F32;
+  activated.act = SIE_ACT_GELU_ERF;
+  const sie_stream on = {nullptr, 90, 132, 0, 0};
+  const auto name = [&](const sie_linear_args &a) {
+    return sie_cuda::gemm_sm90_variant(sie_cuda::gemm_sm90_pick(a, on))->name;
+  };
+  const char *const pingpong = "pingpong-128x192-pair";
+  CHECK(strcmp(name(plain), "cooperative-128x256-pair") == 0, "plain: %s", name(plain));
+  CHECK(strcmp(name(wide), pingpong) == 0, "y in f32: %s", name(wide));
+  CHECK(strcmp(name(added), pingpong) == 0, "an addend: %s", name(added));
+  CHECK(strcmp(name(activated), pingpong) == 0, "GELU: %s", name(activated));
+}
+
 // Five blocks of ModernBERT, two of which see all tokens, with fp8 where products have it.
 TEST(model_is_the_sum_of_its_operations) {
   bench::ModelDepth d = model("ModernBERT-base");

@@ -1,5 +1,13 @@
 // gemm_sm90_kernel — the wide form as a kernel: the roles of the three warpgroups. Math and plan
 // are in gemm_sm90.cuh.
+//
+// Who waits on which barrier. s is a stage of the ring, A and B are the consumer warpgroups:
+//   producer      wait empty[s] · announce the bytes at full[s] · TMA of x and W into s · next s
+//   A, ping-pong  wait turn[A] · for each s of its tile (wait full[s] · wgmma · when the products of
+//                 the stage before are done, arrive at its empty) · arrive at turn[B] · epilogue
+//   B, ping-pong  the same with turn[B] and turn[A]; A does not wait before its first tile
+//   cooperative   A and B wait for each full[s] and arrive at each empty[s]; there are no turns
+// Each consumer warp arrives once at empty[s], of a pair at both CTAs': each writes into the other.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_KERNEL_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM90_KERNEL_CUH
 
@@ -51,7 +59,9 @@ SIE_DEVICE bool sm90_place(int32_t count, const Sm90Gemm &g, Sm90Place *place) {
 // computed anew, and the number of rows is read again.
 template <class Tile, class Finish>
 SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const Sm90Gemm &g, const Finish &finish) {
-  const int32_t group = static_cast<int32_t>(threadIdx.x) / sm90_warpgroup;
+  // Shuffled, it is the same in the whole warp for the compiler too: descriptors stay in uniform
+  // registers, where each wgmma had four moves to them.
+  const int32_t group = ptx::shuffle_from(static_cast<int32_t>(threadIdx.x) / sm90_warpgroup, 0);
   const int32_t x_offset = Tile::cooperative ? group * Tile::warpgroup_rows * sm90_line : 0;
   uint64_t *turn_of_other = Tile::cooperative ? nullptr : shared.turn + (group ^ 1);
   Sm90Ring<Tile::stages> ring;
@@ -77,10 +87,15 @@ SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const Sm90Gemm &g, 
   }
 }
 
-// The work of a CTA's three warpgroups from start to end.
+// The work of a CTA's three warpgroups from start to end. No load goes ahead of the wait: the place
+// of a tile, of W too, depends on *g.rows, which a kernel before may write.
 template <class Tile, class Consume>
 SIE_DEVICE void sm90_roles(const Sm90Shared<Tile> &shared, const ptx::TensorMap *x_map,
                            const ptx::TensorMap *w_map, const Sm90Gemm &g, const Consume &consume) {
+  if (threadIdx.x == 2 * sm90_warpgroup) {
+    ptx::tma_prefetch(x_map);
+    ptx::tma_prefetch(w_map);
+  }
   sm90_start(shared);
   ptx::grid_dependency_wait();
   ptx::grid_dependency_launch();
@@ -106,6 +121,7 @@ __global__ void __launch_bounds__(sm90_threads, 1)
 #if !defined(__CUDA_ARCH__) || SIE_PTX_SM90A
   SIE_DYNAMIC_SHARED(base);
   const Sm90Shared<Tile> shared(base);
+  if (threadIdx.x == 0 && g.y_by_tma != 0) ptx::tma_prefetch(&y_map);
   sm90_roles(shared, &x_map, &w_map, g, [&] {
     sm90_consume(shared, g, [&](float (&z)[Tile::blocks][Tile::sums], const Sm90Place &place) {
       unsigned char *staging = shared.staging + ptx::thread_index() / 32 * 2 * sm90_staging;

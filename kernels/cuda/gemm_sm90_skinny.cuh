@@ -187,6 +187,10 @@ __global__ void __launch_bounds__(sm90_skinny_threads, 1)
   SIE_DYNAMIC_SHARED(stages);
   uint64_t *full = reinterpret_cast<uint64_t *>(stages + Tile::stages * Tile::stage_bytes),
            *empty = full + Tile::stages;
+  if (threadIdx.x == sm90_warpgroup) {
+    ptx::tma_prefetch(&w_map);
+    ptx::tma_prefetch(&x_map);
+  }
   if (threadIdx.x == 0) {
     for (int i = 0; i < Tile::stages; i++) {
       ptx::mbarrier_init(full + i, 1);

@@ -51,7 +51,8 @@ SIE_DEVICE void mbarrier_arrive_expect(uint64_t *barrier, uint32_t bytes) {
 }
 
 // An arrival at the barrier that lies at the same place in the shared memory of CTA `rank` of the
-// cluster.
+// cluster. It tells the other CTA that this thread's reads are done (of wgmma: those it has waited for),
+// and publishes no writes to it: with .release.cluster, ptxas puts MEMBAR.ALL.GPU before each arrival.
 SIE_DEVICE void mbarrier_arrive_cluster(uint64_t *barrier, uint32_t rank) {
 #ifndef __CUDACC__
   simt::mbarrier_arrive_cluster(barrier, rank);
@@ -60,7 +61,7 @@ SIE_DEVICE void mbarrier_arrive_cluster(uint64_t *barrier, uint32_t rank) {
       "{\n"
       ".reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
       "}\n" ::"r"(shared_address(barrier)),
       "r"(rank)
       : "memory");

@@ -55,6 +55,7 @@ inline sie_status tensor_map_3d(TensorMap *map, int32_t dtype, const void *p, co
 
 // ---- device side; one thread issues
 
+// Brings the map to where TMA reads it; a hint. The map is a kernel's parameter: no wait goes before it.
 SIE_DEVICE void tma_prefetch(const TensorMap *map) {
 #ifdef __CUDACC__
 #if SIE_PTX_SM90
@@ -62,7 +63,7 @@ SIE_DEVICE void tma_prefetch(const TensorMap *map) {
 #endif
 #else
   simt::require(90, "prefetch.tensormap");
-  (void)map;
+  if (map->magic == 0) simt::fail("prefetch of a tensor map that was never encoded");
 #endif
 }
 
