@@ -119,6 +119,31 @@ __global__ void __launch_bounds__(128, 1) wgmma_kernel(const void *in, void *out
   for (uint32_t i = 0; i < N / 2; i++) words(out)[threadIdx.x * (N / 2) + i] = __float_as_uint(d[i]);
 }
 
+// Input: two boxes of 128 rows of 128 bytes of B, 32 KiB, and 2 KiB of fragments 8 KiB behind them.
+template <Operand T, int N>
+__global__ void __launch_bounds__(128, 1) wgmma_by_rows_kernel(const void *in, void *out) {
+  SIE_DYNAMIC_SHARED(shared);
+  take_in(shared, in, 40960);
+  fence_proxy_async();
+  __syncthreads();
+  const uint32_t *from = words(in) + 10240 + threadIdx.x * 4;
+  const uint32_t fragment[4] = {from[0], from[1], from[2], from[3]};
+  float d[N / 2];
+#pragma unroll
+  for (int i = 0; i < N / 2; i++) d[i] = 0.0f;
+  const uint64_t b = wgmma_descriptor_by_rows(shared_address(shared), Swizzle::b128, 1024, 16384);
+  wgmma_keep(d);
+  wgmma_fence();
+#pragma unroll
+  for (uint32_t step = 0; step < 8; step++)
+    wgmma_by_rows<T, N>(d, fragment, wgmma_advance(b, step * 2048), step != 0);
+  wgmma_commit();
+  wgmma_wait<0>();
+  wgmma_keep(d);
+#pragma unroll
+  for (uint32_t i = 0; i < N / 2; i++) words(out)[threadIdx.x * (N / 2) + i] = __float_as_uint(d[i]);
+}
+
 // Boxes of one shape from several places, inside and over the edges; the whole of shared memory
 // comes back.
 constexpr int box_places = 4;
@@ -283,6 +308,10 @@ using E = Experiment;
       WGMMA(TYPE "_n32_registers", T, 32, 3, true, small_integers, 0), \
       WGMMA(TYPE "_n8_reals", T, 8, 3, false, reals, TOLERANCE),       \
       WGMMA(TYPE "_n256_reals", T, 256, 3, false, reals, TOLERANCE)
+#define BY_ROWS(NAME, T, N)                      \
+  {"wgmma_" NAME, 90,         true,              \
+   43008,         N * 64 * 4, E::small_integers, \
+   E::T,          0,          run<wgmma_by_rows_kernel<Operand::T, N>, 128, 40960>}
 #define MMA(NAME, SM, T, INPUT, TOLERANCE) \
   {"mma_" NAME, SM, false, 768, 512, E::INPUT, E::T, TOLERANCE, run<mma_kernel<Operand::T>, 32, 0>}
 
@@ -299,6 +328,9 @@ const Experiment list[] = {
     WGMMA_TYPE("f16", f16, 4e-6f),
     // Sums of e4m3 products keep about 13 bits.
     WGMMA_TYPE("e4m3", e4m3, 4e-3f),
+    BY_ROWS("bf16_by_rows_n64", bf16, 64),
+    BY_ROWS("bf16_by_rows_n128", bf16, 128),
+    BY_ROWS("f16_by_rows_n128", f16, 128),
     {"tma_load_none", 90, false, 40 * 128, box_places * 16 * 48, E::bytes, E::u8, 0, tma_load<0>},
     {"tma_load_b32", 90, false, 40 * 128, box_places * 16 * 32, E::bytes, E::u8, 0, tma_load<1>},
     {"tma_load_b64", 90, false, 40 * 128, box_places * 16 * 64, E::bytes, E::u8, 0, tma_load<2>},
@@ -316,6 +348,7 @@ const Experiment list[] = {
 
 #undef WGMMA
 #undef WGMMA_TYPE
+#undef BY_ROWS
 #undef MMA
 
 uint32_t bits_of(float x) {

@@ -141,7 +141,7 @@ struct Accumulator {  // registers a warpgroup's wgmma works on
 
 struct WgmmaOperation {
   Element type;
-  bool a_in_registers, accumulate;
+  bool a_in_registers, accumulate, b_by_rows;
   uint64_t a, b;
   std::vector<uint32_t> fragments;  // [128][4] or empty
   Accumulator *accumulator;
@@ -163,7 +163,7 @@ struct Warpgroup final : Async {
     float *d;
     const uint32_t *fragment;
     uint64_t a, b;
-    bool accumulate;
+    bool accumulate, b_by_rows;
     Fiber *fiber;
   } calls[128];
 };

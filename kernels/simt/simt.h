@@ -99,7 +99,7 @@ void cp_async_wait(int32_t pending);
 void wgmma_fence();
 // a_registers: the A fragment, or NULL with A in shared memory at descriptor a.
 void wgmma(Element type, int32_t n, float *d, const uint32_t *a_registers, uint64_t a, uint64_t b,
-           bool accumulate);
+           bool accumulate, bool b_by_rows);
 void wgmma_commit();
 void wgmma_wait(int32_t pending);
 // The awaited values enter the registers here, so that a kernel without this call computes with

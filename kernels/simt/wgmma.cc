@@ -30,7 +30,8 @@ struct Layout {
   uint32_t chunk_mask;  // of the swizzle
 };
 
-Layout decode(uint64_t descriptor, const char *operand) {
+// Takes the fields apart; start_of_atom: the operand begins with an atom.
+Layout decode(uint64_t descriptor, const char *operand, bool start_of_atom = false) {
   Layout layout;
   layout.start = static_cast<uint32_t>(descriptor & 0x3fffu) << 4;
   layout.k_group = static_cast<uint32_t>(descriptor >> 16 & 0x3fffu) << 4;
@@ -45,9 +46,10 @@ Layout decode(uint64_t descriptor, const char *operand) {
   uint32_t inside = layout.start % (8 * layout.row_bytes);
   if (layout.row_bytes == 16) {
     if (inside % 16 != 0) fail("wgmma: %s starts at %u, not a multiple of 16", operand, layout.start);
-  } else if (inside + 32 > layout.row_bytes) {
-    fail("wgmma: %s starts at shared byte %u, not in the first row of an atom of %u bytes", operand,
-         layout.start - shared_base, 8 * layout.row_bytes);
+  } else if (start_of_atom ? inside != 0 : inside + 32 > layout.row_bytes) {
+    fail("wgmma: %s starts at shared byte %u, not %s of an atom of %u bytes", operand,
+         layout.start - shared_base, start_of_atom ? "at the start" : "in the first row",
+         8 * layout.row_bytes);
   }
   return layout;
 }
@@ -69,6 +71,27 @@ void read_operand(const Cta &cta, Element type, uint64_t descriptor, int32_t row
         memcpy(&bits, bytes + 4 * i, 4);
         unpack(type, bits,
                out + row * row_step + (static_cast<int32_t>(chunk) * 4 + i) * per_register * k_step, k_step);
+      }
+    }
+  }
+}
+
+// B as 16 rows of n columns of 16-bit elements, to out[k·n + column].
+void read_rows(const Cta &cta, Element type, uint64_t descriptor, int32_t n, float *out) {
+  Layout layout = decode(descriptor, "wgmma operand B by rows", true);
+  if (type == Element::e4m3 || layout.row_bytes == 16)
+    fail("wgmma: operand B by rows is of 16-bit elements, with a swizzle");
+  const uint32_t chunks = layout.row_bytes / 16;
+  for (uint32_t k = 0; k < 16; k++) {
+    for (uint32_t chunk = 0; chunk < static_cast<uint32_t>(n) / 8; chunk++) {
+      uint32_t address = layout.start + k / 8 * layout.row_group + k % 8 * layout.row_bytes +
+                         chunk / chunks * layout.k_group + chunk % chunks * 16;
+      address ^= (address >> 7 & layout.chunk_mask) << 4;
+      const uint8_t *bytes = shared_bytes(cta, address, 16, 16, "wgmma operand B by rows");
+      for (uint32_t i = 0; i < 4; i++) {
+        uint32_t bits;
+        memcpy(&bits, bytes + 4 * i, 4);
+        unpack(type, bits, out + k * static_cast<uint32_t>(n) + chunk * 8 + 2 * i, 1);
       }
     }
   }
@@ -105,7 +128,8 @@ void issue(Warpgroup &group) {
   const Warpgroup::Call &first = group.calls[0];
   for (const Warpgroup::Call &call : group.calls) {
     if (call.type != first.type || call.n != first.n || call.a != first.a || call.b != first.b ||
-        call.accumulate != first.accumulate || (call.fragment == nullptr) != (first.fragment == nullptr))
+        call.accumulate != first.accumulate || call.b_by_rows != first.b_by_rows ||
+        (call.fragment == nullptr) != (first.fragment == nullptr))
       fail("wgmma: thread %u calls with other operands than thread %u", call.fiber->number,
            first.fiber->number);
     if (!call.fiber->wgmma_fenced) fail("wgmma without wgmma_fence since the last wait");
@@ -113,6 +137,7 @@ void issue(Warpgroup &group) {
   WgmmaOperation operation;
   operation.type = first.type;
   operation.accumulate = first.accumulate;
+  operation.b_by_rows = first.b_by_rows;
   operation.a = first.a;
   operation.b = first.b;
   operation.a_in_registers = first.fragment != nullptr;
@@ -165,7 +190,11 @@ bool Warpgroup::step() {
   } else {
     read_operand(*cta, operation.type, operation.a, 64, a, k, 1, "wgmma operand A");
   }
-  read_operand(*cta, operation.type, operation.b, n, b, 1, n, "wgmma operand B");
+  if (operation.b_by_rows) {
+    read_rows(*cta, operation.type, operation.b, n, b);
+  } else {
+    read_operand(*cta, operation.type, operation.b, n, b, 1, n, "wgmma operand B");
+  }
   if (!operation.accumulate) std::fill(accumulator.value.begin(), accumulator.value.end(), 0.0f);
   multiply(64, n, k, a, b, accumulator.value.data());
   executed++;
@@ -179,11 +208,11 @@ void wgmma_fence() {
 }
 
 void wgmma(Element type, int32_t n, float *d, const uint32_t *a_registers, uint64_t a, uint64_t b,
-           bool accumulate) {
+           bool accumulate, bool b_by_rows) {
   require(90, "wgmma");
   Fiber *fiber = current();
   Warpgroup &group = warpgroup_of(fiber);
-  group.calls[fiber->number % 128] = {type, n, d, a_registers, a, b, accumulate, fiber};
+  group.calls[fiber->number % 128] = {type, n, d, a_registers, a, b, accumulate, b_by_rows, fiber};
   if (++group.arrived < 128) {
     block("wgmma", &group);
     return;

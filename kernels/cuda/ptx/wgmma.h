@@ -1,7 +1,8 @@
 // wgmma.h — D = A·B + D on Hopper's tensor cores, one warpgroup (sm_90a): A [64, K], B [N, K], D
 // [64, N] in f32.
 //
-//   bf16, f16  K = 16      e4m3  K = 32      both operands K-major: rows of K contiguous elements
+//   bf16, f16  K = 16      e4m3  K = 32      both operands K-major: rows of K contiguous elements;
+//   wgmma_by_rows takes B as [K, N] in 16-bit types: rows of N contiguous elements (MN-major)
 //   N = 8, 16, 24, 32, 64, 96, 128, 192, 256
 //
 // The four warps of a warpgroup (warps 4i … 4i+3 of the CTA) call together. D lies in N/2 registers
@@ -45,6 +46,16 @@ SIE_DEVICE uint64_t wgmma_descriptor(uint32_t shared, Swizzle swizzle, uint32_t 
 SIE_DEVICE uint64_t wgmma_descriptor(const void *shared, Swizzle swizzle, uint32_t row_group_bytes,
                                      uint32_t k_group_bytes = 16) {
   return wgmma_descriptor(shared_address(shared), swizzle, row_group_bytes, k_group_bytes);
+}
+
+// Descriptor of B for wgmma_by_rows, as TMA writes boxes of swizzle_row_bytes: a row is one k,
+// eight rows an atom, the next eight rows `row_group_bytes` further (for a dense box
+// 8·swizzle_row_bytes). Columns beyond one row of the swizzle lie `column_group_bytes` further,
+// where the next box begins. `shared` is the start of an atom; the next 16 rows of K are
+// 2·row_group_bytes further. There is always a swizzle.
+SIE_DEVICE uint64_t wgmma_descriptor_by_rows(uint32_t shared, Swizzle swizzle, uint32_t row_group_bytes,
+                                             uint32_t column_group_bytes) {
+  return wgmma_descriptor(shared, swizzle, row_group_bytes, column_group_bytes);
 }
 
 // The descriptor `bytes` further in shared memory, a multiple of 16: for the next K step or stage.
@@ -94,6 +105,33 @@ SIE_DEVICE void wgmma_keep(float (&d)[Registers]) {
 #endif
 }
 
+// Tells the compiler that fragments of A are read up to here: after the wait, before they change.
+template <int Steps>
+SIE_DEVICE void wgmma_keep(uint32_t (&a)[Steps][4]) {
+#ifdef __CUDACC__
+#pragma unroll
+  for (int i = 0; i < Steps; i++) {
+#pragma unroll
+    for (int e = 0; e < 4; e++) asm volatile("" : "+r"(a[i][e])::"memory");
+  }
+#else
+  (void)a;
+#endif
+}
+
+// Holds a wait back until `sum`, which is never below zero, is computed. ptxas moves arithmetic
+// that a wait does not need behind it, and then nothing of it runs under the products; a pause that
+// depends on the number, and never comes, stays before the wait. (Lost: an empty asm, which ptxas
+// does not see; a trap, which is a branch and takes the registers of D = 128.)
+SIE_DEVICE void wgmma_hold(float sum) {
+#ifdef __CUDACC__
+  asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p nanosleep.u32 1;\n}\n" ::"f"(sum)
+               : "memory");
+#else
+  (void)sum;
+#endif
+}
+
 // One instruction: wgmma<T, N>(d, a, b, accumulate). With accumulate = 0 what d holds is ignored.
 template <Operand T, int N>
 struct Wgmma;
@@ -101,7 +139,7 @@ struct Wgmma;
 template <Operand T, int N>
 SIE_DEVICE void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate) {
 #ifndef __CUDACC__
-  simt::wgmma(static_cast<simt::Element>(T), N, d, nullptr, a, b, accumulate != 0);
+  simt::wgmma(static_cast<simt::Element>(T), N, d, nullptr, a, b, accumulate != 0, false);
 #else
   Wgmma<T, N>::shared_a(d, a, b, accumulate);
 #endif
@@ -111,9 +149,23 @@ SIE_DEVICE void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate)
 template <Operand T, int N>
 SIE_DEVICE void wgmma(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int accumulate) {
 #ifndef __CUDACC__
-  simt::wgmma(static_cast<simt::Element>(T), N, d, a, 0, b, accumulate != 0);
+  simt::wgmma(static_cast<simt::Element>(T), N, d, a, 0, b, accumulate != 0, false);
 #else
   Wgmma<T, N>::register_a(d, a, b, accumulate);
+#endif
+}
+
+// The same with B as rows of N: [16, N] by wgmma_descriptor_by_rows. N = 64 or 128.
+template <Operand T, int N>
+struct WgmmaByRows;
+
+template <Operand T, int N>
+SIE_DEVICE void wgmma_by_rows(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+  static_assert(T != Operand::e4m3 && (N == 64 || N == 128), "16-bit types, one or two rows of a swizzle");
+#ifndef __CUDACC__
+  simt::wgmma(static_cast<simt::Element>(T), N, d, a, 0, b, accumulate != 0, true);
+#else
+  WgmmaByRows<T, N>::register_a(d, a, b, accumulate);
 #endif
 }
 
@@ -191,6 +243,28 @@ SIE_PTX_WGMMA_TYPE(bf16, "k16", "bf16.bf16", ", 0, 0", ", 0")
 SIE_PTX_WGMMA_TYPE(f16, "k16", "f16.f16", ", 0, 0", ", 0")
 SIE_PTX_WGMMA_TYPE(e4m3, "k32", "e4m3.e4m3", "", "")
 
+// The last flag says that B is transposed.
+#define SIE_PTX_WGMMA_BY_ROWS(T, TYPES, N, R, P0, P1, P2, P3, P4, P5)                                      \
+  template <>                                                                                              \
+  struct WgmmaByRows<Operand::T, N> {                                                                      \
+    static SIE_DEVICE void register_a(float (&d)[R], const uint32_t (&a)[4], uint64_t b, int accumulate) { \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" P5                                                 \
+                   ", 0;\n"                                                                                \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPES " {" SIE_PTX_NAMES_##R          \
+                   "}, {%" P0 ", %" P1 ", %" P2 ", %" P3 "}, %" P4 ", p, 1, 1, 1;\n}\n"                    \
+                   : SIE_PTX_D_##R                                                                         \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));                 \
+    }                                                                                                      \
+  };
+#define SIE_PTX_WGMMA_BY_ROWS_TYPE(T, TYPES)                                  \
+  SIE_PTX_WGMMA_BY_ROWS(T, TYPES, 64, 32, "32", "33", "34", "35", "36", "37") \
+  SIE_PTX_WGMMA_BY_ROWS(T, TYPES, 128, 64, "64", "65", "66", "67", "68", "69")
+
+SIE_PTX_WGMMA_BY_ROWS_TYPE(bf16, "bf16.bf16")
+SIE_PTX_WGMMA_BY_ROWS_TYPE(f16, "f16.f16")
+
+#undef SIE_PTX_WGMMA_BY_ROWS_TYPE
+#undef SIE_PTX_WGMMA_BY_ROWS
 #undef SIE_PTX_WGMMA_TYPE
 #undef SIE_PTX_WGMMA
 #undef SIE_PTX_D_128
@@ -219,6 +293,11 @@ SIE_PTX_WGMMA_TYPE(e4m3, "k32", "e4m3.e4m3", "", "")
 template <Operand T, int N>
 struct Wgmma {
   static SIE_DEVICE void shared_a(float (&)[N / 2], uint64_t, uint64_t, int) { unsupported(); }
+  static SIE_DEVICE void register_a(float (&)[N / 2], const uint32_t (&)[4], uint64_t, int) { unsupported(); }
+};
+
+template <Operand T, int N>
+struct WgmmaByRows {
   static SIE_DEVICE void register_a(float (&)[N / 2], const uint32_t (&)[4], uint64_t, int) { unsupported(); }
 };
 

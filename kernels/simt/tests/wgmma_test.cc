@@ -140,6 +140,94 @@ TEST(wgmma_bf16) { check_all<Operand::bf16>(); }
 TEST(wgmma_f16) { check_all<Operand::f16>(); }
 TEST(wgmma_e4m3) { check_all<Operand::e4m3>(); }
 
+// B by rows: boxes of one swizzle's row by 16·steps rows, next to each other with a gap between them.
+template <Operand T, int N>
+__global__ void by_rows_kernel(const uint8_t *b, uint32_t b_bytes, const uint32_t *fragments, float *out,
+                               int steps, Swizzle swizzle, uint32_t column_group) {
+  SIE_DYNAMIC_SHARED(shared);
+  for (uint32_t i = threadIdx.x; i < b_bytes; i += blockDim.x) shared[i] = b[i];
+  fence_proxy_async();
+  __syncthreads();
+  float d[N / 2];
+  for (float &x : d) x = 100.0f;
+  const uint32_t row_group = 8 * static_cast<uint32_t>(swizzle_row_bytes(swizzle));
+  const uint64_t descriptor =
+      wgmma_descriptor_by_rows(shared_address(shared), swizzle, row_group, column_group);
+  wgmma_fence();
+  for (int step = 0; step < steps; step++) {
+    const uint32_t *f = fragments + (static_cast<uint32_t>(step) * 128 + threadIdx.x) * 4;
+    const uint32_t fragment[4] = {f[0], f[1], f[2], f[3]};
+    wgmma_by_rows<T, N>(d, fragment, wgmma_advance(descriptor, static_cast<uint32_t>(step) * 2 * row_group),
+                        step != 0);
+  }
+  wgmma_commit();
+  wgmma_wait<0>();
+  wgmma_keep(d);
+  for (int i = 0; i < N / 2; i++) out[threadIdx.x * (N / 2) + static_cast<uint32_t>(i)] = d[i];
+}
+
+// Against the plain product Σ_k a[row, k]·b[k, column].
+template <Operand T, int N>
+void check_by_rows(Swizzle swizzle) {
+  constexpr int steps = 3, k = 16 * steps;
+  const int row_bytes = swizzle_row_bytes(swizzle), columns = row_bytes / 2;
+  const int box = k * row_bytes, gap = 8 * row_bytes, column_group = box + gap;
+  Random random(static_cast<uint32_t>(N + row_bytes));
+  std::vector<int32_t> a(64 * k), b(static_cast<size_t>(k * N));
+  for (auto *m : {&a, &b}) {
+    for (int32_t &x : *m) x = random.below(9) - 4;
+  }
+  // What lies between the boxes is NaN in both types.
+  std::vector<uint8_t> packed(static_cast<size_t>(N / columns * column_group), 0xff);
+  for (int row = 0; row < k; row++) {
+    for (int i = 0; i < N; i++) {
+      const int byte = i % columns * 2;
+      const int at = i / columns * column_group + row / 8 * 8 * row_bytes +
+                     chunk_place(swizzle, row % 8, byte / 16) + byte % 16;
+      put(&packed[static_cast<size_t>(at)], 2, element_of(T, b[static_cast<size_t>(row * N + i)]));
+    }
+  }
+  std::vector<uint32_t> fragments(steps * 128 * 4);
+  for (int step = 0; step < steps; step++) {
+    for (int t = 0; t < 128; t++) {
+      for (int r = 0; r < 4; r++) {
+        for (int e = 0; e < 2; e++) {
+          const int row = t / 32 * 16 + t % 32 / 4 + r % 2 * 8;
+          const int column = step * 16 + r / 2 * 8 + t % 4 * 2 + e;
+          put(reinterpret_cast<uint8_t *>(&fragments[static_cast<size_t>((step * 128 + t) * 4 + r)]) + e * 2,
+              2, element_of(T, a[static_cast<size_t>(row * k + column)]));
+        }
+      }
+    }
+  }
+  std::vector<float> out(128 * N / 2, NAN);
+  const sie_status status = SIE_LAUNCH((by_rows_kernel<T, N>), 1, 128, packed.size(), &on_sm90, packed.data(),
+                                       static_cast<uint32_t>(packed.size()), fragments.data(), out.data(),
+                                       steps, swizzle, static_cast<uint32_t>(column_group));
+  CHECK(status == SIE_OK, "status %d", status);
+  for (int t = 0; t < 128; t++) {
+    for (int i = 0; i < N / 2; i++) {
+      const int row = t / 32 * 16 + t % 32 / 4 + (i % 4 >= 2 ? 8 : 0), column = i / 4 * 8 + t % 4 * 2 + i % 2;
+      int32_t want = 0;
+      for (int l = 0; l < k; l++)
+        want += a[static_cast<size_t>(row * k + l)] * b[static_cast<size_t>(l * N + column)];
+      const float got = out[static_cast<size_t>(t * (N / 2) + i)];
+      CHECK(got == static_cast<float>(want),
+            "by rows, type %d n %d swizzle %d: row %d column %d is %g, not %d", static_cast<int>(T), N,
+            static_cast<int>(swizzle), row, column, static_cast<double>(got), want);
+    }
+  }
+}
+
+TEST(wgmma_with_b_by_rows) {
+  for (Swizzle swizzle : {Swizzle::b32, Swizzle::b64, Swizzle::b128}) {
+    check_by_rows<Operand::bf16, 64>(swizzle);
+    check_by_rows<Operand::f16, 128>(swizzle);
+  }
+  check_by_rows<Operand::f16, 64>(Swizzle::b128);
+  check_by_rows<Operand::bf16, 128>(Swizzle::b128);
+}
+
 // mma and wgmma of any width give the same bits for the same K order: what the numeric class relies
 // on here.
 template <int N>
