@@ -37,7 +37,7 @@ list(JOIN targets "," target_list)
 # its kernels would be empty (kernels/cuda/linear.cu chooses; mma.sync of e4m3 is an instruction on 89 and 120 alone).
 function(sie_targets_of source out)
   set(own ${targets})
-  if(source MATCHES "^(gemm|splade)_sm90_")
+  if(source MATCHES "^(gemm|splade|attention)_sm90_")
     list(FILTER own INCLUDE REGEX "^90a$")
   elseif(source MATCHES "^(gemm|splade)_sm80_fp8")
     list(FILTER own INCLUDE REGEX "^(89|120f)$")

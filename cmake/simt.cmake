@@ -15,6 +15,7 @@ set(SIE_CUDA_SOURCES
   attention.cu attention_work.cc attention_d32.cu attention_d64.cu attention_d128.cu attention_d256.cu
   attention_bias_d32.cu attention_bias_d64.cu attention_bias_d128.cu
   attention_prefix_d32.cu attention_prefix_d64.cu attention_prefix_d128.cu attention_prefix_d256.cu
+  attention_sm90.cc attention_sm90_d64.cu attention_sm90_d128.cu
   attention_disentangled.cu attention_disentangled_d32.cu attention_disentangled_d64.cu attention_disentangled_d128.cu
   linear.cu linear_f32.cu gemm_call.cc gemm_pack.cc gemm_epilogue.cc
   gemm_sm80.cc gemm_sm80_bf16.cu gemm_sm80_f16.cu gemm_sm80_fp8.cu
@@ -68,7 +69,7 @@ if(SIE_TESTS AND SIE_EMULATION AND NOT SIE_SANITIZE MATCHES "thread")
 
   set(tests ${CMAKE_SOURCE_DIR}/kernels/tests)
   add_executable(cuda_attention_tests ${tests}/cuda/attention_test.cc ${tests}/cuda/attention_work_test.cc
-                 ${tests}/cuda/attention_disentangled_test.cc
+                 ${tests}/cuda/attention_disentangled_test.cc ${tests}/cuda/attention_sm90_test.cc
                  ${tests}/cuda/attention_problem.cc ${tests}/rows.cc)
   target_link_libraries(cuda_attention_tests PRIVATE sie_flags simt_flags sie_cuda_emulated sie m pthread)
   add_test(NAME cuda_attention COMMAND cuda_attention_tests)

@@ -1,6 +1,7 @@
 // attention.cu — attention's launcher: its checks, and the resources of a multiprocessor that a CTA
 // takes.
 #include "cuda/attention_disentangled.h"
+#include "cuda/attention_sm90.h"
 
 namespace sie_cuda {
 
@@ -112,15 +113,18 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
     return SIE_UNSUPPORTED;
   }
 
-  AttentionShape shape = attention_shape(a->head_dim, a->max_kv, share->on->sm);
-  AttentionParams params = attention_params(a, shape);
+  const sie_stream *on = share->on;
+  const AttentionShape shape = attention_shape(a->head_dim, a->max_kv, on->sm);
+  const AttentionParams params = attention_params(a, shape);
   // As many CTAs as the largest list of these bounds could use, and as the GPU could run.
   int64_t items = attention_max_items(a->q_rows.cap, a->seqs.cap);
-  if (a->buckets != nullptr) return attention_disentangled(a, params, items, share->on);
+  if (a->buckets != nullptr) return attention_disentangled(a, params, items, on);
+  const int64_t most = larger(1, on->multiprocessors) * kCtasPerMultiprocessor / a->heads;
+  const auto ctas = [&](int64_t n) { return smaller(n, smaller(larger(1, most), 65535)); };
+  if (attention_has_wide(a, on->sm) && a->max_kv > attention_short_keys(a->head_dim))
+    return attention_in_parts(a, params, ctas(items), on);
   if (a->max_kv <= kAttentionWarpKeys) items = (items + shape.warp_units - 1) / shape.warp_units;
-  int64_t most = larger(1, share->on->multiprocessors) * kCtasPerMultiprocessor / a->heads;
-  int64_t ctas = smaller(items, smaller(larger(1, most), 65535));
-  return attention_launch(a->q.dtype, a->head_dim, shape, ctas, share->on, params);
+  return attention_launch(a->q.dtype, a->head_dim, shape, ctas(items), on, params);
 }
 
 }  // namespace sie_cuda

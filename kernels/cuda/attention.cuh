@@ -14,7 +14,7 @@
 // Cost     4·Lq·Lkv·D flop and Lq·Lkv exponentials a head; 8·D bytes a token and head, each once:
 //          L/2 flop/B for every D. H100 (3.0 TB/s), 16k tokens, 12 heads of 64: 100.7 MB = 33.6 µs
 //          at every length, so 192 TFLOP/s at L = 128 (aim 40 µs, 85 %), 384 at 256 (45 µs). From
-//          512 on the tensor cores bound it: 51.5 GFLOP at ~500 TFLOP/s of mma.sync and,
+//          512 on the tensor cores bound it: 25.8 GFLOP at ~500 TFLOP/s of mma.sync and,
 //          overlapped, 16 exponentials a clock; aim 280, then 330.
 // Plan     a warp owns 16 query rows. The scores of a block of 64 keys (32 at D = 256) stay in its
 //          registers and become the A operand of p·v; the softmax is online. Three forms, by the
@@ -27,6 +27,9 @@
 //          All take the same steps in the same order (attend), so neither the form nor the rows of
 //          an item nor the warps of a CTA change a bit. A head's CTAs take the list's items in
 //          turn, costliest first; the heads of an item run side by side and share its lines in L2.
+//          On sm_90, D = 64 and 128, items of few keys have a launch of their own: in CTAs of the
+//          shape that long ones want, half of the warps would have no rows. The longest ones have a
+//          form and bits of their own there (attention_sm90.cuh).
 //          A relative bias has instances of its own: a head's row of it stays in L1, read by
 //          distance, and the other instances have none of its registers. So have prefixes: each row
 //          of a block is copied from its own segment, so blocks, forms and bits are those of the
@@ -158,7 +161,8 @@ constexpr int attention_warps(int head_dim) { return head_dim <= 64 ? 16 : 8; }
 #endif
 
 // What a CTA does; each kernel below is an instance.
-template <ptx::Operand T, int D, int kWarps, With kWith>
+// kPart: of the list those items alone that the parameters name.
+template <ptx::Operand T, int D, int kWarps, With kWith, bool kPart = false>
 SIE_DEVICE void attend_items(const AttentionParams &p) {
   constexpr int kRows = kWarps * kWarpRows;
   ptx::grid_dependency_wait();
@@ -166,11 +170,13 @@ SIE_DEVICE void attend_items(const AttentionParams &p) {
   SIE_DYNAMIC_SHARED(shared_bytes);
   uint32_t shared = ptx::shared_address(shared_bytes);
   const unsigned per_cta = static_cast<unsigned>(p.warp_units);
-  for (unsigned share = blockIdx.y;; share += gridDim.y) {
+  unsigned share = blockIdx.y;
+  if constexpr (kPart) share += ptx::load_global<uint32_t>(p.first);
+  for (;; share += gridDim.y) {
     // Read anew each time, like the items.
-    uint2 items = ptx::load_global<uint2>(p.work);
+    uint2 items = ptx::load_global<uint2>(kPart ? p.range : &p.work->cta_items);
     if (share >= items.x + (items.y + per_cta - 1) / per_cta) return;
-    if (share != blockIdx.y) __syncthreads();  // shared memory is free again
+    if (!kPart && share != blockIdx.y) __syncthreads();  // shared memory is free again
     int thread = static_cast<int>(threadIdx.x);
     if (share < items.x) {
       attention_cta<T, D, kWarps, kWith>(p, Unit<D>{share}, shared, shared + kRows * D * 2, thread);
@@ -180,6 +186,7 @@ SIE_DEVICE void attend_items(const AttentionParams &p) {
         attention_warp<T, D, kWith>(p, Unit<D>{items.x + index}, shared + warp * kWarpBytes<D>, thread & 31);
       }
     }
+    if (kPart) __syncthreads();  // the same; here nobody needs to remember the first share
   }
 }
 

@@ -22,6 +22,9 @@ struct AttentionParams {
   int32_t bias_reach;
   const uint16_t *prefix_k, *prefix_v;  // NULL: no item has a prefix
   int64_t prefix_k_ld, prefix_v_ld;
+  // For a kernel of a part of the list, in its head: the number of the first CTA item, and the pair
+  // of their end and the number of warp items.
+  const int32_t *first, *range;
 };
 
 // The shared memory of a warp-form unit: keys, values and queries of 32 rows.

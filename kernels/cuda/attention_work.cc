@@ -1,10 +1,11 @@
 // attention_work.cc — lists on the host what attention's kernel does in one run.
-//   form    by the sequence's own key count alone: ≤ 32 keys one warp, else a CTA
+//   form    by the sequence's own key count alone: ≤ 32 keys one warp, else a CTA; on sm_90, where
+//           the head dimension has it, the wide form for more than attention_narrow_keys
 //   rows    of an item: 32 (warp form); otherwise as many as share one reading of the keys, halved
 //           until the run has enough CTAs for a GPU. Rows never see each other, so this changes no
 //           bits.
-//   order   costliest first within a form; equals by their rows. O(n log n), in place, no
-//           allocation.
+//   order   costliest first within a form, tall items apart (attention_work.h); equals by their rows.
+//           O(n log n), in place, no allocation.
 #include "cuda/attention_work.h"
 
 #include "cuda/attention_disentangled.h"
@@ -18,6 +19,10 @@ namespace {
 // every machine.
 constexpr int64_t kWantedCtas = 528;
 constexpr int32_t kFewestRows = 64;
+// The same of the wide form, whose CTAs have a multiprocessor each: up to half of an H100's, items
+// of one warpgroup's rows use twice as many.
+constexpr int64_t kFewWideCtas = 66;
+constexpr int32_t kWideRows = 128;
 
 bool is_warp_form(int64_t keys) { return keys <= kAttentionWarpKeys; }
 
@@ -43,14 +48,40 @@ int32_t clamped(int32_t most, int32_t limit) { return most < limit ? most : limi
 
 int64_t items_of(int64_t queries, int64_t rows) { return (queries + rows - 1) / rows; }
 
-// The limit on an item's rows with which the run has enough CTAs.
-int32_t choose_limit(const sie_attention_args *a, int32_t seqs) {
+// The classes of a list's items in their order. Without a wide form there are two.
+enum Class { wide_class, tall_class, short_class, warp_class };
+
+// Which class a number of keys has.
+struct Classes {
+  int32_t head_dim;
+  bool wide;  // whether there is a wide form
+  int32_t mask;
+  Class of(int64_t keys) const {
+    if (is_warp_form(keys)) return warp_class;
+    if (!wide || keys <= attention_short_keys(head_dim)) return short_class;
+    return keys > attention_narrow_keys(head_dim, mask) ? wide_class : tall_class;
+  }
+};
+
+// The rows of the wide form's items: fewer where the run has few of them.
+int32_t choose_wide_rows(const sie_attention_args *a, int32_t seqs, const Classes &classes) {
+  int64_t ctas = 0;
+  for (int32_t b = 0; b < seqs; b++) {
+    if (classes.of(keys_of(a, b)) == wide_class)
+      ctas += items_of(a->cu_q[b + 1] - a->cu_q[b], kWideRows) * a->heads;
+  }
+  return ctas > kFewWideCtas ? kWideRows : kFewestRows;
+}
+
+// The limit on the other items' rows with which the run has enough CTAs.
+int32_t choose_limit(const sie_attention_args *a, int32_t seqs, const Classes &classes) {
   int32_t limit = 256;
   for (; limit > kFewestRows; limit /= 2) {
     int64_t ctas = 0;
     for (int32_t b = 0; b < seqs; b++) {
       int64_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = keys_of(a, b);
-      if (is_warp_form(keys)) continue;
+      const Class own = classes.of(keys);
+      if (own == warp_class || own == wide_class) continue;
       ctas += items_of(queries, clamped(most_rows(a->head_dim, keys), limit)) * a->heads;
     }
     if (ctas >= kWantedCtas) break;
@@ -58,37 +89,37 @@ int32_t choose_limit(const sie_attention_args *a, int32_t seqs) {
   return limit;
 }
 
-bool goes_before(const AttentionItem &x, const AttentionItem &y) {
-  bool x_warp = is_warp_form(x.keys), y_warp = is_warp_form(y.keys);
-  if (x_warp != y_warp) return y_warp;
+bool goes_before(const AttentionItem &x, const AttentionItem &y, const Classes &classes) {
+  const Class x_class = classes.of(x.keys), y_class = classes.of(y.keys);
+  if (x_class != y_class) return x_class < y_class;
   int64_t x_cost = int64_t{x.q_rows} * x.keys, y_cost = int64_t{y.q_rows} * y.keys;
   if (x_cost != y_cost) return x_cost > y_cost;
   return x.q_row < y.q_row;
 }
 
 // Restores the heap below `root`: no item goes before its children.
-void sift(AttentionItem *items, int64_t root, int64_t n) {
+void sift(AttentionItem *items, int64_t root, int64_t n, const Classes &classes) {
   AttentionItem moved = items[root];
   for (int64_t child; (child = 2 * root + 1) < n; root = child) {
-    if (child + 1 < n && goes_before(items[child], items[child + 1])) child++;
-    if (!goes_before(moved, items[child])) break;
+    if (child + 1 < n && goes_before(items[child], items[child + 1], classes)) child++;
+    if (!goes_before(moved, items[child], classes)) break;
     items[root] = items[child];
   }
   items[root] = moved;
 }
 
-void sort(AttentionItem *items, int64_t n) {
-  for (int64_t root = n / 2 - 1; root >= 0; root--) sift(items, root, n);
+void sort(AttentionItem *items, int64_t n, const Classes &classes) {
+  for (int64_t root = n / 2 - 1; root >= 0; root--) sift(items, root, n, classes);
   for (int64_t last = n - 1; last > 0; last--) {
     AttentionItem first = items[0];
     items[0] = items[last];
     items[last] = first;
-    sift(items, 0, last);
+    sift(items, 0, last, classes);
   }
 }
 
-// Checks that offsets ascend from zero or more, that prefixes have rows, that sequences are no longer
-// than stated, and that rows end within their count.
+// Checks that offsets ascend from zero or more, that prefixes have rows, that sequences are no
+// longer than stated, and that rows end within their count.
 sie_status check_offsets(const sie_attention_args *a, int32_t seqs) {
   if (seqs < 0 || seqs > a->seqs.cap) return SIE_INVALID_ARGUMENT;
   if (seqs == 0) return SIE_OK;
@@ -147,8 +178,9 @@ int64_t attention_work_bytes(const sie_op_bounds *bounds) {
          attention_max_items(rows, bounds->seqs) * static_cast<int64_t>(sizeof(AttentionItem));
 }
 
-sie_status attention_work(const sie_attention_args *host_view, void *dst) {
-  const sie_attention_args *a = host_view;
+namespace {
+
+sie_status list_work(const sie_attention_args *a, void *dst, const Classes &classes) {
   sie_status status = attention_check(a);
   if (status != SIE_OK) return status;
   int32_t seqs = a->seqs.cap > 0 ? *a->seqs.n : 0;
@@ -159,11 +191,14 @@ sie_status attention_work(const sie_attention_args *host_view, void *dst) {
   AttentionWork *work = static_cast<AttentionWork *>(dst);
   AttentionItem *items = reinterpret_cast<AttentionItem *>(work + 1);
   *work = AttentionWork{};
-  int32_t limit = choose_limit(a, seqs), n = 0;
+  int32_t limit = choose_limit(a, seqs, classes), n = 0;
+  const int32_t wide_rows = choose_wide_rows(a, seqs, classes);
   for (int32_t b = 0; b < seqs; b++) {
     int32_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = static_cast<int32_t>(keys_of(a, b));
-    bool warp = is_warp_form(keys);
-    int32_t rows = warp ? kAttentionWarpKeys : clamped(most_rows(a->head_dim, keys), limit);
+    const Class own = classes.of(keys);
+    int32_t rows = clamped(most_rows(a->head_dim, keys), limit);
+    if (own == warp_class) rows = kAttentionWarpKeys;
+    if (own == wide_class) rows = wide_rows;
     for (int32_t i = 0; i < queries; i += rows) {
       AttentionItem item = {};
       item.q_row = a->cu_q[b] + i;
@@ -174,11 +209,24 @@ sie_status attention_work(const sie_attention_args *host_view, void *dst) {
       item.prefix_keys = prefix_of(a, b);
       item.prefix_row = item.prefix_keys > 0 ? a->prefix_first[b] : 0;
       items[n++] = item;
-      (warp ? work->warp_items : work->cta_items)++;
+      (own == warp_class ? work->warp_items : work->cta_items)++;
+      if (own == wide_class) work->wide_items++;
+      if (own <= tall_class) work->tall_end++;
     }
   }
-  sort(items, n);
+  sort(items, n, classes);
   return SIE_OK;
+}
+
+}  // namespace
+
+sie_status attention_work(const sie_attention_args *host_view, void *dst) {
+  return list_work(host_view, dst, Classes{host_view->head_dim, false, host_view->mask});
+}
+
+sie_status attention_work_sm90(const sie_attention_args *host_view, void *dst) {
+  return list_work(host_view, dst,
+                   Classes{host_view->head_dim, attention_lists_wide(host_view), host_view->mask});
 }
 
 }  // namespace sie_cuda

@@ -4,7 +4,9 @@
 //   byte 0    AttentionWork    the number of items of each form
 //   byte 32   AttentionItem[]  the items for whole CTAs first, then those for single warps; in each
 //                              form the costliest first, so that the last CTAs to start are the
-//                              shortest
+//                              shortest. On sm_90, where the head dimension has a wide form, those of
+//                              it (attention_sm90.cuh), then the tall ones, of more keys than stay in
+//                              shared memory, then the rest
 //
 // An item is some query rows of one sequence against all of its keys, for every head. The device
 // reads the counts, so one captured graph serves every run; CTAs that a run does not need exit at
@@ -19,8 +21,10 @@
 namespace sie_cuda {
 
 struct AttentionWork {
-  int32_t cta_items, warp_items;
-  int32_t reserved[6];
+  int32_t cta_items, warp_items;  // wide, tall and short; warp
+  int32_t tall_end, no_warps;     // wide and tall, where there is a wide form; 0
+  int32_t wide_items;
+  int32_t reserved[3];
 };
 
 struct AttentionItem {
@@ -35,6 +39,20 @@ static_assert(sizeof(AttentionWork) == 32 && sizeof(AttentionItem) == 32, "read 
 
 // Sequences of at most this many keys are worked on by single warps.
 constexpr int kAttentionWarpKeys = 32;
+
+// Where there is a wide form, sequences of more keys than this have it. By the cost model it takes
+// longer up to about here: the narrow kernel's 16 rows by 64 keys fit a text better than 128 by 128.
+// Causal rows see half of them.
+constexpr int attention_narrow_keys(int head_dim, int32_t mask) {
+  return (head_dim == 64 ? 704 : 448) * (mask == SIE_MASK_CAUSAL ? 2 : 1);
+}
+
+// Whether lists for sm_90 have the wide form apart: where the head dimension has it, and a window does
+// not leave a row fewer keys than that.
+inline bool attention_lists_wide(const sie_attention_args *a) {
+  return (a->head_dim == 64 || a->head_dim == 128) &&
+         (a->mask != SIE_MASK_WINDOW || 2 * int64_t{a->window} > attention_narrow_keys(a->head_dim, a->mask));
+}
 
 // Keys a block: the scores of 16 queries against a block fit into a warp's registers. All forms of
 // a head dimension use the same number, since a row's sums run block by block.
@@ -59,6 +77,7 @@ sie_status attention_check(const sie_attention_args *a);
 // The table's entries (ops.h).
 int64_t attention_work_bytes(const sie_op_bounds *bounds);
 sie_status attention_work(const sie_attention_args *host_view, void *dst);
+sie_status attention_work_sm90(const sie_attention_args *host_view, void *dst);
 sie_status attention(const sie_attention_args *a, const sie_share *share);
 
 }  // namespace sie_cuda

@@ -19,6 +19,9 @@ constexpr double kSoftmax = 6;
 // that its products do not hide, and what a tile of 128 queries takes beside its keys.
 constexpr double kFlashExposed = 0.7, kFlashTile = 3600;
 
+// What the first version of the same schedule reaches of it (attention_sm90.cuh): a guess.
+constexpr double kWideShare = 0.85;
+
 // What kernels that only move rows reach of a copy.
 constexpr double kRowsShare = 0.88;
 
@@ -118,35 +121,78 @@ Prediction predict_skinny(const Card &card, const GemmWork &w) {
                 gemm_floor_us(card, w));
 }
 
-Prediction predict_attention(const Card &card, const AttentionShape &a, const int32_t *lengths,
-                             int64_t seqs) {
-  double pairs = 0, tokens = 0;  // of query and key, as blocks of 16 and 64 count them
-  for (int64_t i = 0; i < seqs; i++) {
-    const double length = lengths[i];
-    double seen = length;
-    if (a.window > 0) seen = least(seen, 2.0 * a.window + 64);
-    if (a.causal) seen = least(seen, length / 2 + 32);
-    tokens += length;
-    pairs += static_cast<double>(up(lengths[i], 16) * 16 * (up(static_cast<int64_t>(seen), 64) * 64));
-  }
-  pairs *= a.heads / static_cast<double>(card.multiprocessors);
+namespace {
+
+// The keys that a tile of rows sees of a sequence, in whole blocks.
+double keys_seen(const AttentionShape &a, int32_t length, int32_t rows, int64_t block) {
+  double seen = length;
+  if (a.window > 0) seen = least(seen, 2.0 * a.window + rows);
+  if (a.causal) seen = least(seen, length / 2.0 + rows / 2.0);
+  return static_cast<double>(up(static_cast<int64_t>(seen), block) * block);
+}
+
+// What `pairs` of query and key keep busy, and bytes of shared memory a pair.
+Cost attention_cost(const Card &card, const AttentionShape &a, double pairs, double share, double bytes) {
   Cost c;
-  c.tensor = pairs * 2 * a.dim / (card.multiply_adds * card.warp_products);
-  c.shared = pairs / 16 * (a.dim * 4) / card.shared_bytes;  // k and v by ldmatrix, once for 16 rows
+  c.tensor = pairs * 2 * a.dim / (card.multiply_adds * share);
+  c.shared = pairs * bytes / card.shared_bytes;
   c.exponentials = pairs / card.exponentials;
   c.issue = pairs * kSoftmax / card.lanes;
+  return c;
+}
+
+// The clocks of FlashAttention-3 for `tiles` tiles of 128 queries that have so many pairs, on one
+// multiprocessor.
+double flash3_clocks(const Card &card, double pairs, double tiles, int32_t dim) {
+  return pairs * 2 * dim / card.multiply_adds + kFlashExposed * pairs / card.exponentials +
+         kFlashTile * tiles;
+}
+
+}  // namespace
+
+Prediction predict_attention(const Card &card, const AttentionShape &a, const int32_t *lengths,
+                             int64_t seqs) {
+  double narrow = 0, wide = 0, tokens = 0;  // pairs of query and key, in blocks of 16 and 64, 128 and 128
+  double tiles = 0;                         // of the wide form
+  bool has_wide = false;
+  int32_t longest = 0;
+  for (int64_t i = 0; i < seqs; i++) {
+    tokens += lengths[i];
+    if (lengths[i] > longest) longest = lengths[i];
+    if (a.is_wide(lengths[i])) {
+      has_wide = true;
+      tiles += static_cast<double>(up(lengths[i], 128));
+      wide += static_cast<double>(up(lengths[i], 128) * 128) * keys_seen(a, lengths[i], 128, 128);
+    } else {
+      narrow += static_cast<double>(up(lengths[i], 16) * 16) * keys_seen(a, lengths[i], 64, 64);
+    }
+  }
+  const double share = a.heads / static_cast<double>(card.multiprocessors);
+  narrow *= share, wide *= share, tiles *= share;
+  // Keys and values by ldmatrix, once for 16 rows.
+  Cost c = attention_cost(card, a, narrow, card.warp_products, a.dim * 4 / 16.0);
+  double clocks = 2 * card.load_clocks;
   // A warp's softmax follows its products; the other warps hide about half of it.
-  const double clocks = c.busiest() + 0.5 * (c.exponentials + c.issue) + 2 * card.load_clocks;
+  if (narrow > 0) clocks += c.busiest() + 0.5 * (c.exponentials + c.issue);
+  if (has_wide) {
+    // For 64 rows and 128 keys: q, keys and values are read once, and half of them is written.
+    c = attention_cost(card, a, wide, 1, a.dim * 2 * (64 + 256 + 128) / 8192.0);
+    const double whole = static_cast<double>(up(static_cast<int64_t>(tiles * 1e3), 1000));
+    clocks += most(c.busiest(), flash3_clocks(card, wide, tiles, a.dim) / kWideShare) * (whole / tiles);
+  }
   const double bytes = (2.0 * a.heads + 2.0 * a.kv_heads) * a.dim * 2 * tokens;
-  const double products = pairs * 2 * a.dim / (card.multiply_adds * card.products_share);
+  const double products = (narrow + wide) * 2 * a.dim / (card.multiply_adds * card.products_share);
   const double floor = most(bytes / card.dram_bytes_s * 1e6, products / (card.ghz * 1e3));
-  return finish(card, clocks, c.limit(), bytes / kRowsShare, floor);
+  Prediction p = finish(card, clocks, c.limit(), bytes / kRowsShare, floor);
+  // A launch for each part of the list that the longest sequence allows, with items or without.
+  if (has_wide) p.us += card.gap_us;
+  if (longest > 16384 / a.dim && a.is_wide(INT32_MAX)) p.us += card.gap_us;
+  return p;
 }
 
 double flash3_tflops(const Card &card, int64_t length, int32_t dim) {
   const double pairs = 128.0 * static_cast<double>(length);
-  const double clocks =
-      pairs * 2 * dim / card.multiply_adds + kFlashExposed * pairs / card.exponentials + kFlashTile;
+  const double clocks = flash3_clocks(card, pairs, 1, dim);
   return 4.0 * pairs * dim / clocks * card.ghz * card.multiprocessors * 1e-3;
 }
 

@@ -25,7 +25,7 @@ namespace {
 // F32 is for the heads behind pooling: attention has no such form.
 constexpr uint32_t classes = 1u << SIE_COMPUTE_F32 | 1u << SIE_COMPUTE_BF16 | 1u << SIE_COMPUTE_F16;
 
-sie_ops table(const char *name, uint32_t compute_mask) {
+sie_ops table(const char *name, uint32_t compute_mask, bool wide_attention = false) {
   sie_ops ops = {};
   ops.name = name;
   ops.compute_mask = compute_mask;
@@ -37,7 +37,7 @@ sie_ops table(const char *name, uint32_t compute_mask) {
   ops.scratch_bytes = sie_cuda_scratch_bytes;
   ops.attention = sie_cuda::attention;
   ops.attention_work_bytes = sie_cuda::attention_work_bytes;
-  ops.attention_work = sie_cuda::attention_work;
+  ops.attention_work = wide_attention ? sie_cuda::attention_work_sm90 : sie_cuda::attention_work;
   ops.embed_layernorm = sie_cuda::embed_layernorm;
   ops.layernorm = sie_cuda::layernorm;
   ops.quantise_rows = sie_cuda::quantise_rows;
@@ -66,7 +66,7 @@ sie_ops table(const char *name, uint32_t compute_mask) {
 
 const sie_ops sm80 = table("cuda-sm80", classes);
 const sie_ops sm89 = table("cuda-sm89", classes | 1u << SIE_COMPUTE_FP8);
-const sie_ops sm90 = table("cuda-sm90", classes | 1u << SIE_COMPUTE_FP8);
+const sie_ops sm90 = table("cuda-sm90", classes | 1u << SIE_COMPUTE_FP8, true);
 
 }  // namespace
 

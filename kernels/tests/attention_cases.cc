@@ -52,6 +52,12 @@ void add_forms(std::vector<Config> *all, int32_t dtype, int32_t d) {
   add(some, 1, 1, SIE_MASK_WINDOW, 64, false, true);
   add(long_enough, 2, 1, SIE_MASK_CAUSAL, 0, false, false, plain, true);
   add(long_enough, 2, 2, SIE_MASK_WINDOW, 100, false, false, plain, true);
+  // The wide form of a GPU, beside what is just too short for it.
+  if (dtype == SIE_F32 || (d != 64 && d != 128)) return;
+  const std::vector<int32_t> wide = d == 64 ? std::vector<int32_t>{705, 704} : std::vector<int32_t>{448, 449};
+  if (dtype == SIE_BF16) add(wide, 1, 1, SIE_MASK_FULL, 0, false, true);
+  add({d == 64 ? 1409 : 897}, 1, 1, SIE_MASK_CAUSAL, 0, true, false);
+  add(wide, 2, 1, SIE_MASK_WINDOW, 400, true, true);
 }
 
 // Head dimensions that fill no whole vectors, tiles or panels, as published encoders have: 16, 40,

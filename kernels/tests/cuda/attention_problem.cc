@@ -130,7 +130,7 @@ Bits Problem::run(int32_t sm, int32_t multiprocessors) {
   bounds.rows = std::max(cu_q_.back(), cu_kv_.back());
   bounds.seqs = seqs_;
   list_.assign(static_cast<size_t>(sie_cuda::attention_work_bytes(&bounds)) + kBehind, kFarRows);
-  sie_status listed = sie_cuda::attention_work(&a, list_.data());
+  sie_status listed = sie_cuda_ops(sm)->attention_work(&a, list_.data());
   CHECK(listed == SIE_OK, "%s: no work list, status %d", text().c_str(), listed);
   a.work = list_.data();
   return launch(sm, multiprocessors, [&](const sie_stream *on) {
@@ -153,7 +153,8 @@ Bits Problem::run_as(const Form &form) {
       (single ? warp : cta).push_back(item);
     }
   }
-  const AttentionWork head = {static_cast<int32_t>(cta.size()), static_cast<int32_t>(warp.size()), {}};
+  const AttentionWork head = {
+      static_cast<int32_t>(cta.size()), static_cast<int32_t>(warp.size()), 0, 0, 0, {}};
   cta.insert(cta.end(), warp.begin(), warp.end());
   list_.assign(sizeof head + cta.size() * sizeof(AttentionItem) + kBehind, kFarRows);
   memcpy(list_.data(), &head, sizeof head);
@@ -167,6 +168,39 @@ Bits Problem::run_as(const Form &form) {
     if (a.buckets != nullptr) return sie_cuda::attention_disentangled(&a, params, form.ctas, on);
     return sie_cuda::attention_launch(c_.dtype, c_.head_dim, shape, form.ctas, on, params);
   });
+}
+
+Bits Problem::run_wide(int32_t rows, int32_t ctas) {
+  vector<AttentionItem> items;
+  for (size_t b = 0; b < c_.lengths.size(); b++) {
+    const Lengths l = c_.lengths[b];
+    for (int32_t i = 0; i < l.queries; i += rows) {
+      const int32_t position = c_.first ? i : l.keys - l.queries + i;
+      items.push_back({cu_q_[b] + i, std::min(rows, l.queries - i), cu_kv_[b], l.keys, position, 0,
+                       prefix_first_[b], l.prefix});
+    }
+  }
+  AttentionWork head = {};
+  head.wide_items = static_cast<int32_t>(items.size());
+  list_.assign(sizeof head + items.size() * sizeof(AttentionItem) + kBehind, kFarRows);
+  memcpy(list_.data(), &head, sizeof head);
+  memcpy(list_.data() + sizeof head, items.data(), items.size() * sizeof(AttentionItem));
+  sie_attention_args a = args();
+  a.work = list_.data();
+  const AttentionParams params = sie_cuda::attention_params(&a, {});
+  return launch(90, ctas,
+                [&](const sie_stream *on) { return sie_cuda::attention_launch_wide(&a, params, on); });
+}
+
+Bits Problem::of(const Bits &bits, size_t b) const {
+  const auto row = static_cast<ptrdiff_t>(bits.size() / static_cast<size_t>(rows_));
+  return Bits(bits.begin() + row * cu_q_[b], bits.begin() + row * cu_q_[b + 1]);
+}
+
+void Problem::poison(size_t b) {
+  for (int32_t r = cu_kv_[b]; r < cu_kv_[b + 1]; r++) {
+    for (int64_t c = 0; c < int64_t{c_.kv_heads} * c_.head_dim; c++) k_->set(r, c, NAN), v_->set(r, c, NAN);
+  }
 }
 
 void Problem::verify() {

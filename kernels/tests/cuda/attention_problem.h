@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/attention_launch.h"
+#include "cuda/attention_sm90.h"
+#include "cuda/cuda_ops.h"
 #include "tests/harness.h"
 
 namespace attention_test {
@@ -50,6 +51,12 @@ class Problem {
   // NaN and checks that nothing else was written.
   Bits run(int32_t sm = 90, int32_t multiprocessors = 132);
   Bits run_as(const Form &form);
+  // All sequences by the wide form, `rows` rows an item, on `ctas` CTAs; of any number of keys.
+  Bits run_wide(int32_t rows, int32_t ctas);
+  // The bits of sequence b in `bits` of all.
+  Bits of(const Bits &bits, size_t b) const;
+  // Makes the own keys and values of sequence b NaN.
+  void poison(size_t b);
   // y against the reference, within the tolerance of the operation.
   void verify();
   // Describes the problem in one line.

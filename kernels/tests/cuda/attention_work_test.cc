@@ -14,6 +14,7 @@ using std::vector;
 
 struct List {
   vector<AttentionItem> cta, warp;
+  AttentionWork head;
 };
 
 List parse(const uint8_t *bytes) {
@@ -21,6 +22,7 @@ List parse(const uint8_t *bytes) {
   memcpy(&head, bytes, sizeof head);
   const uint8_t *at = bytes + sizeof head;
   List list;
+  list.head = head;
   auto take = [&](vector<AttentionItem> *items, int32_t n) {
     items->resize(static_cast<size_t>(n));
     if (n > 0) memcpy(items->data(), at, items->size() * sizeof(AttentionItem));
@@ -48,7 +50,7 @@ struct Run {
     a.max_kv = std::max<int64_t>(a.max_kv, keys);
   }
   // Checks that the list ends where attention_work_bytes says.
-  List list(int32_t heads, int32_t head_dim) {
+  List list(int32_t heads, int32_t head_dim, bool sm90 = false) {
     a.q_rows = {rows, &rows};
     a.seqs = {seqs, &seqs};
     a.cu_q = cu_q.data(), a.cu_kv = cu_kv.data();
@@ -63,7 +65,8 @@ struct Run {
     bounds.seqs = seqs;
     const size_t guard = 64;
     vector<uint8_t> bytes(static_cast<size_t>(sie_cuda::attention_work_bytes(&bounds)) + guard, 0xab);
-    sie_status status = sie_cuda::attention_work(&a, bytes.data());
+    sie_status status =
+        sm90 ? sie_cuda::attention_work_sm90(&a, bytes.data()) : sie_cuda::attention_work(&a, bytes.data());
     CHECK(status == SIE_OK, "%d sequences: status %d", seqs, status);
     for (size_t i = bytes.size() - guard; i < bytes.size(); i++)
       CHECK(bytes[i] == 0xab, "wrote past the end");
@@ -71,15 +74,31 @@ struct Run {
   }
 };
 
-// Each query row once against all keys of its own sequence, in the form of its key count, costliest
-// first.
-void check_list(const Run &run, const List &list) {
+// The classes in their order, and the number that has a list's item of so many keys.
+enum { wide, tall, brief, warp_form };
+int class_of(int32_t keys, int32_t head_dim, bool sm90) {
+  if (keys <= 32) return warp_form;
+  if (!sm90 || (head_dim != 64 && head_dim != 128) || keys <= 16384 / head_dim) return brief;
+  return keys > (head_dim == 64 ? 704 : 448) ? wide : tall;
+}
+
+// Each query row once against all keys of its own sequence, in the class of its key count, the classes
+// in order, costliest first.
+void check_list(const Run &run, const List &list, int32_t head_dim, bool sm90) {
   vector<int> seen(static_cast<size_t>(run.rows), 0);
+  int32_t items[4] = {};
   for (bool warp : {false, true}) {
     int64_t cost = INT64_MAX;
+    int before = 0;
     for (const AttentionItem &item : warp ? list.warp : list.cta) {
-      CHECK(warp == (item.keys <= 32), "%d keys in the wrong form", item.keys);
-      CHECK(item.q_rows >= 1 && item.q_rows <= (warp ? 32 : 256), "an item of %d rows", item.q_rows);
+      const int its = class_of(item.keys, head_dim, sm90);
+      items[its]++;
+      CHECK(warp == (its == warp_form), "%d keys in the wrong form", item.keys);
+      CHECK(its >= before, "%d keys behind those of class %d", item.keys, before);
+      if (its != before) cost = INT64_MAX;
+      before = its;
+      CHECK(item.q_rows >= 1 && item.q_rows <= (warp ? 32 : (its == wide ? 128 : 256)), "an item of %d rows",
+            item.q_rows);
       const int64_t own = int64_t{item.q_rows} * item.keys;
       CHECK(own <= cost, "an item of cost %lld behind one of %lld", static_cast<long long>(own),
             static_cast<long long>(cost));
@@ -98,6 +117,10 @@ void check_list(const Run &run, const List &list) {
     }
   }
   for (int count : seen) CHECK(count == 1, "a row %d times", count);
+  const AttentionWork &head = list.head;
+  CHECK(head.wide_items == items[wide] && head.tall_end == items[wide] + items[tall] && head.no_warps == 0,
+        "%d wide items and %d to the last tall one, of %d and %d", head.wide_items, head.tall_end,
+        items[wide], items[tall]);
 }
 
 TEST(work_list_covers_every_row_once) {
@@ -112,7 +135,8 @@ TEST(work_list_covers_every_row_once) {
       run.add(self ? keys : random.below(4) * random.below(100), keys, prefix, random.below(1000));
     }
     const int32_t heads = 1 + random.below(16);
-    check_list(run, run.list(heads, dims[random.below(4)]));
+    const int32_t dim = dims[random.below(4)];
+    for (bool sm90 : {false, true}) check_list(run, run.list(heads, dim, sm90), dim, sm90);
   }
 }
 
@@ -136,6 +160,21 @@ TEST(work_list_fills_a_gpu) {
     const size_t items = run.list(12, c.head_dim).cta.size();
     CHECK(items == c.items, "%d sequences of %d, D = %d: %zu items, not %zu", c.seqs, c.length, c.head_dim,
           items, c.items);
+  }
+}
+
+// A wide item has the rows of two warpgroups, or of one where the run has at most 66 of the others.
+TEST(work_list_of_the_wide_form) {
+  struct {
+    int32_t seqs, heads;
+    size_t items;
+  } const cases[] = {{1, 8, 16}, {1, 9, 8}, {4, 2, 64}, {8, 12, 64}};
+  for (const auto &c : cases) {
+    Run run;
+    for (int32_t b = 0; b < c.seqs; b++) run.add(1024, 1024);
+    const List list = run.list(c.heads, 64, true);
+    CHECK(list.cta.size() == c.items && list.head.wide_items == static_cast<int32_t>(c.items),
+          "%d sequences, %d heads: %zu items, not %zu", c.seqs, c.heads, list.cta.size(), c.items);
   }
 }
 

@@ -295,6 +295,27 @@ TEST(gemm_cost_of_attention_by_hand) {
         "%s, %.4f us", limit_name(p.limit), p.us);
 }
 
+// Two heads of 64 columns on four multiprocessors: a sequence of the wide form beside one that is not.
+TEST(gemm_cost_of_wide_attention_by_hand) {
+  const int32_t lengths[] = {1100, 100}, longest = 1100;
+  sie_cuda::AttentionShape a = {2, 2, 64};
+  const sie_cuda::Card card = round_card();
+  // 4.5 tiles of a multiprocessor, of 128 queries and 1,152 keys, in five turns; three launches.
+  const auto wide = [](double pairs) { return (pairs / 8 + 0.7 * pairs / 16 + 3600 * 4.5) / 0.85 * 5 / 4.5; };
+  const double pairs = 1152 * 1152 * 2 / 4.0;
+  sie_cuda::Prediction p = predict_attention(card, a, &longest, 1);
+  CHECK(same(p.us, (wide(pairs) + 1000) / 2e3 + 6), "alone: %.4f us", p.us);
+  const double few = 112 * 128 * 2 / 4.0;
+  const double narrow = few / 2 + 0.5 * (few / 16 + few * 6 / 128);
+  p = predict_attention(card, a, lengths, 2);
+  CHECK(same(p.us, (wide(pairs) + narrow + 1000) / 2e3 + 6), "beside a short one: %.4f us", p.us);
+  a.causal = true;
+  p = predict_attention(card, a, &longest, 1);  // 1,409 would be wide
+  const double half = 1104 * 640 * 2 / 4.0;     // 614 keys
+  CHECK(same(p.us, (half / 2 + 0.5 * (half / 16 + half * 6 / 128) + 1000) / 2e3 + 4), "causal: %.4f us",
+        p.us);
+}
+
 TEST(gemm_cost_of_rows_by_hand) {
   using sie_cuda::Limit;
   sie_cuda::Prediction p = predict_rows(round_card(), 44e6, 2);

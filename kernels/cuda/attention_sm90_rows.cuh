@@ -1,0 +1,139 @@
+// attention_sm90_rows.cuh — what a thread of a warpgroup does with its two query rows between the
+// products of attention_sm90.cuh: mask, online softmax, fragments, the store.
+//
+// The accumulators of wgmma lie as those of mma: lane l of warp w holds rows 16w + l/4 and 8
+// further, columns 8j + 2(l%4), +1 of each j. The steps and their rounding are those of
+// attention_block.cuh, over blocks of 128 keys: one class, other bits.
+#ifndef SIE_KERNELS_CUDA_ATTENTION_SM90_ROWS_CUH
+#define SIE_KERNELS_CUDA_ATTENTION_SM90_ROWS_CUH
+
+#include "cuda/attention_block.cuh"
+#include "cuda/attention_sm90.h"
+
+namespace sie_cuda {
+namespace {
+
+constexpr int kWideScores = kWideKeys / 2;  // registers of a block's scores
+constexpr int kWideSteps = kWideKeys / 16;  // products of p·v in a block
+
+// The online softmax of this thread's rows g and g + 8; l is its share of the sum until the end.
+struct WideRows {
+  float shift[2], l[2];
+  SIE_DEVICE void clear() {
+#pragma unroll
+    for (int r = 0; r < 2; r++) shift[r] = -INFINITY, l[r] = 0.0f;
+  }
+};
+
+// Sets scores of keys that a row does not see to −∞. `sight` is of the warp's sixteen rows.
+SIE_DEVICE void wide_mask(float (&s)[kWideScores], const Sight &sight, int key, int lane) {
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const int position = sight.position + (lane >> 2) + 8 * r;
+    const int first = max(0, position - sight.left), last = min(sight.keys, position + sight.right + 1);
+    const unsigned count = static_cast<unsigned>(max(0, last - first));
+    const int from_first = key + 2 * (lane & 3) - first;
+#pragma unroll
+    for (int i = 0; i < kWideKeys / 8; i++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        if (static_cast<unsigned>(from_first + 8 * i + e) >= count) s[4 * i + 2 * r + e] = -INFINITY;
+      }
+    }
+  }
+}
+
+// Turns scores into probabilities up to a factor and moves `rows` on; factor is what o is then
+// multiplied by.
+SIE_DEVICE void wide_exponentiate(float (&s)[kWideScores], WideRows *rows, float (&factor)[2],
+                                  float scale_log2) {
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    float largest = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < kWideKeys / 8; i++)
+      largest = fmaxf(largest, fmaxf(s[4 * i + 2 * r], s[4 * i + 2 * r + 1]));
+    largest = fmaxf(largest, ptx::shuffle_xor(largest, 1));
+    largest = fmaxf(largest, ptx::shuffle_xor(largest, 2));
+    // The rounded product is the shift itself, so that equal maxima in two blocks give a factor of
+    // exactly 1.
+    const float shift = fmaxf(rows->shift[r], __fmul_rn(largest, scale_log2));
+    const float finite = shift == -INFINITY ? 0.0f : shift;
+    factor[r] = ptx::exp2_approx(rows->shift[r] - finite);
+    rows->shift[r] = shift;
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kWideKeys / 8; i++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const float p = ptx::exp2_approx(__fmaf_rn(s[4 * i + 2 * r + e], scale_log2, -finite));
+        s[4 * i + 2 * r + e] = p;
+        sum += p;
+      }
+    }
+    rows->l[r] = __fmaf_rn(rows->l[r], factor[r], sum);
+  }
+}
+
+// The scores' registers are the fragments of operand A, two by two.
+template <ptx::Operand T>
+SIE_DEVICE void wide_fragments(uint32_t (&p)[kWideSteps][4], const float (&s)[kWideScores]) {
+#pragma unroll
+  for (int step = 0; step < kWideSteps; step++) {
+#pragma unroll
+    for (int e = 0; e < 4; e++) p[step][e] = ptx::pack2<T>(s[8 * step + 2 * e], s[8 * step + 2 * e + 1]);
+  }
+}
+
+template <int D>
+SIE_DEVICE void wide_rescale(float (&o)[D / 2], const float (&factor)[2]) {
+#pragma unroll
+  for (int i = 0; i < D / 2; i++) o[i] *= factor[i / 2 % 2];
+}
+
+// Divides, rounds and stores the first `valid` of the warp's sixteen rows from y on. The four lanes
+// of a row exchange their words so that each holds 16 neighbouring bytes.
+template <ptx::Operand T, int D>
+SIE_DEVICE void wide_store(const float (&o)[D / 2], const WideRows &rows, uint16_t *y, int64_t ld, int valid,
+                           int lane) {
+  const bool odd = (lane & 1) != 0, upper = (lane & 2) != 0;
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    float l = rows.l[r];
+    l += ptx::shuffle_xor(l, 1);
+    l += ptx::shuffle_xor(l, 2);
+    const float inverse = l == 0.0f ? 0.0f : __fdiv_rn(1.0f, l);
+    const int row = (lane >> 2) + 8 * r;
+#pragma unroll
+    for (int i = 0; i < D / 8; i += 4) {
+      // Word u of lane t: columns 8(i + u) + 2t, +1. Wanted: word u of lane t = columns 8(i + t) +
+      // 2u, +1.
+      uint32_t word[4];
+#pragma unroll
+      for (int u = 0; u < 4; u++) {
+        word[u] = ptx::pack2<T>(o[4 * (i + u) + 2 * r] * inverse, o[4 * (i + u) + 2 * r + 1] * inverse);
+      }
+#pragma unroll
+      for (int u = 0; u < 4; u += 2) {
+        const uint32_t received = ptx::shuffle_xor(odd ? word[u] : word[u + 1], 1);
+        word[u] = odd ? received : word[u];
+        word[u + 1] = odd ? word[u + 1] : received;
+      }
+#pragma unroll
+      for (int u = 0; u < 2; u++) {
+        const uint32_t received = ptx::shuffle_xor(upper ? word[u] : word[u + 2], 2);
+        word[u] = upper ? received : word[u];
+        word[u + 2] = upper ? word[u + 2] : received;
+      }
+      if (row < valid) {
+        ptx::store_global(y + row * ld + (i + (lane & 3)) * 8,
+                          make_uint4(word[0], word[1], word[2], word[3]));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sie_cuda
+
+#endif  // SIE_KERNELS_CUDA_ATTENTION_SM90_ROWS_CUH

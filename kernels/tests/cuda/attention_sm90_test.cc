@@ -1,0 +1,135 @@
+// attention_sm90_test.cc — the wide form of attention on sm_90 (attention_sm90.cuh), emulated: against
+// the reference at lengths around its blocks; a sequence's bits alone, in any company and by any grid;
+// nothing of a neighbour enters; and which items have the form.
+#include "attention_problem.h"
+
+namespace attention_test {
+namespace {
+
+using std::vector;
+
+Lengths self(int32_t length) { return {length, length}; }
+
+// The wide form of all sequences against the reference; other items and grids give the same bits.
+Bits check_wide(Problem *problem) {
+  const Bits bits = problem->run_wide(128, 132);
+  problem->verify();
+  const std::pair<int32_t, int32_t> others[] = {{64, 3}, {128, 1}, {40, 7}};
+  for (const auto &[rows, ctas] : others) {
+    CHECK(problem->run_wide(rows, ctas) == bits, "%s: other bits by items of %d rows on %d CTAs",
+          problem->text().c_str(), rows, ctas);
+  }
+  return bits;
+}
+
+void check_wide(const Config &config) {
+  Problem problem(config);
+  check_wide(&problem);
+}
+
+// Around blocks and their halves, and long.
+TEST(wide_ragged_lengths) {
+  const int32_t lengths[] = {1,   16,  64,  65,  127, 128, 129, 130, 191, 192,
+                             193, 255, 256, 257, 300, 511, 512, 513, 1000};
+  int turn = 0;
+  for (int32_t length : lengths) {
+    for (int32_t d : {64, 128}) {
+      if (d == 128 && length > 520) continue;
+      const int32_t dtype = ++turn % 2 == 0 ? SIE_BF16 : SIE_F16;
+      // Behind it lies a sequence whose keys and values are NaN, before it a short one.
+      Problem problem({dtype, d, 1, 1, SIE_MASK_FULL, 0, false, {self(5), self(length), self(140)}});
+      const Bits bits = problem.run_wide(128, 132);
+      problem.verify();
+      problem.poison(2);
+      const Bits beside = problem.run_wide(128, 132);
+      for (size_t b : {size_t{0}, size_t{1}}) {
+        CHECK(problem.of(beside, b) == problem.of(bits, b), "D = %d: %d keys beside NaN have other bits", d,
+              length);
+      }
+    }
+  }
+}
+
+TEST(wide_bits_by_any_grid_and_item) {
+  for (int32_t d : {64, 128}) {
+    const int32_t dtype = d == 64 ? SIE_BF16 : SIE_F16;
+    check_wide({dtype, d, 2, 1, SIE_MASK_FULL, 0, false, {self(300), self(20), self(129), self(100)}});
+    check_wide({dtype, d, 1, 1, SIE_MASK_CAUSAL, 0, false, {self(260), self(390)}});
+    check_wide({dtype, d, 2, 2, SIE_MASK_WINDOW, 30, false, {self(400), self(133)}});
+    check_wide({dtype, d, 1, 1, SIE_MASK_WINDOW, 0, false, {self(270)}});
+  }
+}
+
+// One query a sequence, more queries than keys, queries at the first keys: groups without rows, and rows
+// that see nothing.
+TEST(wide_lengths_may_differ) {
+  const vector<Lengths> lengths = {{1, 200}, {70, 129}, {300, 140}, {3, 513}, {129, 400}, {5, 60}};
+  for (int32_t mask : {SIE_MASK_FULL, SIE_MASK_CAUSAL, SIE_MASK_WINDOW}) {
+    check_wide({SIE_BF16, 64, 3, 1, mask, 10, false, lengths});
+    check_wide({SIE_F16, 128, 1, 1, mask, 33, false, lengths, 1, -1, true});
+  }
+}
+
+// Keys in two segments have the bits of the same keys in one (harness: attention_prefix); here every
+// place where the first may end in a block.
+TEST(wide_prefixes) {
+  const vector<Lengths> lengths = {{40, 200, 127}, {30, 300, 128}, {5, 260, 129}, {20, 276, 256},
+                                   {1, 140, 139},  {150, 150, 0},  {9, 137, 1},   {60, 330, 200}};
+  for (int32_t d : {64, 128}) {
+    check_wide({SIE_BF16, d, 2, 1, SIE_MASK_CAUSAL, 0, false, lengths});
+    check_wide({SIE_F16, d, 1, 1, SIE_MASK_FULL, 0, false, lengths});
+  }
+}
+
+// A block whose largest score is far below, or far above, that of the blocks before.
+TEST(wide_scores_may_fall_and_rise) {
+  for (float steep : {40.0f, 0.02f}) {
+    for (int32_t d : {64, 128}) check_wide({SIE_BF16, d, 1, 1, SIE_MASK_FULL, 0, false, {{40, 290}}, steep});
+  }
+}
+
+// Tall items and short ones by kernels of their own have the bits that one launch for all gives them.
+TEST(parts_of_a_list) {
+  for (int32_t d : {64, 128}) {
+    for (int32_t dtype : {SIE_BF16, SIE_F16}) {
+      Problem plain({dtype, d, 2, 1, SIE_MASK_FULL, 0, false, {self(100), self(7), self(300), self(40)}});
+      CHECK(plain.run() == plain.run(89), "%s: other bits in parts", plain.text().c_str());
+      CHECK(plain.run() == plain.run(90, 1), "%s: other bits by a smaller grid", plain.text().c_str());
+      Problem behind({dtype, d, 1, 1, SIE_MASK_CAUSAL, 0, false, {{20, 300, 100}, {10, 70, 20}, {5, 20, 3}}});
+      CHECK(behind.run() == behind.run(89), "%s: other bits in parts", behind.text().c_str());
+    }
+  }
+}
+
+// The form is a function of the sequence's own keys: beside longer ones, a sequence has the bits of the
+// narrow kernel up to attention_narrow_keys; a longer one those that it has among its like, on any GPU of
+// Hopper's kind, and other programs have no wide form.
+TEST(wide_form_by_own_length) {
+  for (int32_t d : {64, 128}) {
+    const int32_t most = sie_cuda::attention_narrow_keys(d, SIE_MASK_FULL);
+    Problem mixed(
+        {SIE_BF16, d, 1, 1, SIE_MASK_FULL, 0, false, {self(most), {40, most + 1}, self(33), self(5)}});
+    const Bits bits = mixed.run(), narrow = mixed.run(89), wide = mixed.run_wide(128, 132);
+    mixed.verify();
+    for (size_t b : {size_t{0}, size_t{2}, size_t{3}})
+      CHECK(mixed.of(bits, b) == mixed.of(narrow, b), "D = %d: sequence %zu has another form", d, b);
+    CHECK(mixed.of(bits, 1) == mixed.of(wide, 1) && mixed.of(bits, 1) != mixed.of(narrow, 1),
+          "D = %d: %d keys have no form of their own", d, most + 1);
+    CHECK(mixed.run(90, 2) == bits, "D = %d: other bits on two multiprocessors", d);
+    Problem slopes({SIE_BF16, d, 1, 1, SIE_MASK_FULL, 0, true, {self(20), {30, most + 1}}});
+    CHECK(slopes.run() == slopes.run(89), "D = %d: slopes have a wide form", d);
+  }
+  Problem window({SIE_BF16, 64, 1, 1, SIE_MASK_WINDOW, 352, false, {{30, 1000}}}),
+      wider({SIE_BF16, 64, 1, 1, SIE_MASK_WINDOW, 353, false, {{30, 1000}}});
+  CHECK(window.run() == window.run(89), "a window of 704 keys has a wide form");
+  CHECK(wider.run() == wider.run_wide(128, 132), "a window of 706 keys has none");
+  Problem causal({SIE_BF16, 128, 1, 1, SIE_MASK_CAUSAL, 0, false, {{30, 896}, {40, 897}}});
+  const Bits bits = causal.run();
+  CHECK(causal.of(bits, 0) == causal.of(causal.run(89), 0), "896 keys in causal order have a wide form");
+  CHECK(causal.of(bits, 1) == causal.of(causal.run_wide(128, 132), 1), "897 have none");
+  Problem other({SIE_BF16, 32, 1, 1, SIE_MASK_FULL, 0, false, {self(20), {30, 1000}}});
+  CHECK(other.run() == other.run(89), "D = 32 has a wide form");
+}
+
+}  // namespace
+}  // namespace attention_test
