@@ -119,10 +119,21 @@ def predict(name, recording):
     return rows
 
 
+def predict_alone(name, slabs):
+    """A lone text of each length on one socket of each size: before and after teams of more than 16, of int8
+    linears in two dimensions and of the feed-forward by columns."""
+    recording, kinds = scalesim.Recording(slabs), [op["op"] for op in slabs[0]["ops"]]
+    shape, int8 = SHAPES[name.split()[0]], name.endswith("int8")
+    return [{"model": name, "cores": cores, "tokens": tokens,
+             "seconds": {when: scalesim.alone(recording, kinds, shape, tokens, cores, int8, when == "after")
+                         for when in ("before", "after")}}
+            for tokens in (32, 128, 512) for cores in (2, 8, 16, 32, 64)]
+
+
 def simulate(record):
     """Fills in what the simulator says of a record's measurements, and its predictions."""
     m = scalesim.Machine(**record["machine"])
-    record["predicted"] = []
+    record["predicted"], record["alone"] = [], []
     for name, slabs in record["recorded"].items():
         recording = scalesim.Recording(slabs)
         for row in (r for r in record["checked"] if r["model"] == name):
@@ -130,6 +141,7 @@ def simulate(record):
             row["simulated"] = scalesim.throughput(m, recording, placement, row["batch_tokens"], TEXT,
                                                    threads=row["threads"])
         record["predicted"] += predict(name, recording)
+        record["alone"] += predict_alone(name, slabs)
         if name == "BERT-base fp32":
             record["predicted"] += predict("BERT-base as AMX bf16 (scaled to 5,700 a core)",
                                            scaled(slabs, AMX_BASE))
@@ -145,6 +157,8 @@ def tables(record):
         rate = r["tokens_per_s"]
         predicted.append([r["model"], r["cores"], r["sockets"], *(f"{rate[k]:,.0f}" for k in rate),
                           f"{rate['copies'] / rate['before']:.2f} ×"])
+    alone = [[r["model"], r["tokens"], r["cores"], *(f"{r['seconds'][k] * 1e3:.2f}" for k in ("before", "after")),
+              f"{r['seconds']['before'] / r['seconds']['after']:.2f} ×"] for r in record["alone"]]
     return "\n\n".join((
         f"Measured here, tokens a second: medians of {record['rounds']} runs, with the least and most of "
         "them; beside them the rate for each second that each thread had of a CPU, and the simulator. On a "
@@ -154,6 +168,10 @@ def tables(record):
         "**PREDICTIONS of a simulator; nothing in this table was measured.** Tokens a second.",
         records.table(["model", "cores", "sockets", "before", "batches grow", "in turn", "copies",
                        "copies over before"], predicted),
+        "**PREDICTIONS of a simulator; nothing in this table was measured.** A text alone, milliseconds on the "
+        "device. Before: teams of 16 members at most, whose int8 linears split panels only, and rows where the "
+        "result is quantised.",
+        records.table(["model", "tokens", "cores", "before", "after", "before over after"], alone),
         STATED)) + "\n"
 
 
@@ -183,7 +201,7 @@ def main():
     m = here(info, rates)
     modes = ["off"] + (["interleave", "copy"] if info["nodes"] > 1 else [])
     record = {"about": about, "device": info, "read": rates, "rounds": args.rounds, "machine": vars(m),
-              "assumed": SOCKET, "recorded": {}, "checked": [], "predicted": []}
+              "assumed": SOCKET, "recorded": {}, "checked": [], "predicted": [], "alone": []}
     with records.kept(record, args.results, "scale"):
         for shape in args.shapes:
             for compute in classes:

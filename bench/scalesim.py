@@ -9,7 +9,10 @@ left for it, of what one core can read, of the memory of each node that it reads
 other nodes. All that read at one time share these equally. Executors begin at random moments of a slab:
 texts of many lengths keep them from reading the same weights at the same time for long.
 
-Not in it: activations that leave the caches, clocks that fall as more cores work, teams, and the host.
+Not in it: activations that leave the caches, clocks that fall as more cores work, and the host.
+
+A text alone is one slab, which a team computes (alone): each operation takes as long as its largest part,
+then the members meet.
 """
 
 import heapq
@@ -17,6 +20,11 @@ import random
 from dataclasses import dataclass
 
 SLAB_TOKENS, LEAST_LOAD = 512, 64
+PANEL, VECTOR, BLOCK = 32, 8, 6  # columns and rows that the AVX2 kernels do not divide
+# Seconds of a meeting and of each member of it: 0.44 µs was measured for two members; the rest is assumed.
+MEETING, MEMBER = 0.3e-6, 0.06e-6
+# csrc/run_plan.cc
+USUAL_TEAM, MOST_MEMBERS, FLOPS_OF_MEETING = 16, 64, 4e4
 
 
 @dataclass(frozen=True)
@@ -195,3 +203,55 @@ def throughput(machine, recording, placement, batch_tokens, text=128, batches=8,
         heapq.heappush(events, (now + took, e))
     (begin, before), (end, after) = done_at[1], done_at[-1]
     return (after - before) / (end - begin)
+
+
+def grid(rows, panels, parts):
+    """The part of a product of rows and panels that the largest of `parts` parts does (part_of of
+    kernels/cpu/linear_part.h)."""
+    blocks = -(-rows // BLOCK)
+    least = min(-(-blocks // down) * -(-panels // min(parts // down, panels))
+                for down in range(1, min(parts, blocks) + 1))
+    return least / (blocks * panels)
+
+
+def team(cores, flops, operations, after):
+    """The members of a lone slab's team."""
+    if not after:
+        return min(cores, USUAL_TEAM)
+    pays = (flops / operations / FLOPS_OF_MEETING) ** 0.5
+    return min(cores, max(USUAL_TEAM, min(MOST_MEMBERS, int(pays))))
+
+
+def alone(recording, kinds, shape, tokens, cores, int8, after):
+    """Seconds of a lone text. kinds: of the recorded operations; shape: layers, heads, columns of a head and
+    of the feed-forward. after: teams of up to 64, int8 linears in two dimensions, the feed-forward's first by
+    columns."""
+    layers, heads, head_dim, ffn = shape
+    hidden = heads * head_dim
+    linears = [(3 * hidden, hidden), (hidden, hidden), (ffn, hidden), (hidden, ffn)]
+    flops = 2 * tokens * layers * sum(n * k for n, k in linears)
+    members = team(cores, flops, len(kinds), after)
+    seconds, seen = 0.0, 0
+    rows = -(-tokens // members)
+    for kind, (hot, _), (few, _) in zip(kinds, recording.times(tokens), recording.times(rows)):
+        meetings = 1
+        if kind == "linear":
+            (n, k), quantised = linears[seen % 4], int8 and seen % 4 == 2
+            seen += 1
+            if not int8:
+                took = hot * -(-(n // VECTOR) // members) / (n // VECTOR)
+            elif quantised and (not after or 8 * tokens >= k * (members - 1)):
+                took = few  # whole rows, and all weights
+            else:
+                panels = n // PANEL
+                part = grid(tokens, panels, members) if after else -(-panels // members) / panels
+                took = hot * part
+                if quantised:
+                    meetings = 2 * -(-tokens * n * 4 // (512 << 10))
+        elif kind == "attention":
+            parts = heads if heads >= members else heads * -(-members // heads)
+            took = hot * -(-parts // members) / parts
+        else:
+            took = hot * rows / tokens
+        seconds += took + meetings * (MEETING + MEMBER * members)
+    return seconds

@@ -73,6 +73,30 @@ class Simulator(unittest.TestCase):
             self.assertEqual(sum(slabs), max(1, tokens // text) * text)
             self.assertLessEqual(max(slabs), max(512, text))
 
+    def test_grids_are_those_of_the_engine(self):
+        # kernels/tests/linear_part_test.cc holds part_of to the least of these.
+        self.near(scalesim.grid(36, 12, 1), 1)
+        self.near(scalesim.grid(36, 12, 12), 1 / 12)
+        self.near(scalesim.grid(36, 12, 5), 18 / 72)  # 6 blocks × 3 panels
+        self.near(scalesim.grid(36, 12, 64), 2 / 72)  # 36 of 64 parts: two panels of a block
+        self.near(scalesim.grid(1, 12, 64), 1 / 12)
+
+    def test_teams_are_those_of_the_engine(self):
+        self.assertEqual(scalesim.team(64, 1e12, 50, after=False), 16)
+        self.assertEqual(scalesim.team(8, 1e12, 50, after=True), 8)
+        self.assertEqual(scalesim.team(64, 0, 50, after=True), 16)
+        self.assertEqual(scalesim.team(64, 50 * 17 * 17 * 4e4, 50, after=True), 17)
+        self.assertEqual(scalesim.team(200, 1e15, 50, after=True), 64)
+
+    def test_a_lone_text_is_faster_with_more_members(self):
+        kinds, shape = ["linear"] * 4, (1, 12, 64, 3072)
+        ops = [{"hot": n * 1e-5, "cold": n * 1e-5, "weight_bytes": 1e6} for n in TOKENS]
+        r = scalesim.Recording([{"tokens": n, "ops": [op] * 4} for n, op in zip(TOKENS, ops)])
+        one = scalesim.alone(r, kinds, shape, 96, 1, False, after=True)
+        self.near(one, 4 * (96e-5 + scalesim.MEETING + scalesim.MEMBER))
+        many = scalesim.alone(r, kinds, shape, 96, 16, False, after=True)
+        self.near(many, 4 * (96e-5 / 16 + scalesim.MEETING + 16 * scalesim.MEMBER))
+
     def test_times_are_on_the_line(self):
         r = recording()
         self.near(r.times(384)[0][0], 384e-5)
