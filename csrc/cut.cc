@@ -53,9 +53,11 @@ double flops_of(const sie_program *p, const Op &op) {
 }  // namespace
 
 void cut_plan(sie_program *program) {
+  program->token_flops = 0;
   for (PlannedOp &planned : program->plan) {
     planned.cut = planned.writes ? Cut::none : cut_of(program, planned.op);
     planned.row_flops = planned.cut != Cut::none ? flops_of(program, planned.op) : 0;
+    if (planned.cut == Cut::rows && has_matrix(planned.op.kind)) program->token_flops += planned.row_flops;
   }
   int32_t end = static_cast<int32_t>(program->plan.size());
   for (int32_t i = end - 1; i >= 0; i--) {

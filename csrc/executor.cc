@@ -19,22 +19,18 @@ constexpr uint64_t yields_bit = uint64_t{1} << 31;
 uint32_t left_of(uint64_t tickets) { return static_cast<uint32_t>(tickets & (yields_bit - 1)); }
 uint32_t number_of(uint64_t tickets) { return static_cast<uint32_t>(tickets >> 32); }
 
-// The next of a run's tickets for an executor of the node: it names a slab and a member of its
-// team.
-void take_listed(Run *run, int32_t node, int32_t *slab, int32_t *member) {
+// The next of a run's listed tickets for an executor of the node.
+Ticket take_listed(Run *run, int32_t node) {
   for (int32_t i = 0; i < run->lists; i++) {
-    SlabList &list = run->of_node[(node + i) % run->lists];
+    TicketList &list = run->of_node[(node + i) % run->lists];
     int32_t left = list.left.load(std::memory_order_relaxed);
     while (left > 0 && !list.left.compare_exchange_weak(left, left - 1, std::memory_order_relaxed,
                                                         std::memory_order_relaxed)) {
       continue;
     }
-    if (left == 0) continue;
-    int32_t ticket = list.tickets - left;
-    *slab = list.slabs[ticket / run->team];
-    *member = ticket % run->team;
-    return;
+    if (left != 0) return list.tickets[list.n - left];
   }
+  return {};  // never: the lists hold a place for each ticket taken
 }
 
 }  // namespace
@@ -167,11 +163,15 @@ bool Executors::take_from(Entry *entry, uint64_t tickets, int32_t executor) {
     run = entry->run.load(std::memory_order_relaxed);
   } while (!entry->tickets.compare_exchange_weak(tickets, tickets - 1, std::memory_order_acq_rel,
                                                  std::memory_order_acquire));
-  int32_t ticket = run->tickets - static_cast<int32_t>(left_of(tickets));
-  int32_t slab = ticket / run->team, member = ticket % run->team;
-  if (run->lists > 0) take_listed(run, node_of(executor), &slab, &member);
-  hooks::takes_ticket(slab, member);
-  run->work(run, slab, member, executor);
+  int32_t number_in_run = run->tickets - static_cast<int32_t>(left_of(tickets));
+  Ticket ticket = {number_in_run, 0};
+  if (run->lists > 0) {
+    ticket = take_listed(run, node_of(executor));
+  } else if (run->ticket_of != nullptr) {
+    ticket = run->ticket_of[number_in_run];
+  }
+  hooks::takes_ticket(ticket.slab, ticket.member);
+  run->work(run, ticket.slab, ticket.member, executor);
   if (run->left.fetch_sub(1, std::memory_order_acq_rel) == 1) finish(run);
   return true;
 }

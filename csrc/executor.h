@@ -1,16 +1,15 @@
 // executor.h — the threads of a CPU device, and how they share a batch.
 //
-// A run is a list of slabs. A team of `team` executors, usually one, computes each slab. A ticket
-// is one place in one team: ticket t is member t % team of slab t / team. Executors take tickets in
-// order, from the oldest run that has any. So a run may start while the last slabs of the run
-// before are still being computed.
+// A run is a list of slabs. A team of executors, usually of one, computes each slab. A ticket is one
+// place in one team. Executors take tickets in order, from the oldest run that has any. So a run may
+// start while the last slabs of the run before are still being computed.
 //
 // A run that yields has long slabs. Its tickets are taken when no other run has any. Between two
 // blocks, and wherever they wait, its executors look for tickets of other runs, do them and come
 // back (do_others, wait_for). Its teams are of one; executors that find no slab left join those
 // that are at work (LongTeam), with the tickets behind the slabs'.
 //
-// Nodes. On a machine of several nodes a run may have a list of slabs for each. An executor first
+// Nodes. On a machine of several nodes a run may have a list of tickets for each. An executor first
 // takes one of the run's tickets, whichever it will be, and then a place in its node's list; if
 // that is empty, in the list of the next node, and so on around. A list only shrinks, and together
 // the lists hold a place for each ticket that was taken and has no place yet. So one look at each
@@ -48,7 +47,7 @@
 
 namespace sie {
 
-constexpr int32_t max_team = 16;
+constexpr int32_t max_team = 64;
 constexpr int32_t max_runs = 2;  // in flight on one device
 
 // How long an executor spins before it sleeps: about the cost of a sleep and a wake-up on a virtual
@@ -90,7 +89,7 @@ class Barrier {
   alignas(64) WaitWord phase_;
 };
 
-// What the members of one slab share. Short slabs' teams of one do not use it.
+// What the members of one slab share. Teams of one do not use it.
 struct Team {
   Barrier barrier;
   std::atomic<int32_t> lane{0};                 // written by member 0 before the first barrier
@@ -99,10 +98,15 @@ struct Team {
 
 struct Run;
 
-// The slabs of one node, and how many tickets of theirs are left.
-struct SlabList {
-  const int32_t *slabs;
-  int32_t tickets;
+// A place in the team of a slab.
+struct Ticket {
+  int32_t slab, member;
+};
+
+// The tickets of one node's slabs, and how many of them are left.
+struct TicketList {
+  const Ticket *tickets;  // [n]
+  int32_t n;
   alignas(64) hooks::Watched<int32_t> left;
 };
 
@@ -112,13 +116,14 @@ using Work = void (*)(Run *run, int32_t slab, int32_t member, int32_t executor);
 // One batch in flight; lives in its slot.
 struct Run {
   Work work;
-  int32_t team;
-  int32_t tickets;  // slabs · team, and in a run that yields those of executors that join
+  int32_t tickets;  // in a run that yields, also those of executors that join
+  const Ticket *ticket_of =
+      nullptr;  // [tickets], where there are no lists; null: ticket t is member 0 of slab t
   bool yields = false;
-  int32_t lists = 0;            // 0: tickets are taken in the order of the slabs
-  std::atomic<int32_t> left;    // tickets not done
-  std::atomic<uint32_t> state;  // RunState
-  SlabList of_node[max_nodes];  // [lists] by the places of nodes in Seats
+  int32_t lists = 0;              // 0: tickets are taken in their order
+  std::atomic<int32_t> left;      // tickets not done
+  std::atomic<uint32_t> state;    // RunState
+  TicketList of_node[max_nodes];  // [lists] by the places of nodes in Seats
 };
 enum RunState : uint32_t { run_idle = 0, run_loaded = 1, run_started = 2, run_done = 3 };
 

@@ -99,6 +99,9 @@ sie_status plan_scratch(sie_program *p, sie_error *err) {
     int64_t bytes = p->device->ops->scratch_bytes(&bounds);
     SIE_FAIL_IF(bytes < 0, SIE_INTERNAL, err, "%s has no scratch bound", op_name(planned.op.kind));
     p->scratch_bytes = std::max(p->scratch_bytes, bytes);
+    if (p->device->threads > 1 && !p->device->is_gpu() && writes_levels_only(planned)) {
+      p->wide_bytes = std::max(p->wide_bytes, wide_bytes_of(p, planned));
+    }
     if (p->region_tokens == 0) continue;
     if (planned.cut == Cut::rows) {
       longest.rows = std::min({longest.rows, block_rows(p, planned, 0, max_team), p->stage_rows});
@@ -107,6 +110,7 @@ sie_status plan_scratch(sie_program *p, sie_error *err) {
   }
   p->scratch_bytes = round_up(p->scratch_bytes, 64);
   p->values_bytes = round_up(p->values_bytes, 64);
+  p->wide_bytes = round_up(p->wide_bytes, 64);
   p->long_scratch_bytes = round_up(p->long_scratch_bytes, 64);
   return SIE_OK;
 }

@@ -54,7 +54,9 @@ sie_status layernorm(const Replay &r, const PlannedOp &planned) {
   return r.program->device->ops->layernorm(&a, &r.share);
 }
 
-sie_status linear(const Replay &r, const PlannedOp &planned) {
+}  // namespace
+
+sie_linear_args linear_args(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   sie_linear_args a = {};
   a.rows = rows(r, op.out);
@@ -68,6 +70,13 @@ sie_status linear(const Replay &r, const PlannedOp &planned) {
   a.addend = tensor(r, planned.addend);
   a.residual = tensor(r, planned.residual);
   a.y = tensor(r, planned.out.present ? planned.out : planned.quantised);
+  return a;
+}
+
+namespace {
+
+sie_status linear(const Replay &r, const PlannedOp &planned) {
+  const sie_linear_args a = linear_args(r, planned);
   return r.program->device->ops->linear(&a, &r.share);
 }
 

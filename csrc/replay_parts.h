@@ -86,6 +86,9 @@ inline void kept_places(const Replay &r, const Op &op, const int32_t **index, co
   *cu_whole = r.slab->spaces[whole].offsets;
 }
 
+// The arguments of a linear (replay.cc).
+sie_linear_args linear_args(const Replay &r, const PlannedOp &planned);
+
 // Flags the sequences of which the operation reads a row with a NaN or an infinity
 // (replay_mark.cc). Does nothing unless the operation makes an output, or its result would no
 // longer show the NaN.

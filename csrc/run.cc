@@ -28,7 +28,7 @@ Replay make_replay(sie_slot *slot, int32_t slab, int32_t member, int32_t executo
   }
   replay.lora_pairs = slot->program->lora_pairs.begin();
   replay.one_row_each = static_cast<const int32_t *>(slot->program->one_row_each.p);
-  replay.share = {member, slot->team, arena->memory.at(executor * arena->lane_stride),
+  replay.share = {member, shares_of(slot)[slab].members, arena->memory.at(executor * arena->lane_stride),
                   slot->program->scratch_bytes, nullptr};
   replay.node = slot->device->seats.places[executor];
   for (uint32_t i = 0; i < slot->caps.n_outputs; i++) replay.outputs[i] = slot->outputs[i].p;
@@ -73,19 +73,40 @@ void run_alone(sie_slot *slot, int32_t slab, int32_t executor) {
   }
 }
 
+// Runs a member's part of a wide operation. A member that fails goes on to every meeting, as the others do.
+sie_status run_wide(const Replay &replay, int32_t index, Team *team) {
+  const int64_t group = wide_rows(replay, index);
+  const PlannedOp &planned = replay.program->plan[index];
+  const int64_t rows = *replay.rows[replay.program->values[planned.op.out].space].n;
+  sie_status status = SIE_OK;
+  for (int64_t first = 0; first < rows; first += group) {
+    const int32_t count = static_cast<int32_t>(std::min(group, rows - first));
+    if (first > 0) team->barrier.arrive_and_wait(replay.share.parts);
+    const sie_status columns = replay_columns(replay, index, first, count);
+    team->barrier.arrive_and_wait(replay.share.parts);
+    const sie_status levels = replay_levels(replay, index, first, count);
+    if (status == SIE_OK) status = columns != SIE_OK ? columns : levels;
+  }
+  return status;
+}
+
 // Runs one member's part. After every operation all members meet, so each sees what the others
 // wrote. The last meeting keeps member 0's arena lane until no member reads it any more.
 void run_in_team(sie_slot *slot, int32_t slab, int32_t member, int32_t executor) {
   Team &team = static_cast<LongTeam *>(slot->teams.p)[slab];
+  const int32_t members = shares_of(slot)[slab].members;
   Replay replay = make_replay(slot, slab, member, executor);
   if (member == 0) team.lane.store(executor, std::memory_order_relaxed);
-  team.barrier.arrive_and_wait(slot->team);
+  team.barrier.arrive_and_wait(members);
   replay.values = lane_values(slot, team.lane.load(std::memory_order_relaxed));
+  if (slot->program->wide_bytes > 0) {
+    replay.wide = reinterpret_cast<float *>(replay.values + slot->program->values_bytes);
+  }
   int32_t ops = static_cast<int32_t>(slot->program->plan.size());
   for (int32_t i = 0; i < ops; i++) {
-    sie_status status = replay_op(replay, i);
+    sie_status status = is_wide(replay, i) ? run_wide(replay, i, &team) : replay_op(replay, i);
     if (status != SIE_OK) note_team_failure(slot, &team, {i, i}, status);
-    team.barrier.arrive_and_wait(slot->team);
+    team.barrier.arrive_and_wait(members);
     if (has_failed(team, i)) return;
   }
 }
@@ -96,58 +117,11 @@ void run_ticket(Run *run, int32_t slab, int32_t member, int32_t executor) {
     lead_long(slot, slab, executor);
   } else if (slab >= slot->n_slabs) {
     help_long(slot, executor);
-  } else if (slot->team == 1) {
+  } else if (shares_of(slot)[slab].members == 1) {
     run_alone(slot, slab, executor);
   } else {
     run_in_team(slot, slab, member, executor);
   }
-}
-
-// The number of executors that share one slab: more than one if there are fewer slabs than
-// executors.
-int32_t team_size(const sie_slot *slot) {
-  if (slot->n_slabs == 0) return 1;
-  int32_t members = slot->device->threads / slot->n_slabs;
-  return members < 1 ? 1 : (members < max_team ? members : max_team);
-}
-
-// Gives each node its list of slabs, where there are several nodes and the order does not matter.
-void list_slabs(sie_slot *slot) {
-  sie_device *device = slot->device;
-  int32_t nodes = device->seats.nodes;
-  slot->lists = 0;
-  if (nodes < 2 || slot->yields || slot->n_slabs == 0) return;
-  // Batches of fewer slabs than nodes begin at another node each time.
-  int32_t first = static_cast<int32_t>(device->runs++ % static_cast<uint64_t>(nodes)), ends[max_nodes];
-  int32_t *order = static_cast<int32_t *>(slot->by_length.p);
-  deal_slabs(static_cast<const SlabShare *>(slot->shares.p), slot->n_slabs, device->node_executors, nodes,
-             first, static_cast<int32_t *>(slot->heap.p), order, ends);
-  for (int32_t node = 0, begin = 0; node < nodes; begin = ends[node++]) {
-    SlabList &list = slot->of_node[node];
-    list.slabs = order + begin;
-    list.tickets = (ends[node] - begin) * slot->team;
-    list.left.store(list.tickets, std::memory_order_relaxed);
-  }
-  slot->lists = nodes;
-}
-
-// Fills the run. In a batch with long slabs each slab has one ticket, because short slabs are never
-// paused for others; behind them are the tickets of executors that join long slabs' teams.
-void plan_run(sie_slot *slot, sie_arena *arena) {
-  slot->arena = arena;
-  slot->failed_op.store(-1, std::memory_order_relaxed);
-  slot->failure = SIE_OK;
-  slot->work = run_ticket;
-  slot->yields = slot->n_long > 0;
-  slot->team = slot->yields ? 1 : team_size(slot);
-  int32_t helpers = std::min(slot->device->threads - 1, slot->n_long * (max_team - 1));
-  slot->tickets = slot->n_slabs * slot->team + helpers;
-  int32_t teams = slot->yields ? slot->n_long : (slot->team > 1 ? slot->n_slabs : 0);
-  LongTeam *first = static_cast<LongTeam *>(slot->teams.p);
-  for (int32_t s = 0; s < teams; s++) new (first + s) LongTeam();
-  slot->long_left.store(slot->n_long, std::memory_order_relaxed);
-  slot->long_turn = arena->long_runs;
-  list_slabs(slot);
 }
 
 // Asks for each node's lanes on the node, and for the region, which all executors use, on the nodes
@@ -251,7 +225,11 @@ sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *
               "the arena has lanes of %lld bytes and a region of %lld; the program needs %lld and %lld",
               static_cast<long long>(arena->lane_stride), static_cast<long long>(arena->region_bytes),
               static_cast<long long>(lane_bytes(program)), static_cast<long long>(region_bytes(program)));
-  plan_run(slot, arena);
+  slot->arena = arena;
+  slot->failed_op.store(-1, std::memory_order_relaxed);
+  slot->failure = SIE_OK;
+  slot->work = run_ticket;
+  plan_run(slot);
   SIE_FAIL_IF(!slot->device->executors.submit(slot), SIE_INVALID_ARGUMENT, err,
               "%d runs are in flight; wait for one of their slots", max_runs);
   if (slot->yields) arena->long_runs++;

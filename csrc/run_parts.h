@@ -21,6 +21,13 @@ void note_team_failure(sie_slot *slot, Team *team, Step step, sie_status status)
 
 bool has_failed(const Team &team, int32_t step);
 
+inline SlabShare *shares_of(sie_slot *slot) { return static_cast<SlabShare *>(slot->shares.p); }
+
+// Fills the run of a slot that is loaded and has its arena: its tickets, teams and lists. In a batch
+// with long slabs each slab has one ticket, because short slabs are never paused for others; behind
+// them are the tickets of executors that join long slabs' teams.
+void plan_run(sie_slot *slot);
+
 // Runs a long slab as the leader of its team.
 void lead_long(sie_slot *slot, int32_t slab, int32_t executor);
 

@@ -174,6 +174,31 @@ int32_t plan_slabs(const int32_t *cu, int32_t n_seqs, const SlabLimits &limits, 
   return slabs;
 }
 
+int32_t grow_teams(SlabShare *shares, const int32_t *slabs, int32_t n, int32_t more, int32_t *work) {
+  // A heap of the slabs whose teams can grow; at its top the one that would end last.
+  auto ends_before = [shares](int32_t a, int32_t b) {
+    const double x = static_cast<double>(shares[a].cost) / shares[a].members,
+                 y = static_cast<double>(shares[b].cost) / shares[b].members;
+    return x != y ? x < y : a > b;
+  };
+  int32_t growing = 0, given = 0;
+  for (int32_t i = 0; i < n; i++) {
+    const int32_t slab = slabs != nullptr ? slabs[i] : i;
+    if (shares[slab].members < shares[slab].most) work[growing++] = slab;
+  }
+  std::make_heap(work, work + growing, ends_before);
+  for (; given < more && growing > 0; given++) {
+    std::pop_heap(work, work + growing, ends_before);
+    const int32_t slab = work[growing - 1];
+    if (++shares[slab].members == shares[slab].most) {
+      growing--;
+    } else {
+      std::push_heap(work, work + growing, ends_before);
+    }
+  }
+  return given;
+}
+
 void deal_slabs(const SlabShare *shares, int32_t n, const int32_t *executors, int32_t nodes, int32_t first,
                 int32_t *work, int32_t *order, int32_t *ends) {
   double costs[max_nodes] = {};

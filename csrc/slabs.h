@@ -20,6 +20,7 @@ struct SlabShare {
   int32_t seqs;
   int32_t first;  // the place in `order` of its first sequence
   int64_t max_len;
+  int32_t members, most;  // of its team, now and at most
 };
 
 // Room for plan_slabs, each [n_seqs].
@@ -38,6 +39,11 @@ struct SlabWork {
 // differ much. Slabs of one sequence of more than tokens_max come first, then the others, each by
 // descending cost. The result depends on the batch and the limits only. O(n log n), no allocation.
 int32_t plan_slabs(const int32_t *cu_seqlens, int32_t n_seqs, const SlabLimits &limits, const SlabWork &work);
+
+// Gives `more` members to teams of the n listed slabs, one by one: each to the slab that has the most
+// cost for a member and, of equal ones, the lowest number; none to a slab that has its most. Returns
+// how many were given. slabs null: slabs 0 … n - 1. work: [n]. O((n + more) log n).
+int32_t grow_teams(SlabShare *shares, const int32_t *slabs, int32_t n, int32_t more, int32_t *work);
 
 // Deals slabs 0 … n - 1 out among nodes that have so many executors each: in order, each to the
 // node that would end first, and of equal ones to the first from `first` on, around. Writes the

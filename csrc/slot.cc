@@ -16,7 +16,7 @@ namespace {
 using ll = long long;
 
 // The bytes of a sequence besides its inputs; runtime/engine counts with this number.
-static_assert(sizeof(Slab) + sizeof(SlabShare) + 6 * sizeof(int32_t) <= 640,
+static_assert(sizeof(Slab) + sizeof(SlabShare) + sizeof(Ticket) + 6 * sizeof(int32_t) <= 640,
               "slotBytes in footprint.go is too low");
 
 bool allocate_slot(sie_slot *slot) {
@@ -28,6 +28,9 @@ bool allocate_slot(sie_slot *slot) {
   ok = ok && array_of<Slab>(&slot->slabs, seqs) != nullptr;
   ok = ok && array_of<LongTeam>(&slot->teams, teams) != nullptr;
   ok = ok && array_of<SlabShare>(&slot->shares, seqs) != nullptr;
+  // A run with teams has at most as many tickets as there are executors.
+  ok = ok &&
+       array_of<Ticket>(&slot->tickets_of_run, std::max<int64_t>(seqs, slot->device->threads)) != nullptr;
   for (Block *block : {&slot->order, &slot->slab_of, &slot->heap, &slot->by_length}) {
     ok = ok && array_of<int32_t>(block, seqs) != nullptr;
   }
@@ -39,8 +42,9 @@ bool allocate_slot(sie_slot *slot) {
 }
 
 void release_slot(sie_slot *slot) {
-  for (Block *block : {&slot->inputs, &slot->slabs, &slot->teams, &slot->shares, &slot->order, &slot->slab_of,
-                       &slot->heap, &slot->by_length, &slot->extents, &slot->nonfinite}) {
+  for (Block *block :
+       {&slot->inputs, &slot->slabs, &slot->teams, &slot->tickets_of_run, &slot->shares, &slot->order,
+        &slot->slab_of, &slot->heap, &slot->by_length, &slot->extents, &slot->nonfinite}) {
     release(block);
   }
   for (Block &block : slot->outputs) release(&block);

@@ -32,7 +32,7 @@ struct sie_slot : sie::Run {
   int64_t output_bytes[sie::max_outputs] = {};
   sie::Block inputs = {};  // laid out for each batch (SlotLayout), in slab order
   // Work list.
-  sie::Block slabs = {}, teams = {};
+  sie::Block slabs = {}, teams = {}, tickets_of_run = {};
   sie::Block shares = {}, order = {}, slab_of = {}, heap = {}, by_length = {};  // SlabWork
   sie::Block extents = {};            // [sequences + 1] extents (Caps), summed up from 0
   int32_t n_slabs = 0, n_long = 0;    // long ones come first

@@ -14,7 +14,6 @@ struct Counted : sie::Run {
   std::atomic<int> done[2] = {};
   explicit Counted(int count) {
     work = run;
-    team = 1;
     tickets = count;
   }
   static void run(sie::Run *r, int32_t slab, int32_t, int32_t) { static_cast<Counted *>(r)->done[slab]++; }
@@ -33,7 +32,7 @@ struct Pair : sie::Run {
   std::atomic<int> reached{0}, early{0};
   explicit Pair(sie::Executors *on) : executors(on) {
     work = run;
-    team = tickets = 2;
+    tickets = 2;
     yields = true;
   }
   static void run(sie::Run *r, int32_t, int32_t, int32_t executor) {
@@ -52,7 +51,7 @@ struct ShortPair : sie::Run {
   std::atomic<int> met{0};
   ShortPair() {
     work = run;
-    team = tickets = 2;
+    tickets = 2;
   }
   static void run(sie::Run *r, int32_t, int32_t, int32_t) {
     ShortPair *self = static_cast<ShortPair *>(r);
@@ -211,7 +210,6 @@ struct Joined : sie::Run {
   std::atomic<int> parts[steps] = {}, members[steps] = {}, late{0};
   Joined(sie::Executors *on, int32_t helpers) : executors(on) {
     work = run;
-    team = 1;
     tickets = 1 + helpers;
     yields = true;
   }

@@ -8,6 +8,7 @@
 #include "executor.h"
 #include "hooks.h"
 #include "tests/check.h"
+#include "tickets.h"
 
 namespace {
 
@@ -20,11 +21,12 @@ struct Mixed : sie::Run {
   static constexpr int32_t teams = 2, members = 3;
   std::atomic<int> done[teams][members] = {};
   std::atomic<int> misnamed{0};
+  const std::vector<sie::Ticket> list = tickets::of({members, members});
 
   Mixed() {
     work = run;
-    team = members;
     tickets = teams * members;
+    ticket_of = list.data();
   }
   static void run(sie::Run *r, int32_t slab, int32_t member, int32_t) {
     Mixed *mixed = static_cast<Mixed *>(r);
@@ -39,7 +41,6 @@ struct Gated : sie::Run {
   std::atomic<bool> open{false};
   Gated() {
     work = run;
-    team = 1;
     tickets = 1;
   }
   static void run(sie::Run *r, int32_t, int32_t, int32_t) {
@@ -79,7 +80,6 @@ struct Noted : sie::Run {
   std::atomic<bool> open{false};
   Noted() {
     work = run;
-    team = 1;
     tickets = 2;
   }
   static void run(sie::Run *r, int32_t slab, int32_t, int32_t) {

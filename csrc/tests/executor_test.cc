@@ -11,40 +11,50 @@
 
 #include "model.h"
 #include "tests/check.h"
+#include "tickets.h"
 
 namespace {
 
 struct Job : sie::Run {
-  std::vector<int> done;  // by slab and member
+  std::vector<int32_t> members;  // of each slab's team
+  std::vector<sie::Ticket> list;
+  std::vector<std::vector<int>> done;  // by slab and member
   std::vector<sie::Team> teams;
-  std::atomic<int> inside{0};
   int steps = 0;
   std::atomic<int> late{0};               // how often a member passed a barrier too early
   std::vector<std::atomic<int>> reached;  // by slab: members that have reached the current step
 
-  Job(int slabs, int members, int wanted_steps)
-      : done(static_cast<size_t>(slabs * members)),
-        teams(static_cast<size_t>(slabs)),
+  Job(std::vector<int32_t> sizes, int wanted_steps)
+      : members(std::move(sizes)),
+        list(tickets::of(members)),
+        teams(members.size()),
         steps(wanted_steps),
-        reached(static_cast<size_t>(slabs)) {
-    team = members;
-    tickets = slabs * members;
+        reached(members.size()) {
+    for (int32_t m : members) done.emplace_back(static_cast<size_t>(m));
+    tickets = static_cast<int32_t>(list.size());
+    if (list.size() > members.size()) ticket_of = list.data();
     work = run;
   }
+  Job(int slabs, int each, int wanted_steps)
+      : Job(std::vector<int32_t>(static_cast<size_t>(slabs), each), wanted_steps) {}
 
   static void run(sie::Run *r, int32_t slab, int32_t member, int32_t) {
     Job *job = static_cast<Job *>(r);
-    for (int step = 0; step < job->steps && job->team > 1; step++) {
-      job->reached[static_cast<size_t>(slab)].fetch_add(1);
-      job->teams[static_cast<size_t>(slab)].barrier.arrive_and_wait(job->team);
-      if (job->reached[static_cast<size_t>(slab)].load() < (step + 1) * job->team) job->late.fetch_add(1);
+    const size_t s = static_cast<size_t>(slab);
+    const int32_t team = job->members[s];
+    for (int step = 0; step < job->steps && team > 1; step++) {
+      job->reached[s].fetch_add(1);
+      job->teams[s].barrier.arrive_and_wait(team);
+      if (job->reached[s].load() < (step + 1) * team) job->late.fetch_add(1);
     }
-    job->done[static_cast<size_t>(slab * job->team + member)]++;
+    job->done[s][static_cast<size_t>(member)]++;
   }
 
   bool complete() const {
-    for (int n : done) {
-      if (n != 1) return false;
+    for (const std::vector<int> &slab : done) {
+      for (int n : slab) {
+        if (n != 1) return false;
+      }
     }
     return late.load() == 0;
   }
@@ -82,8 +92,11 @@ TEST(executors_do_every_ticket_once) {
     std::vector<Job *> jobs;
     for (int i = 0; i < 400; i++) {
       // A run with teams has at most as many members as there are executors, as slots ensure.
-      int members = 1 + random.below(threads), slabs = members > 1 ? threads / members : random.below(40);
-      Job *job = new Job(slabs, members, 3);
+      std::vector<int32_t> teams(static_cast<size_t>(i % 2 == 0 ? random.below(40) : 0), 1);
+      for (int left = i % 2 == 0 ? 0 : threads; left > 0; left -= teams.back()) {
+        teams.push_back(1 + random.below(left));
+      }
+      Job *job = new Job(teams, 3);
       CHECK(executors.submit(job), "run %d refused", i);
       jobs.push_back(job);
       if (jobs.size() == 2) {
@@ -103,7 +116,6 @@ TEST(executors_do_every_ticket_once) {
 struct GatedJob : sie::Run {
   std::atomic<bool> open{false};
   GatedJob() {
-    team = 1;
     tickets = 2;
     work = run;
   }
@@ -136,11 +148,7 @@ TEST(executors_pipeline_two_runs) {
   Job *older = new Job(5, 1, 0);
   executors.submit(older);
   for (int i = 0; i < 3000; i++) {
-    Job *newer = new Job(i % 7, i % 5 == 0 ? 3 : 1, 2);
-    if (newer->team == 3) {
-      delete newer;
-      newer = new Job(1, 3, 2);
-    }
+    Job *newer = i % 5 == 0 ? new Job(1, 3, 2) : new Job(i % 7, 1, 2);
     CHECK(executors.submit(newer), "run %d refused", i);
     executors.wait(older);
     CHECK(older->complete(), "run %d is not complete", i);

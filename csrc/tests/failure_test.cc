@@ -3,6 +3,7 @@
 
 #include "device.h"
 #include "model.h"
+#include "paths.h"
 #include "program.h"
 #include "tests/check.h"
 
@@ -15,6 +16,11 @@ std::atomic<int> calls_left{0};
 sie_status failing_linear(const sie_linear_args *a, const sie_share *share) {
   if (*a->rows.n > 0 && calls_left.fetch_sub(1) == 1) return SIE_INTERNAL;
   return real->linear(a, share);
+}
+
+sie_status failing_quantise(const sie_quantise_rows_args *a, const sie_share *share) {
+  if (*a->rows.n > 0 && calls_left.fetch_sub(1) == 1) return SIE_INTERNAL;
+  return real->quantise_rows(a, share);
 }
 
 #ifdef SIE_CHECK_ZONES
@@ -58,6 +64,41 @@ TEST(failing_kernels_end_the_run_and_no_more) {
     }
     m.device->ops = real;
     model::Result after = run(&m, one);
+    CHECK(after.status == SIE_OK && after.rows == expected.rows, "the device is of no use after failures");
+  }
+}
+
+// A wide operation has two steps, and several groups: whichever member fails in whichever of them, all leave
+// together.
+TEST(failing_wide_operations_end_the_run_and_no_more) {
+  for (int threads : {2, 4}) {
+    model::Model m;
+    CHECK(m.open(SIE_DEVICE_CPU, model::least_isa, threads, SIE_COMPUTE_INT8) == SIE_OK, "%s", m.err.message);
+    if (m.arena == nullptr) return;
+    m.program->wide_limit = 3 * m.shape.ffn * 4;  // groups of three rows
+    model::Batch few;
+    few.add(m.shape, 1, 7);
+    const model::Result expected = run(&m, few);
+    real = m.device->ops;
+    sie_ops faulty[2] = {*real, *real};
+    faulty[0].linear = failing_linear;
+    faulty[1].quantise_rows = failing_quantise;
+    // Each member calls linear once for each of 6 linears and for each of 3 groups of the other 2, and
+    // quantise_rows at least for each of those groups.
+    const int calls[2] = {(6 + 2 * 3) * threads, 2 * 3 * threads};
+    for (int which : {0, 1}) {
+      for (int n = 1; n <= calls[which]; n++) {
+        m.device->ops = &faulty[which];
+        calls_left.store(n);
+        CHECK(submit(&m, 0, few) == SIE_OK, "%s", m.err.message);
+        sie_error err = {};
+        const sie_status status = sie_slot_wait(m.slots[0], &err);
+        CHECK(status == SIE_INTERNAL, "%d threads, call %d of %d fails: status %d", threads, n, which,
+              status);
+      }
+    }
+    m.device->ops = real;
+    const model::Result after = run(&m, few);
     CHECK(after.status == SIE_OK && after.rows == expected.rows, "the device is of no use after failures");
   }
 }

@@ -34,7 +34,6 @@ class OtherState {
 struct Look : sie::Run {
   std::atomic<uint64_t> seen[4] = {};
   Look() {
-    team = 1;
     tickets = 4;
     work = run;
   }

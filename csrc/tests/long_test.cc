@@ -13,6 +13,7 @@
 #include "program.h"
 #include "slot.h"
 #include "tests/check.h"
+#include "tickets.h"
 
 using model::Batch;
 using model::Model;
@@ -42,10 +43,15 @@ struct LongJob : sie::Run {
   std::atomic<bool> released{false};
   std::atomic<int> members_in{0};
   bool last[8] = {};  // written before a meeting, read after it
+  const int32_t team;
+  const std::vector<sie::Ticket> list;
 
-  LongJob(sie::Executors *on, int slabs, int members) : executors(on) {
-    team = members;
+  LongJob(sie::Executors *on, int slabs, int members)
+      : executors(on),
+        team(members),
+        list(tickets::of(std::vector<int32_t>(static_cast<size_t>(slabs), members))) {
     tickets = slabs * members;
+    ticket_of = list.data();
     yields = true;
     work = run;
   }
@@ -69,10 +75,15 @@ struct LongJob : sie::Run {
 struct ShortJob : sie::Run {
   std::vector<sie::Team> teams;
   std::vector<std::atomic<int>> done;
+  const int32_t team;
+  const std::vector<sie::Ticket> list;
   ShortJob(int slabs, int members)
-      : teams(static_cast<size_t>(slabs)), done(static_cast<size_t>(slabs * members)) {
-    team = members;
+      : teams(static_cast<size_t>(slabs)),
+        done(static_cast<size_t>(slabs * members)),
+        team(members),
+        list(tickets::of(std::vector<int32_t>(static_cast<size_t>(slabs), members))) {
     tickets = slabs * members;
+    ticket_of = list.data();
     work = run;
   }
   static void run(sie::Run *r, int32_t slab, int32_t member, int32_t) {
@@ -154,8 +165,8 @@ TEST(long_blocks_change_no_bits) {
           m.program->stage_rows = cut.stage_rows;
           Result got = run(&m, batch);
           if (whole.rows.empty()) whole = got;
-          CHECK(same_results(whole, got), "%s: %d executors, blocks of %g flops, stages of %lld rows", path.name,
-                threads, cut.flops, static_cast<long long>(cut.stage_rows));
+          CHECK(same_results(whole, got), "%s: %d executors, blocks of %g flops, stages of %lld rows",
+                path.name, threads, cut.flops, static_cast<long long>(cut.stage_rows));
           for (size_t b = 0; b < batch.cu.size() - 1; b++) {
             Batch one;
             one.add(shape, static_cast<int>(b), batch.cu[b + 1] - batch.cu[b]);
@@ -298,7 +309,8 @@ TEST(stages_keep_rows_of_their_own) {
     // Stages follow each other without gaps, and attention is a stage of its own.
     for (int32_t i = 0; i < p->plan.size(); i++) {
       int32_t end = p->plan[i].stage_end;
-      CHECK(end > i && (end == i + 1 || p->plan[i].cut == sie::Cut::rows), "operation %d: stage to %d", i, end);
+      CHECK(end > i && (end == i + 1 || p->plan[i].cut == sie::Cut::rows), "operation %d: stage to %d", i,
+            end);
     }
   }
 }

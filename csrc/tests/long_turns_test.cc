@@ -36,7 +36,6 @@ struct Noted : sie::Run {
   std::vector<char> *order;
   std::atomic<int> begun{0}, let_go{0};
   Noted(char called, int count, bool long_slabs, std::vector<char> *noted) : name(called), order(noted) {
-    team = 1;
     tickets = count;
     yields = long_slabs;
     work = run;
@@ -234,7 +233,7 @@ void long_leaves(const void *barrier) {
   if (own_member == h.member && own_meeting == h.meeting + 1 && h.leaving) hold_long(own_meeting);
 }
 
-const sie::hooks::Hooks held_hooks = {nullptr,      nullptr,     nullptr, long_ticket,
+const sie::hooks::Hooks held_hooks = {nullptr,      nullptr,     nullptr,   long_ticket,
                                       long_arrives, long_leaves, long_block};
 
 Result run_held_long(Model *m, const Batch &batch, int member, int meeting, bool leaving) {
@@ -281,8 +280,8 @@ TEST(long_teams_wait_for_every_member_everywhere) {
   CHECK(times == 3 && meetings == steps, "%d meetings for %lld steps", meetings,
         static_cast<long long>(steps));
   CHECK(m.slots[0]->n_long == 2 && held_long.joined.load() == meetings - 1,
-        "%d long slabs; the other member came to %d of %d meetings", m.slots[0]->n_long, held_long.joined.load(),
-        meetings);
+        "%d long slabs; the other member came to %d of %d meetings", m.slots[0]->n_long,
+        held_long.joined.load(), meetings);
   for (int meeting = 0; meeting < meetings; meeting++) {
     for (int member : {0, 1}) {
       for (bool leaving : {false, true}) {
@@ -396,7 +395,8 @@ TEST(long_slabs_admit_nobody_after_a_failure) {
 TEST(long_teams_are_bounded) {
   sie::LongTeam team;
   int32_t member = 0;
-  for (int i = 1; i < sie::max_team; i++) CHECK(team.ask(&member) && member == i, "%d is member %d", i, member);
+  for (int i = 1; i < sie::max_team; i++)
+    CHECK(team.ask(&member) && member == i, "%d is member %d", i, member);
   CHECK(!team.ask(&member), "one member too many");
   sie::LongTeam done;
   done.close();
@@ -435,9 +435,10 @@ TEST(short_slabs_beside_long_ones_run_alone) {
     Result got = run(&m, batch);
     sie::hooks::installed.store(nullptr);
     const sie_slot &slot = *m.slots[0];
-    CHECK(slot.n_long == 1 && slot.n_slabs == 2 && slot.team == 1 && slot.tickets == 2 + threads - 1,
-          "%d of %d slabs are long, teams of %d, %d tickets", slot.n_long, slot.n_slabs, slot.team,
-          slot.tickets);
+    CHECK(
+        slot.n_long == 1 && slot.n_slabs == 2 && slot.ticket_of == nullptr && slot.tickets == 2 + threads - 1,
+        "%d of %d slabs are long, %d tickets%s", slot.n_long, slot.n_slabs, slot.tickets,
+        slot.ticket_of != nullptr ? ", teams" : "");
     size_t row = static_cast<size_t>(m.hidden);
     CHECK(got.status == SIE_OK && memcmp(got.rows.data(), want_one.rows.data(), row * 4) == 0 &&
               memcmp(got.rows.data() + row, want_two.rows.data(), row * 4) == 0,

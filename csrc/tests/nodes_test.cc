@@ -13,6 +13,7 @@
 #include "slabs.h"
 #include "slot.h"
 #include "tests/check.h"
+#include "tickets.h"
 #include "weight.h"
 
 namespace {
@@ -188,35 +189,43 @@ TEST(nodes_get_slabs_by_their_executors) {
 
 namespace {
 
-// A run of lists that notes who did which slab.
+// A run of lists that notes who did which ticket.
 struct Listed : sie::Run {
-  std::vector<Numbers> lists;  // by node
+  std::vector<Numbers> slabs;    // by node
+  std::vector<int32_t> members;  // by slab
+  std::vector<std::vector<sie::Ticket>> list;
   std::vector<std::atomic<int>> done;
-  int32_t last_slab = -1, last_member = -1;
+  sie::Ticket last = {-1, -1};
 
-  Listed(std::vector<Numbers> of_nodes, int32_t members) : lists(std::move(of_nodes)), done(64) {
+  static constexpr int32_t most_slabs = 64, most_members = 4;
+
+  Listed(std::vector<Numbers> of_nodes, std::vector<int32_t> sizes)
+      : slabs(std::move(of_nodes)), members(std::move(sizes)), done(most_slabs * most_members) {
     work = run;
-    team = members;
     tickets = 0;
-    this->sie::Run::lists = static_cast<int32_t>(lists.size());
-    for (size_t k = 0; k < lists.size(); k++) {
-      of_node[k].slabs = lists[k].data();
-      of_node[k].tickets = static_cast<int32_t>(lists[k].size()) * team;
-      of_node[k].left.store(of_node[k].tickets);
-      tickets += of_node[k].tickets;
+    lists = static_cast<int32_t>(slabs.size());
+    for (size_t k = 0; k < slabs.size(); k++) {
+      list.push_back(tickets::of(slabs[k], members));
+      of_node[k].tickets = list[k].data();
+      of_node[k].n = static_cast<int32_t>(list[k].size());
+      of_node[k].left.store(of_node[k].n);
+      tickets += of_node[k].n;
     }
   }
+  Listed(std::vector<Numbers> of_nodes, int32_t each)
+      : Listed(std::move(of_nodes), std::vector<int32_t>(most_slabs, each)) {}
   static void run(sie::Run *r, int32_t slab, int32_t member, int32_t) {
     Listed *self = static_cast<Listed *>(r);
-    self->done[static_cast<size_t>(slab * self->team + member)]++;
-    self->last_slab = slab;
-    self->last_member = member;
+    self->done[static_cast<size_t>(slab * most_members + member)]++;
+    self->last = {slab, member};
   }
   bool complete() const {
-    for (int i = 0; i < tickets; i++) {
-      if (done[static_cast<size_t>(i)].load() != 1) return false;
+    int once = 0;
+    for (const std::atomic<int> &n : done) {
+      if (n.load() > 1) return false;
+      once += n.load();
     }
-    return true;
+    return once == tickets;
   }
 };
 
@@ -249,13 +258,16 @@ TEST(nodes_lists_are_taken_as_a_plain_model_takes_them) {
     std::deque<Plain> runs;
     for (int step = 0; step < 120; step++) {
       if (runs.size() < 2 && random.below(8) == 0) {
-        const int32_t team = 1 + random.below(3);
+        std::vector<int32_t> members(Listed::most_slabs);
+        for (int32_t &m : members) m = 1 + random.below(Listed::most_members);
         Plain plain;
-        plain.run = std::make_unique<Listed>(random_lists(&random, nodes, random.below(12)), team);
-        for (const Numbers &list : plain.run->lists) {
+        plain.run = std::make_unique<Listed>(random_lists(&random, nodes, random.below(12)), members);
+        for (const Numbers &slabs : plain.run->slabs) {
           plain.queues.emplace_back();
-          for (int32_t slab : list) {
-            for (int32_t m = 0; m < team; m++) plain.queues.back().push_back({slab, m});
+          for (int32_t slab : slabs) {
+            for (int32_t m = 0; m < members[static_cast<size_t>(slab)]; m++) {
+              plain.queues.back().push_back({slab, m});
+            }
           }
         }
         CHECK(executors.submit(plain.run.get()), "refused");
@@ -273,8 +285,9 @@ TEST(nodes_lists_are_taken_as_a_plain_model_takes_them) {
         while (oldest->queues[k].empty()) k = (k + 1) % oldest->queues.size();
         const auto [slab, member] = oldest->queues[k].front();
         oldest->queues[k].pop_front();
-        CHECK(oldest->run->last_slab == slab && oldest->run->last_member == member, "took slab %d, not %d",
-              oldest->run->last_slab, slab);
+        const sie::Ticket last = oldest->run->last;
+        CHECK(last.slab == slab && last.member == member, "took member %d of slab %d, not %d of %d",
+              last.member, last.slab, member, slab);
       }
       while (!runs.empty() && runs.front().empty()) {
         executors.wait(runs.front().run.get());

@@ -22,14 +22,14 @@ Plan plan(const std::vector<int32_t> &lengths, const sie::SlabLimits &limits) {
   Plan p;
   const int32_t guard = -77;
   p.shares.resize(n + 1);
-  p.shares[n] = {guard, guard, guard, guard, guard};
+  p.shares[n] = {guard, guard, guard, guard, guard, guard, guard};
   p.order.resize(n + 1, guard);
   std::vector<int32_t> slab_of(n + 1, guard), heap(n + 1, guard), by_length(n + 1, guard);
   sie::SlabWork work = {p.shares.data(), p.order.data(), slab_of.data(), heap.data(), by_length.data()};
   const int32_t slabs = sie::plan_slabs(cu.data(), static_cast<int32_t>(n), limits, work);
   const sie::SlabShare &behind = p.shares[n];
   CHECK(behind.cost == guard && behind.tokens == guard && behind.seqs == guard && behind.first == guard &&
-            behind.max_len == guard,
+            behind.max_len == guard && behind.members == guard && behind.most == guard,
         "wrote behind the shares of %zu sequences", n);
   CHECK(p.order[n] == guard && slab_of[n] == guard && heap[n] == guard && by_length[n] == guard,
         "wrote behind the room of %zu sequences", n);
@@ -298,5 +298,47 @@ TEST(slabs_are_dealt_by_the_rule) {
     ends.pop_back();
     CHECK(order == want && ends == want_ends, "round %d: %d slabs on %d nodes are dealt otherwise", round, n,
           nodes);
+  }
+}
+
+// Each member goes to the listed slab with the most cost for a member, and of equal ones to the lowest
+// number.
+TEST(teams_grow_by_the_rule) {
+  model::Random random(47);
+  const int32_t guard = -77;
+  for (int round = 0; round < 600; round++) {
+    const int32_t n = random.below(20), more = random.below(70) - 2;
+    std::vector<sie::SlabShare> shares(static_cast<size_t>(n));
+    std::vector<int32_t> listed;
+    for (int32_t s = 0; s < n; s++) {
+      sie::SlabShare &share = shares[static_cast<size_t>(s)];
+      share.cost = 1 + random.below(round % 2 == 0 ? 6 : 5000);  // often equal; seldom
+      share.members = 1 + random.below(3);
+      share.most = share.members + random.below(9);
+      if (round % 3 == 0 || random.below(2) == 0) listed.push_back(s);
+    }
+    std::vector<sie::SlabShare> want = shares;
+    int32_t given = 0;
+    for (; given < more; given++) {
+      sie::SlabShare *last = nullptr;
+      for (int32_t s : listed) {
+        sie::SlabShare &share = want[static_cast<size_t>(s)];
+        if (share.members == share.most) continue;
+        if (last == nullptr || share.cost * last->members > last->cost * share.members) last = &share;
+      }
+      if (last == nullptr) break;
+      last->members++;
+    }
+    std::vector<int32_t> work(listed.size() + 1, guard);
+    const bool all = listed.size() == shares.size();
+    const int32_t got = sie::grow_teams(shares.data(), all ? nullptr : listed.data(),
+                                        static_cast<int32_t>(listed.size()), more, work.data());
+    CHECK(got == given, "round %d: %d members were given, not %d", round, got, given);
+    CHECK(work.back() == guard, "wrote behind its room");
+    for (int32_t s = 0; s < n; s++) {
+      const sie::SlabShare &a = shares[static_cast<size_t>(s)], &b = want[static_cast<size_t>(s)];
+      CHECK(a.members == b.members, "round %d: slab %d has %d members, not %d", round, s, a.members,
+            b.members);
+    }
   }
 }

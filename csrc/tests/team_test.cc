@@ -4,13 +4,16 @@
 // A late member must find the values that it reads unchanged: no member passes a meeting without
 // it, and no executor uses its team's arena lane for other work.
 #include <sched.h>
+#include <string.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "compare.h"
 #include "hooks.h"
 #include "model.h"
 #include "paths.h"
+#include "slot.h"
 #include "tests/check.h"
 
 using model::Batch;
@@ -20,7 +23,7 @@ using model::Shape;
 
 namespace {
 
-constexpr int max_meetings = 256;
+constexpr int max_meetings = 2048;
 
 // The held member and the place: before it arrives at a meeting, or after it has left (leaving).
 struct Held {
@@ -86,39 +89,116 @@ void run_held(Model *m, const Batch &first, const Batch &second, const Held &hel
   sie::hooks::installed.store(nullptr);
 }
 
+// A team that is held at every meeting, of `tokens` rows.
+void hold_everywhere(const model::Path &path, int threads, int tokens) {
+  Shape shape;
+  Model solo, team;
+  CHECK(solo.open(SIE_DEVICE_CPU, path.isa, 1, path.compute, shape) == SIE_OK, "%s", solo.err.message);
+  CHECK(team.open(SIE_DEVICE_CPU, path.isa, threads, path.compute, shape) == SIE_OK, "%s", team.err.message);
+  if (solo.arena == nullptr || team.arena == nullptr) return;
+  team.program->wide_limit = 3 * shape.ffn * 4;  // groups of three rows
+  // First one sequence, which is one slab for a team; then at least one slab for each executor.
+  Batch first, second;
+  first.add(shape, 1, tokens);
+  for (int i = 0; i < 4; i++) second.add(shape, 10 + i, 80 + 20 * i);
+  const Result want_first = run(&solo, first), want_second = run(&solo, second);
+  watch.last_meeting.store(0);
+  Result a, b;
+  run_held(&team, first, second, {-1, 0, false}, threads, &a, &b);
+  CHECK(same_results(a, want_first) && same_results(b, want_second), "%s: differs unheld", path.name);
+  const int meetings = watch.last_meeting.load() + 1;
+  CHECK(meetings > 10 && meetings < max_meetings, "%d meetings", meetings);
+  for (int meeting = 0; meeting < meetings; meeting++) {
+    for (int member = 0; member < threads; member++) {
+      for (bool leaving : {false, true}) {
+        run_held(&team, first, second, {member, meeting, leaving}, threads, &a, &b);
+        CHECK(watch.times_held.load() == 1, "%s: member %d was held %d times at meeting %d", path.name,
+              member, watch.times_held.load(), meeting);
+        CHECK(same_results(a, want_first) && same_results(b, want_second),
+              "%s: other bits with member %d of %d held %s meeting %d of %d", path.name, member, threads,
+              leaving ? "behind" : "before", meeting, meetings);
+      }
+    }
+  }
+}
+
+// How often a team meets in a run of one sequence: before the first operation, after each, and in a wide
+// one twice for a group of rows, but for the last meeting of it.
+int meetings_of(const sie_program &p, int64_t tokens, int32_t members, int64_t group) {
+  int64_t meetings = 1;
+  for (const sie::PlannedOp &planned : p.plan) {
+    meetings++;
+    if (planned.op.kind != SIE_OP_LINEAR || planned.out.present || !planned.quantised.present) continue;
+    if (8 * tokens < planned.op.weights[0]->k * (members - 1))
+      meetings += 2 * ((tokens + group - 1) / group) - 1;
+  }
+  return static_cast<int>(meetings);
+}
+
+// Where a lane's wide rows lie: behind its scratch and its values, and before the next lane.
+char *wide_rows_of(const Model &m, int32_t lane) {
+  const sie_program &p = *m.program;
+  CHECK(p.scratch_bytes + p.values_bytes + p.wide_bytes <= m.arena->lane_stride, "lanes overlap");
+  return m.arena->memory.at(lane * m.arena->lane_stride + p.scratch_bytes + p.values_bytes);
+}
+
 }  // namespace
 
 TEST(teams_wait_for_every_member_everywhere) {
   for (const model::Path &path : model::machine_paths()) {
     if (path.isa != model::least_isa) continue;  // other paths differ only in kernels
     for (int threads : {2, 3}) {
-      Shape shape;
-      Model solo, team;
-      CHECK(solo.open(SIE_DEVICE_CPU, path.isa, 1, path.compute, shape) == SIE_OK, "%s", solo.err.message);
+      for (int tokens : {47, 7}) hold_everywhere(path, threads, tokens);
+    }
+  }
+}
+
+// Few rows beside many columns are computed by columns, in groups; the bits are those of one executor.
+TEST(teams_compute_wide_rows_by_columns) {
+  for (const model::Path &path : model::machine_paths()) {
+    if (path.compute != SIE_COMPUTE_INT8) continue;
+    Shape shape;
+    Model solo;
+    CHECK(solo.open(SIE_DEVICE_CPU, path.isa, 1, path.compute, shape) == SIE_OK, "%s", solo.err.message);
+    CHECK(solo.program->wide_bytes == 0, "%lld bytes for an executor that has no team",
+          static_cast<long long>(solo.program->wide_bytes));
+    for (int threads : {2, 3, 5, 18}) {
+      Model team;
       CHECK(team.open(SIE_DEVICE_CPU, path.isa, threads, path.compute, shape) == SIE_OK, "%s",
             team.err.message);
-      if (solo.arena == nullptr || team.arena == nullptr) continue;
-      // First one sequence, which is one slab for a team; then at least one slab for each executor.
-      Batch first, second;
-      first.add(shape, 1, 47);
-      for (int i = 0; i < 4; i++) second.add(shape, 10 + i, 80 + 20 * i);
-      const Result want_first = run(&solo, first), want_second = run(&solo, second);
-      watch.last_meeting.store(0);
-      Result a, b;
-      run_held(&team, first, second, {-1, 0, false}, threads, &a, &b);
-      CHECK(same_results(a, want_first) && same_results(b, want_second), "%s: differs unheld", path.name);
-      const int meetings = watch.last_meeting.load() + 1;
-      CHECK(meetings > 10 && meetings < max_meetings, "%d meetings", meetings);
-      for (int meeting = 0; meeting < meetings; meeting++) {
-        for (int member = 0; member < threads; member++) {
-          for (bool leaving : {false, true}) {
-            run_held(&team, first, second, {member, meeting, leaving}, threads, &a, &b);
-            CHECK(watch.times_held.load() == 1, "%s: member %d was held %d times at meeting %d", path.name,
-                  member, watch.times_held.load(), meeting);
-            CHECK(same_results(a, want_first) && same_results(b, want_second),
-                  "%s: other bits with member %d of %d held %s meeting %d of %d", path.name, member, threads,
-                  leaving ? "behind" : "before", meeting, meetings);
+      if (solo.arena == nullptr || team.arena == nullptr) return;
+      // All 512 rows of a slab fit.
+      CHECK(team.program->wide_bytes == 512 * shape.ffn * 4, "%lld bytes of wide rows",
+            static_cast<long long>(team.program->wide_bytes));
+      const int members = threads < 16 ? threads : 16;
+      for (int group : {1, 5, 1000}) {
+        team.program->wide_limit = int64_t{group} * shape.ffn * 4;
+        for (int tokens : {1, 2, 7, 8, 15, 16, 17, 33, 120, 300}) {
+          Batch batch;
+          batch.add(shape, 1, tokens);
+          const Result want = run(&solo, batch);
+          const size_t bytes = static_cast<size_t>(team.program->wide_bytes);
+          for (int32_t lane = 0; lane < threads; lane++) memset(wide_rows_of(team, lane), 0xff, bytes);
+          sie::hooks::installed.store(&hooks);
+          watch.held = {-1, 0, false};
+          watch.last_meeting.store(0);
+          const Result got = run(&team, batch);
+          sie::hooks::installed.store(nullptr);
+          CHECK(got.status == SIE_OK && same_results(got, want), "%s: %d tokens differ with %d executors",
+                path.name, tokens, threads);
+          const int expected = meetings_of(*team.program, tokens, members, group),
+                    meetings = watch.last_meeting.load() + 1;
+          // All wide rows of a group lie there: those of the last one, or of one before it.
+          int64_t floats = 0;
+          for (int32_t lane = 0; lane < threads; lane++) {
+            const uint32_t *const word = reinterpret_cast<const uint32_t *>(wide_rows_of(team, lane));
+            for (size_t i = 0; i < bytes / 4; i++) floats += word[i] != 0xffffffff;
           }
+          const bool wide = expected > 1 + team.program->plan.size();
+          CHECK(floats == (wide ? std::min(group, tokens) * shape.ffn : 0), "%s: %d tokens leave %lld floats",
+                path.name, tokens, static_cast<long long>(floats));
+          CHECK(meetings == expected, "%s: %d executors meet %d times for %d tokens, not %d", path.name,
+                threads, meetings, tokens, expected);
         }
       }
     }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "isa.h"
+#include "linear_part.h"
 #include "rows.h"
 
 namespace sie_cpu {
@@ -62,49 +63,46 @@ static inline int64_t int8_group_rows(int64_t n) {
 typedef void (*Int8Product)(const sie_linear_args *a, const char *tails, int64_t panel_begin,
                             int64_t panel_end);
 
-/* The linear of an instruction set. Scratch holds the tails, then a group of f32 rows when y is u8:
- * the range of a row is known only when all its columns are. */
-static inline sie_status int8_linear(const sie_linear_args *a, const sie_share *share, Int8Product product) {
+/* Copies the last step of each row, zero-padded, to `tails`. Returns it, or NULL when K fills its
+ * steps. */
+static inline const char *int8_copy_tails(const sie_linear_args *a, char *tails) {
+  const int64_t tail = a->k % kInt8Step, rows = *a->rows.n;
+  if (tail == 0) return nullptr;
+  memset(tails, 0, static_cast<size_t>(rows * kInt8Step));
+  const char *const x = static_cast<const char *>(a->x.p) + a->k - tail;
+  for (int64_t r = 0; r < rows; r++)
+    memcpy(tails + r * kInt8Step, x + r * a->x.ld, static_cast<size_t>(tail));
+  return tails;
+}
+
+/* The linear of an instruction set, whose product takes `block` rows at once. Scratch holds the
+ * tails, then a group of f32 rows when y is u8: the range of a row is known only when all its
+ * columns are. */
+static inline sie_status int8_linear(const sie_linear_args *a, const sie_share *share, Int8Product product,
+                                     int64_t block) {
   if (a->w->compute != SIE_COMPUTE_INT8 || a->x.dtype != SIE_U8) return SIE_UNSUPPORTED;
   if (!is_float(a->y.dtype) && a->y.dtype != SIE_U8) return SIE_UNSUPPORTED;
-  const int64_t panels = int8_padded_columns(a->n) / kInt8Panel, tail = a->k % kInt8Step;
-  const bool bytes = a->y.dtype == SIE_U8;
-  const Range rows = bytes ? share_of(*a->rows.n, share) : Range{0, *a->rows.n};
-  if (rows.first == rows.last) return SIE_OK;
-
+  const int64_t panels = int8_padded_columns(a->n) / kInt8Panel;
   char *const tails = static_cast<char *>(share->scratch);
-  const int64_t tail_bytes = tail != 0 ? (rows.last - rows.first) * kInt8Step : 0;
-  if (tail != 0) {
-    memset(tails, 0, static_cast<size_t>(tail_bytes));
-    const char *const x = static_cast<const char *>(a->x.p) + a->k - tail;
-    for (int64_t r = rows.first; r < rows.last; r++)
-      memcpy(tails + (r - rows.first) * kInt8Step, x + r * a->x.ld, static_cast<size_t>(tail));
-  }
-  if (!bytes) {
-    const Range own = share_of(panels, share);
-    if (own.first < own.last) product(a, tail != 0 ? tails : nullptr, own.first, own.last);
+  if (a->y.dtype != SIE_U8) {
+    const LinearPart part = part_of(*a->rows.n, panels, block, share);
+    if (part.empty()) return SIE_OK;
+    const int32_t count = static_cast<int32_t>(part.rows.last - part.rows.first);
+    const sie_linear_args own = rows_from(a, part.rows.first, &count);
+    product(&own, int8_copy_tails(&own, tails), part.panels.first, part.panels.last);
     return SIE_OK;
   }
 
+  const Range rows = share_of(*a->rows.n, share);
+  const int64_t ld = int8_padded_columns(a->n), all = rows.last - rows.first,
+                group = all < int8_group_rows(a->n) ? all : int8_group_rows(a->n),
+                tail_bytes = a->k % kInt8Step != 0 ? group * kInt8Step : 0;
   float *const sums = reinterpret_cast<float *>(tails + tail_bytes);
-  const int64_t ld = int8_padded_columns(a->n), group = int8_group_rows(a->n);
   for (int64_t first = rows.first; first < rows.last; first += group) {
     const int32_t count = static_cast<int32_t>(rows.last - first < group ? rows.last - first : group);
-    sie_linear_args part = *a;
-    part.rows.n = &count;
-    part.x.p = static_cast<char *>(a->x.p) + first * a->x.ld;
-    part.x.scale = a->x.scale + first;
-    part.x.zero = a->x.zero + first;
-    if (a->x.outlier != nullptr) part.x.outlier = a->x.outlier + first;
-    if (a->addend.p != nullptr) part.addend.p = static_cast<float *>(a->addend.p) + first * a->addend.ld;
-    if (a->residual.p != nullptr) {
-      const int64_t size = a->residual.dtype == SIE_F32 ? 4 : 2;
-      part.residual.p = static_cast<char *>(a->residual.p) + first * a->residual.ld * size;
-    }
-    part.y.p = sums;
-    part.y.ld = ld;
-    part.y.dtype = SIE_F32;
-    product(&part, tail != 0 ? tails + (first - rows.first) * kInt8Step : nullptr, 0, panels);
+    sie_linear_args part = rows_from(a, first, &count);
+    part.y = {sums, ld, SIE_F32, 0, nullptr, nullptr, nullptr};
+    product(&part, int8_copy_tails(&part, tails), 0, panels);
     for (int64_t r = 0; r < count; r++)
       SIE_ISA_NS::quantise_row(static_cast<const float *>(sums + r * ld), result_columns(a), a->y, first + r);
   }

@@ -21,6 +21,7 @@
 #include "amx_linear.h"
 #include "common/dtype.h"
 #include "kernels_amx.h"
+#include "linear_part.h"
 
 namespace sie_cpu {
 namespace {
@@ -116,23 +117,20 @@ int64_t linear_bf16_amx_scratch(const sie_op_bounds *bounds) {
 sie_status linear_bf16_amx(const sie_linear_args *a, const sie_share *share) {
   if (a->w->compute != SIE_COMPUTE_BF16 || a->x.dtype != SIE_BF16) return SIE_UNSUPPORTED;
   if (a->y.dtype != SIE_F32 && a->y.dtype != SIE_BF16) return SIE_UNSUPPORTED;
-  const int64_t rows = *a->rows.n, panels = (a->n + kPanelColumns - 1) / kPanelColumns;
+  const int64_t panels = (a->n + kPanelColumns - 1) / kPanelColumns;
+  const LinearPart part = part_of(*a->rows.n, panels, kBlockRows / 2, share);
+  if (part.empty()) return SIE_OK;
+  const int32_t rows = static_cast<int32_t>(part.rows.last - part.rows.first);
+  const sie_linear_args own = rows_from(a, part.rows.first, &rows);
   Run run;
-  run.args = a;
-  run.operands = {(const char *)a->x.p,
-                  2 * a->x.ld,
-                  nullptr,
-                  (const char *)a->w->data,
-                  (a->k + kStepK - 1) / kStepK,
-                  rows,
-                  panels * share->part / share->parts,
-                  panels * (share->part + 1) / share->parts};
-  if (rows == 0 || run.operands.panel_begin == run.operands.panel_end) return SIE_OK;
+  run.args = &own;
+  run.operands = {(const char *)own.x.p,        2 * own.x.ld, nullptr,           (const char *)a->w->data,
+                  (a->k + kStepK - 1) / kStepK, rows,         part.panels.first, part.panels.last};
   if (a->k % kStepK) {
     amx_copy_tails(run.operands.a, run.operands.a_ld, 2 * a->k, rows, (char *)share->scratch);
     run.operands.a_tail = (const char *)share->scratch;
   }
-  dispatch_epilogue(a, a->y.dtype, run);
+  dispatch_epilogue(&own, own.y.dtype, run);
   return SIE_OK;
 }
 

@@ -107,14 +107,15 @@ struct Kernel {
       sum = _mm256_add_epi32(sum, _mm256_mullo_epi32(_mm256_set1_epi32(t.excess), weights));
     }
     const __m256i weight_sums = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(t.weight_sums));
-    return _mm256_cvtepi32_ps(_mm256_sub_epi32(sum, _mm256_mullo_epi32(_mm256_set1_epi32(t.zero), weight_sums)));
+    return _mm256_cvtepi32_ps(
+        _mm256_sub_epi32(sum, _mm256_mullo_epi32(_mm256_set1_epi32(t.zero), weight_sums)));
   }
 };
 
 }  // namespace
 
 sie_status linear_int8_avx2(const sie_linear_args *a, const sie_share *share) {
-  return int8_linear(a, share, product<Kernel>);
+  return int8_linear(a, share, product<Kernel>, Kernel::rows);
 }
 
 }  // namespace sie_cpu

@@ -105,7 +105,7 @@ struct Kernel : NeonTerms {
 }  // namespace
 
 sie_status linear_int8_neon(const sie_linear_args *a, const sie_share *share) {
-  return int8_linear(a, share, product<Kernel>);
+  return int8_linear(a, share, product<Kernel>, Kernel::rows);
 }
 
 }  // namespace sie_cpu

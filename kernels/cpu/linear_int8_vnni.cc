@@ -134,7 +134,7 @@ void product(const sie_linear_args *a, const char *tails, int64_t panel_begin, i
 }  // namespace
 
 sie_status linear_int8_vnni(const sie_linear_args *a, const sie_share *share) {
-  return int8_linear(a, share, product);
+  return int8_linear(a, share, product, kRows);
 }
 
 }  // namespace sie_cpu

@@ -104,11 +104,11 @@ std::vector<int64_t> chosen_units(int64_t units, bool few) {
   return chosen;
 }
 
-// Checks several counts of shares: 16 is the largest team; 5 divides no number of heads or panels
+// Checks several counts of shares: 64 is the largest team; 5 divides no number of heads or panels
 // here. Of two neighbours in the list, which are often one shape in two layouts, one uses two of
 // the counts and the other the rest.
 void check_shares(Case &c, int index, const sie_ops *ops, const Units &whole) {
-  const int32_t counts[2][2] = {{3, 16}, {2, 5}};
+  const int32_t counts[2][2] = {{3, 64}, {2, 5}};
   for (int32_t parts : counts[index % 2]) {
     run(c, ops, 0, c.units, parts);
     CHECK(bytes_of_units(c) == whole, "%s %s %s: %d shares give other bits than one", ops->name,

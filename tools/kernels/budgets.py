@@ -167,13 +167,12 @@ def table(kernels, source, compiler, order):
     return "\n".join(lines) + "\n"
 
 
-# A line of a table: the kernel, the target and the numbers; the instructions lie behind.
-ROW = re.compile(r"(\S.*?) {2,}(\w+)((?: +\d+){5})(?:  |$)")
+_ROW = re.compile(r"(\S.*?) {2,}(\w+)((?: +\d+){5})(?:  |$)")
 
 
 def read_table(text):
     """[(kernel, target, registers, threads, stack, spills, static)] of a table."""
-    rows = (ROW.match(line) for line in text.splitlines())
+    rows = (_ROW.match(line) for line in text.splitlines())
     return [(row[1], row[2], *map(int, row[3].split())) for row in rows if row]
 
 
@@ -238,7 +237,7 @@ def compare_tables(command, build, kernels, folder, say):
 
 def part(text, targets):
     """The rows of a table for some targets, without the alignment that others decide."""
-    rows = [line for line in text.splitlines() if (match := ROW.match(line)) and match[2] in targets]
+    rows = [line for line in text.splitlines() if (match := _ROW.match(line)) and match[2] in targets]
     return "".join(re.sub(r" {2,}", "  ", row) + "\n" for row in rows)
 
 

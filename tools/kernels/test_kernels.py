@@ -288,21 +288,6 @@ class Rules(unittest.TestCase):
                 if any(fnmatch.fnmatchcase(target, glob) for glob in promise.targets):
                     self.assertTrue(fnmatch.filter(names, promise.kernels), (target, promise.number))
 
-    def test_the_tables_keep_what_is_promised(self):
-        """What make kernels-check says of a compiled build, of the tables it would agree with: without a
-        compiler, and for every target."""
-        promises = budgets.read_promises((budgets.TABLES / "promises.txt").read_text())
-        rows = []
-        for file in sorted((budgets.TABLES / "13.0").glob("*.txt")):
-            for line in file.read_text().splitlines():
-                if match := budgets.ROW.match(line):
-                    counts = dict(entry.rsplit("=", 1) for entry in line[match.end():].split())
-                    rows.append(kernel(source=file.stem, name=match[1], target=match[2],
-                                       instructions={name: int(n) for name, n in counts.items()}))
-        targets = sorted({row.target for row in rows})
-        self.assertGreater(len(rows), 1000)
-        self.assertEqual(budgets.broken_promises(rows, promises, targets), [])
-
     def test_promises(self):
         promises = budgets.read_promises(
             "# text\n\nk<*> 8?,90a HMMA*|QMMA* LDG.128 !LDG.32 # why\nother 80 HMMA*\n")
