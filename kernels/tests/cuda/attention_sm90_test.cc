@@ -53,7 +53,7 @@ TEST(wide_ragged_lengths) {
 TEST(wide_bits_by_any_grid_and_item) {
   for (int32_t d : {64, 128}) {
     const int32_t dtype = d == 64 ? SIE_BF16 : SIE_F16;
-    check_wide({dtype, d, 2, 1, SIE_MASK_FULL, 0, false, {self(300), self(20), self(129), self(100)}});
+    check_wide({dtype, d, 4, 2, SIE_MASK_FULL, 0, false, {self(300), self(20), self(129), self(100)}});
     check_wide({dtype, d, 1, 1, SIE_MASK_CAUSAL, 0, false, {self(260), self(390)}});
     check_wide({dtype, d, 2, 2, SIE_MASK_WINDOW, 30, false, {self(400), self(133)}});
     check_wide({dtype, d, 1, 1, SIE_MASK_WINDOW, 0, false, {self(270)}});
