@@ -157,8 +157,11 @@ def tables(record):
         rate = r["tokens_per_s"]
         predicted.append([r["model"], r["cores"], r["sockets"], *(f"{rate[k]:,.0f}" for k in rate),
                           f"{rate['copies'] / rate['before']:.2f} ×"])
-    alone = [[r["model"], r["tokens"], r["cores"], *(f"{r['seconds'][k] * 1e3:.2f}" for k in ("before", "after")),
-              f"{r['seconds']['before'] / r['seconds']['after']:.2f} ×"] for r in record["alone"]]
+    alone = []
+    for r in record["alone"]:
+        before, after = r["seconds"]["before"], r["seconds"]["after"]
+        alone.append([r["model"], r["tokens"], r["cores"], f"{before * 1e3:.2f}", f"{after * 1e3:.2f}",
+                      f"{before / after:.2f} ×"])
     return "\n\n".join((
         f"Measured here, tokens a second: medians of {record['rounds']} runs, with the least and most of "
         "them; beside them the rate for each second that each thread had of a CPU, and the simulator. On a "

@@ -503,7 +503,7 @@ sie_status sie_program_end(sie_program *program, sie_workspace *workspace, sie_e
   program->plan.clear();
   program->buffers.clear();
   release(&program->one_row_each);
-  program->scratch_bytes = program->values_bytes = program->wide_bytes = program->long_scratch_bytes = 0;
+  program->scratch_bytes = program->values_bytes = program->late_bytes = program->long_scratch_bytes = 0;
   program->long_row_bytes = program->long_stage_bytes = program->long_fixed_bytes = 0;
   program->n_work_lists = 0;
   for (Value &value : program->values) value.buffer = value.quantised = value.rounded = -1;

@@ -36,7 +36,7 @@ constexpr int64_t region_step = 64;
 // with AVX-512, about 50 ms on a slow one with AVX2.
 constexpr double max_block_flops = 2e9;
 // The most bytes of f32 rows that a team keeps until they are quantised, but at least one row.
-constexpr int64_t max_wide_bytes = 512 << 10;
+constexpr int64_t max_late_bytes = 512 << 10;
 // The rows of a long slab that go through a stage before the next ones (PlannedOp::stage_end). A
 // multiple of cut.h's row_block_step, and of 16: the parts of a buffer fill whole cache lines.
 constexpr int64_t max_stage_rows = 288;
@@ -304,7 +304,7 @@ struct sie_program {
   sie::List<sie::Buffer> buffers;
   int64_t scratch_bytes = 0;  // of one executor
   int64_t values_bytes = 0;   // of one lane
-  int64_t wide_bytes = 0;     // of one lane: rows of a team that are to be quantised (replay_wide.cc)
+  int64_t late_bytes = 0;     // of one lane: rows of a team that are to be quantised (replay_late.cc)
   // Of long slabs; region_tokens 0: the program has none.
   int64_t region_tokens = 0;
   // Values: for each token, for each row of a stage, for each slab.
@@ -312,7 +312,7 @@ struct sie_program {
   int64_t stage_rows = sie::max_stage_rows;   // another multiple of 16 in tests
   int64_t long_scratch_bytes = 0;             // of one executor, in its lane
   double block_flops = sie::max_block_flops;  // less in tests
-  int64_t wide_limit = sie::max_wide_bytes;   // of wide_bytes, less in tests
+  int64_t late_limit = sie::max_late_bytes;   // of late_bytes, less in tests
   sie::Block one_row_each;                    // int32 0, 1, 2 …: cumulative lengths of one row a sequence
   // Plan of a GPU:
   sie::WorkList work_lists[sie::max_work_lists] = {};
@@ -330,7 +330,7 @@ inline bool only_long(const sie_program *p) {
 // Bytes of an arena lane. An executor that computes a long slab uses its whole lane as scratch: the
 // slab's values lie in the region.
 inline int64_t lane_bytes(const sie_program *p) {
-  int64_t short_bytes = only_long(p) ? 64 : p->scratch_bytes + p->values_bytes + p->wide_bytes;
+  int64_t short_bytes = only_long(p) ? 64 : p->scratch_bytes + p->values_bytes + p->late_bytes;
   return short_bytes > p->long_scratch_bytes ? short_bytes : p->long_scratch_bytes;
 }
 
@@ -374,9 +374,9 @@ inline bool finds(uint32_t kind) { return kind == SIE_OP_SPANS || kind == SIE_OP
 inline bool has_matrix(uint32_t kind) { return kind == SIE_OP_LINEAR || kind == SIE_OP_SPLADE; }
 
 // Whether the operation is a linear of class INT8 whose result exists as quantised rows only, and the
-// bytes that a team needs for its wide rows (replay_wide.cc).
+// bytes that a team needs for its late rows (replay_late.cc).
 bool writes_levels_only(const PlannedOp &planned);
-int64_t wide_bytes_of(const sie_program *program, const PlannedOp &planned);
+int64_t late_bytes_of(const sie_program *program, const PlannedOp &planned);
 
 // Decides how each planned operation of a long slab is cut, and finds the stages.
 void cut_plan(sie_program *program);

@@ -100,7 +100,7 @@ sie_status plan_scratch(sie_program *p, sie_error *err) {
     SIE_FAIL_IF(bytes < 0, SIE_INTERNAL, err, "%s has no scratch bound", op_name(planned.op.kind));
     p->scratch_bytes = std::max(p->scratch_bytes, bytes);
     if (p->device->threads > 1 && !p->device->is_gpu() && writes_levels_only(planned)) {
-      p->wide_bytes = std::max(p->wide_bytes, wide_bytes_of(p, planned));
+      p->late_bytes = std::max(p->late_bytes, late_bytes_of(p, planned));
     }
     if (p->region_tokens == 0) continue;
     if (planned.cut == Cut::rows) {
@@ -110,7 +110,7 @@ sie_status plan_scratch(sie_program *p, sie_error *err) {
   }
   p->scratch_bytes = round_up(p->scratch_bytes, 64);
   p->values_bytes = round_up(p->values_bytes, 64);
-  p->wide_bytes = round_up(p->wide_bytes, 64);
+  p->late_bytes = round_up(p->late_bytes, 64);
   p->long_scratch_bytes = round_up(p->long_scratch_bytes, 64);
   return SIE_OK;
 }

@@ -37,7 +37,7 @@ struct Replay {
   const Slab *slab;
   sie_rows rows[max_spaces + 1];  // bounds, and pointers to the slab's counts
   char *values;                   // in the arena lane, or of a long slab
-  float *wide;                    // of a team: rows that are to be quantised (replay_wide.cc); else null
+  float *late;                    // of a team: rows that are to be quantised (replay_late.cc); else null
   int64_t long_cap;               // rows that the long slab's values have room for; 0: no long slab
   int64_t first_row;              // where a long slab's block begins; rows, slab: the block's
   int32_t whole_rows;             // of the sequence that a block of rows is a part of; 0: no block
@@ -58,11 +58,11 @@ struct Replay {
 // Computes this caller's share of planned operation `index`.
 sie_status replay_op(const Replay &replay, int32_t index);
 
-// Whether a team computes the operation in two steps (replay_wide.cc). Then every member takes each group
+// Whether a team computes the operation in two steps (replay_late.cc). Then every member takes each group
 // of rows, from row 0 on, through both; all meet between any two steps, and before each next group.
-bool is_wide(const Replay &replay, int32_t index);
+bool quantises_late(const Replay &replay, int32_t index);
 // The rows of a group, the last one's included.
-int64_t wide_rows(const Replay &replay, int32_t index);
+int64_t late_rows(const Replay &replay, int32_t index);
 // Computes this caller's share of the columns of rows [first, first + rows).
 sie_status replay_columns(const Replay &replay, int32_t index, int64_t first, int32_t rows);
 // Quantises this caller's share of the same rows.

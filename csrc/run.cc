@@ -73,9 +73,9 @@ void run_alone(sie_slot *slot, int32_t slab, int32_t executor) {
   }
 }
 
-// Runs a member's part of a wide operation. A member that fails goes on to every meeting, as the others do.
-sie_status run_wide(const Replay &replay, int32_t index, Team *team) {
-  const int64_t group = wide_rows(replay, index);
+// Runs a member's part of a late operation. A member that fails goes on to every meeting, as the others do.
+sie_status run_late(const Replay &replay, int32_t index, Team *team) {
+  const int64_t group = late_rows(replay, index);
   const PlannedOp &planned = replay.program->plan[index];
   const int64_t rows = *replay.rows[replay.program->values[planned.op.out].space].n;
   sie_status status = SIE_OK;
@@ -99,12 +99,12 @@ void run_in_team(sie_slot *slot, int32_t slab, int32_t member, int32_t executor)
   if (member == 0) team.lane.store(executor, std::memory_order_relaxed);
   team.barrier.arrive_and_wait(members);
   replay.values = lane_values(slot, team.lane.load(std::memory_order_relaxed));
-  if (slot->program->wide_bytes > 0) {
-    replay.wide = reinterpret_cast<float *>(replay.values + slot->program->values_bytes);
+  if (slot->program->late_bytes > 0) {
+    replay.late = reinterpret_cast<float *>(replay.values + slot->program->values_bytes);
   }
   int32_t ops = static_cast<int32_t>(slot->program->plan.size());
   for (int32_t i = 0; i < ops; i++) {
-    sie_status status = is_wide(replay, i) ? run_wide(replay, i, &team) : replay_op(replay, i);
+    sie_status status = quantises_late(replay, i) ? run_late(replay, i, &team) : replay_op(replay, i);
     if (status != SIE_OK) note_team_failure(slot, &team, {i, i}, status);
     team.barrier.arrive_and_wait(members);
     if (has_failed(team, i)) return;

@@ -68,14 +68,14 @@ TEST(failing_kernels_end_the_run_and_no_more) {
   }
 }
 
-// A wide operation has two steps, and several groups: whichever member fails in whichever of them, all leave
+// A late operation has two steps, and several groups: whichever member fails in whichever of them, all leave
 // together.
-TEST(failing_wide_operations_end_the_run_and_no_more) {
+TEST(failing_late_operations_end_the_run_and_no_more) {
   for (int threads : {2, 4}) {
     model::Model m;
     CHECK(m.open(SIE_DEVICE_CPU, model::least_isa, threads, SIE_COMPUTE_INT8) == SIE_OK, "%s", m.err.message);
     if (m.arena == nullptr) return;
-    m.program->wide_limit = 3 * m.shape.ffn * 4;  // groups of three rows
+    m.program->late_limit = 3 * m.shape.ffn * 4;  // groups of three rows
     model::Batch few;
     few.add(m.shape, 1, 7);
     const model::Result expected = run(&m, few);

@@ -96,7 +96,7 @@ void hold_everywhere(const model::Path &path, int threads, int tokens) {
   CHECK(solo.open(SIE_DEVICE_CPU, path.isa, 1, path.compute, shape) == SIE_OK, "%s", solo.err.message);
   CHECK(team.open(SIE_DEVICE_CPU, path.isa, threads, path.compute, shape) == SIE_OK, "%s", team.err.message);
   if (solo.arena == nullptr || team.arena == nullptr) return;
-  team.program->wide_limit = 3 * shape.ffn * 4;  // groups of three rows
+  team.program->late_limit = 3 * shape.ffn * 4;  // groups of three rows
   // First one sequence, which is one slab for a team; then at least one slab for each executor.
   Batch first, second;
   first.add(shape, 1, tokens);
@@ -122,7 +122,7 @@ void hold_everywhere(const model::Path &path, int threads, int tokens) {
   }
 }
 
-// How often a team meets in a run of one sequence: before the first operation, after each, and in a wide
+// How often a team meets in a run of one sequence: before the first operation, after each, and in a late
 // one twice for a group of rows, but for the last meeting of it.
 int meetings_of(const sie_program &p, int64_t tokens, int32_t members, int64_t group) {
   int64_t meetings = 1;
@@ -135,10 +135,10 @@ int meetings_of(const sie_program &p, int64_t tokens, int32_t members, int64_t g
   return static_cast<int>(meetings);
 }
 
-// Where a lane's wide rows lie: behind its scratch and its values, and before the next lane.
-char *wide_rows_of(const Model &m, int32_t lane) {
+// Where a lane's late rows lie: behind its scratch and its values, and before the next lane.
+char *late_rows_of(const Model &m, int32_t lane) {
   const sie_program &p = *m.program;
-  CHECK(p.scratch_bytes + p.values_bytes + p.wide_bytes <= m.arena->lane_stride, "lanes overlap");
+  CHECK(p.scratch_bytes + p.values_bytes + p.late_bytes <= m.arena->lane_stride, "lanes overlap");
   return m.arena->memory.at(lane * m.arena->lane_stride + p.scratch_bytes + p.values_bytes);
 }
 
@@ -154,31 +154,31 @@ TEST(teams_wait_for_every_member_everywhere) {
 }
 
 // Few rows beside many columns are computed by columns, in groups; the bits are those of one executor.
-TEST(teams_compute_wide_rows_by_columns) {
+TEST(teams_quantise_late) {
   for (const model::Path &path : model::machine_paths()) {
     if (path.compute != SIE_COMPUTE_INT8) continue;
     Shape shape;
     Model solo;
     CHECK(solo.open(SIE_DEVICE_CPU, path.isa, 1, path.compute, shape) == SIE_OK, "%s", solo.err.message);
-    CHECK(solo.program->wide_bytes == 0, "%lld bytes for an executor that has no team",
-          static_cast<long long>(solo.program->wide_bytes));
+    CHECK(solo.program->late_bytes == 0, "%lld bytes for an executor that has no team",
+          static_cast<long long>(solo.program->late_bytes));
     for (int threads : {2, 3, 5, 18}) {
       Model team;
       CHECK(team.open(SIE_DEVICE_CPU, path.isa, threads, path.compute, shape) == SIE_OK, "%s",
             team.err.message);
       if (solo.arena == nullptr || team.arena == nullptr) return;
       // All 512 rows of a slab fit.
-      CHECK(team.program->wide_bytes == 512 * shape.ffn * 4, "%lld bytes of wide rows",
-            static_cast<long long>(team.program->wide_bytes));
+      CHECK(team.program->late_bytes == 512 * shape.ffn * 4, "%lld bytes of late rows",
+            static_cast<long long>(team.program->late_bytes));
       const int members = threads < 16 ? threads : 16;
       for (int group : {1, 5, 1000}) {
-        team.program->wide_limit = int64_t{group} * shape.ffn * 4;
+        team.program->late_limit = int64_t{group} * shape.ffn * 4;
         for (int tokens : {1, 2, 7, 8, 15, 16, 17, 33, 120, 300}) {
           Batch batch;
           batch.add(shape, 1, tokens);
           const Result want = run(&solo, batch);
-          const size_t bytes = static_cast<size_t>(team.program->wide_bytes);
-          for (int32_t lane = 0; lane < threads; lane++) memset(wide_rows_of(team, lane), 0xff, bytes);
+          const size_t bytes = static_cast<size_t>(team.program->late_bytes);
+          for (int32_t lane = 0; lane < threads; lane++) memset(late_rows_of(team, lane), 0xff, bytes);
           sie::hooks::installed.store(&hooks);
           watch.held = {-1, 0, false};
           watch.last_meeting.store(0);
@@ -188,14 +188,14 @@ TEST(teams_compute_wide_rows_by_columns) {
                 path.name, tokens, threads);
           const int expected = meetings_of(*team.program, tokens, members, group),
                     meetings = watch.last_meeting.load() + 1;
-          // All wide rows of a group lie there: those of the last one, or of one before it.
+          // All late rows of a group lie there: those of the last one, or of one before it.
           int64_t floats = 0;
           for (int32_t lane = 0; lane < threads; lane++) {
-            const uint32_t *const word = reinterpret_cast<const uint32_t *>(wide_rows_of(team, lane));
+            const uint32_t *const word = reinterpret_cast<const uint32_t *>(late_rows_of(team, lane));
             for (size_t i = 0; i < bytes / 4; i++) floats += word[i] != 0xffffffff;
           }
-          const bool wide = expected > 1 + team.program->plan.size();
-          CHECK(floats == (wide ? std::min(group, tokens) * shape.ffn : 0), "%s: %d tokens leave %lld floats",
+          const bool late = expected > 1 + team.program->plan.size();
+          CHECK(floats == (late ? std::min(group, tokens) * shape.ffn : 0), "%s: %d tokens leave %lld floats",
                 path.name, tokens, static_cast<long long>(floats));
           CHECK(meetings == expected, "%s: %d executors meet %d times for %d tokens, not %d", path.name,
                 threads, meetings, tokens, expected);

@@ -1,4 +1,5 @@
-// replay_wide.cc — a team's linear whose result exists as quantised rows only (class INT8).
+// replay_late.cc — a team's linear whose result exists as quantised rows only (class INT8), quantised
+// late: in a step of its own.
 //
 // A row can be quantised when all of its columns are known. So by replay_op a member computes whole rows,
 // and reads all weights for them. Here it computes its columns of all rows in f32, reads only their
@@ -33,22 +34,22 @@ bool writes_levels_only(const PlannedOp &planned) {
          planned.op.weights[0]->packed.compute == SIE_COMPUTE_INT8;
 }
 
-int64_t wide_group(const sie_program *p, const PlannedOp &planned) {
+int64_t late_group(const sie_program *p, const PlannedOp &planned) {
   const int64_t row = p->values[planned.op.out].columns * static_cast<int64_t>(sizeof(float));
-  return std::clamp<int64_t>(p->wide_limit / row, 1, p->slab_tokens);
+  return std::clamp<int64_t>(p->late_limit / row, 1, p->slab_tokens);
 }
 
-int64_t wide_bytes_of(const sie_program *p, const PlannedOp &planned) {
-  return wide_group(p, planned) * p->values[planned.op.out].columns * static_cast<int64_t>(sizeof(float));
+int64_t late_bytes_of(const sie_program *p, const PlannedOp &planned) {
+  return late_group(p, planned) * p->values[planned.op.out].columns * static_cast<int64_t>(sizeof(float));
 }
 
-bool is_wide(const Replay &r, int32_t index) {
+bool quantises_late(const Replay &r, int32_t index) {
   const PlannedOp &planned = r.program->plan[index];
-  if (r.wide == nullptr || r.share.parts == 1 || !writes_levels_only(planned)) return false;
+  if (r.late == nullptr || r.share.parts == 1 || !writes_levels_only(planned)) return false;
   return 8 * int64_t{*rows(r, planned.op.out).n} < planned.op.weights[0]->k * (r.share.parts - 1);
 }
 
-int64_t wide_rows(const Replay &r, int32_t index) { return wide_group(r.program, r.program->plan[index]); }
+int64_t late_rows(const Replay &r, int32_t index) { return late_group(r.program, r.program->plan[index]); }
 
 sie_status replay_columns(const Replay &r, int32_t index, int64_t first, int32_t rows) {
   const PlannedOp &planned = r.program->plan[index];
@@ -58,7 +59,7 @@ sie_status replay_columns(const Replay &r, int32_t index, int64_t first, int32_t
   a.x = from_row(a.x, first);
   a.addend = from_row(a.addend, first);
   a.residual = from_row(a.residual, first);
-  a.y = {r.wide, width, SIE_F32, 0, nullptr, nullptr, nullptr};
+  a.y = {r.late, width, SIE_F32, 0, nullptr, nullptr, nullptr};
   return r.program->device->ops->linear(&a, &r.share);
 }
 
@@ -67,7 +68,7 @@ sie_status replay_levels(const Replay &r, int32_t index, int64_t first, int32_t 
   sie_quantise_rows_args a = {};
   a.rows = {rows, &rows};
   a.c = columns(r, planned.op.out);
-  a.x = {r.wide, a.c, SIE_F32, 0, nullptr, nullptr, nullptr};
+  a.x = {r.late, a.c, SIE_F32, 0, nullptr, nullptr, nullptr};
   a.y = from_row(tensor(r, planned.quantised), first);
   return r.program->device->ops->quantise_rows(&a, &r.share);
 }
