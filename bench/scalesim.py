@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 SLAB_TOKENS, LEAST_LOAD = 512, 64
 PANEL, VECTOR, BLOCK = 32, 8, 6  # columns and rows that the AVX2 kernels do not divide
+WHOLE_PANELS = 4  # with so many for each part, parts are of whole panels
 # Seconds of a meeting and of each member of it: 0.44 µs was measured for two members; the rest is assumed.
 MEETING, MEMBER = 0.3e-6, 0.06e-6
 # csrc/run_plan.cc
@@ -209,8 +210,8 @@ def grid(rows, panels, parts):
     """The part of a product of rows and panels that the largest of `parts` parts does (part_of of
     kernels/cpu/linear_part.h)."""
     blocks = -(-rows // BLOCK)
-    least = min(-(-blocks // down) * -(-panels // min(parts // down, panels))
-                for down in range(1, min(parts, blocks) + 1))
+    most = 1 if panels >= WHOLE_PANELS * parts else min(parts, blocks)
+    least = min(-(-blocks // down) * -(-panels // min(parts // down, panels)) for down in range(1, most + 1))
     return least / (blocks * panels)
 
 

@@ -70,6 +70,10 @@ SIE_CPU_DECLARE(avx512)
 #endif
 #undef SIE_CPU_DECLARE
 
+// With at least so many panels for each share, every linear shares out whole panels as share_of does:
+// splade asks for groups of panels as shares, and puts them side by side.
+constexpr int64_t panels_of_share = 4;
+
 // The most rows of a linear inside splade. Its scratch has splade_logits_bytes, then the scratch of
 // a linear of that many rows.
 constexpr int64_t splade_slab_rows = 288;

@@ -279,7 +279,7 @@ sie_status linear_f32(const sie_linear_args *a, const sie_share *share) {
   // Whole panels when they divide well among the parts, single vectors otherwise; rows when columns
   // run out.
   const int64_t vectors = vectors_of(a->n), panels = (vectors + kVecs - 1) / kVecs;
-  const bool by_panel = panels % share->parts == 0 || panels >= 4 * share->parts;
+  const bool by_panel = panels % share->parts == 0 || panels >= panels_of_share * share->parts;
   const int64_t units = by_panel ? panels : vectors, step = by_panel ? kVecs : 1;
   const int64_t across = smaller(share->parts, units), down = share->parts / across;
   const int64_t column = share->part % across, line = share->part / across;

@@ -12,12 +12,13 @@ struct LinearPart {
 };
 
 // The part of this call. Panels are dealt out first, since the weights of a panel are then read by one
-// part. Rows are split too, in whole blocks of `block`, where that leaves the largest part less to do:
-// panels may be fewer than parts, or divide badly among them.
+// part. With fewer than panels_of_share for each, rows are split too, in whole blocks of `block`, where
+// that leaves the largest part less to do: panels may be fewer than parts, or divide badly among them.
 static inline LinearPart part_of(int64_t rows, int64_t panels, int64_t block, const sie_share *share) {
   const int64_t parts = share->parts, blocks = (rows + block - 1) / block;
   int64_t down = 1, across = panels < parts ? panels : parts, least = 0;
-  for (int64_t d = 1; d <= parts && d <= blocks; d++) {
+  const int64_t most = panels >= panels_of_share * parts ? 1 : parts < blocks ? parts : blocks;
+  for (int64_t d = 1; d <= most; d++) {
     const int64_t side = parts / d < panels ? parts / d : panels;
     if (side == 0) break;
     const int64_t largest = ((blocks + d - 1) / d) * ((panels + side - 1) / side);

@@ -13,6 +13,7 @@
 //          sequences' rows of y. Logits [T, N] never exist; W is read once, x once a group.
 // Error    that of the linear: a maximum rounds nothing, and its order changes nothing.
 // Source   Formal 2021, arXiv:2109.10086 §3: max pooling; the logarithm is output_sparse's.
+#include "linear_part.h"
 #include "rows.h"
 
 namespace sie_cpu {
@@ -20,7 +21,7 @@ namespace SIE_ISA_NS {
 
 namespace {
 
-constexpr int64_t kSlabRows = splade_slab_rows, kGroup = 4;
+constexpr int64_t kSlabRows = splade_slab_rows, kGroup = panels_of_share;
 
 // The panels of W in groups of kGroup to 2·kGroup − 1. With at least kGroup panels a share, linears
 // share out whole panels as share_of does. So share `group` of `groups` of the linear is the
@@ -38,17 +39,6 @@ struct Groups {
 Groups groups_of(int64_t n, int64_t panel) {
   const int64_t panels = (n + panel - 1) / panel;
   return {panel, panels, panels < kGroup ? 1 : panels / kGroup, n};
-}
-
-// Rows [first, first + count) of x.
-sie_tensor rows_from(const sie_tensor &x, int64_t first) {
-  sie_tensor rows = x;
-  const int64_t size = x.dtype == SIE_F32 ? 4 : (x.dtype == SIE_BF16 ? 2 : 1);
-  rows.p = static_cast<char *>(x.p) + first * x.ld * size;
-  if (x.scale != nullptr) rows.scale += first;
-  if (x.zero != nullptr) rows.zero += first;
-  if (x.outlier != nullptr) rows.outlier += first;
-  return rows;
 }
 
 // y[i] = max(y[i], z[r][i] over `rows` rows) for `count` columns.

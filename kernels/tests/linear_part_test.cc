@@ -35,7 +35,7 @@ TEST(linear_parts_make_up_the_whole) {
           // At most what panels alone would leave, and what the best of all grids does.
           const int64_t blocks = (rows + block - 1) / block;
           int64_t best = blocks * panels;
-          for (int64_t d = 1; d <= parts; d++) {
+          for (int64_t d = 1; d <= (panels >= 4 * parts ? 1 : parts); d++) {
             best = std::min(best, (blocks + d - 1) / d * ((panels + parts / d - 1) / (parts / d)));
           }
           CHECK(largest <= best,
@@ -55,5 +55,22 @@ TEST(linear_parts_keep_a_panels_weights_in_one_part) {
     const sie_cpu::LinearPart p = sie_cpu::part_of(512, 12, 16, &share);
     CHECK(p.rows.first == 0 && p.rows.last == 512 && p.panels.last - p.panels.first == 12 / parts,
           "%d parts: %lld rows", parts, static_cast<long long>(p.rows.last - p.rows.first));
+  }
+}
+
+// splade asks for groups of panels as shares.
+TEST(linear_parts_are_those_of_share_of_where_panels_are_many) {
+  for (int32_t parts : {1, 3, 4, 17}) {
+    for (int64_t panels = 4 * parts; panels < 4 * parts + 9; panels++) {
+      for (int32_t part = 0; part < parts; part++) {
+        const sie_share share = {part, parts, nullptr, 0, nullptr};
+        const sie_cpu::LinearPart p = sie_cpu::part_of(100, panels, 6, &share);
+        const sie_cpu::Range own = sie_cpu::share_of(panels, &share);
+        CHECK(p.rows.first == 0 && p.rows.last == 100 && p.panels.first == own.first &&
+                  p.panels.last == own.last,
+              "share %d of %d of %lld panels has %lld … %lld", part, parts, static_cast<long long>(panels),
+              static_cast<long long>(p.panels.first), static_cast<long long>(p.panels.last));
+      }
+    }
   }
 }
