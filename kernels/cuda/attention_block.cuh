@@ -269,8 +269,8 @@ SIE_DEVICE void store_rows(const Rows<D> &rows, uint16_t *y, int64_t ld, int val
         word[u + 2] = upper ? word[u + 2] : received;
       }
       if (row < valid) {
-        ptx::store_global(y + row * ld + (i + (lane & 3)) * 8,
-                          make_uint4(word[0], word[1], word[2], word[3]));
+        ptx::store_global_whole(y + row * ld + (i + (lane & 3)) * 8,
+                                make_uint4(word[0], word[1], word[2], word[3]));
       }
     }
   }

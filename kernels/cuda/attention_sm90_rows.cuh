@@ -126,8 +126,8 @@ SIE_DEVICE void wide_store(const float (&o)[D / 2], const WideRows &rows, uint16
         word[u + 2] = upper ? word[u + 2] : received;
       }
       if (row < valid) {
-        ptx::store_global(y + row * ld + (i + (lane & 3)) * 8,
-                          make_uint4(word[0], word[1], word[2], word[3]));
+        ptx::store_global_whole(y + row * ld + (i + (lane & 3)) * 8,
+                                make_uint4(word[0], word[1], word[2], word[3]));
       }
     }
   }

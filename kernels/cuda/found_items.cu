@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(row_threads, 4) found_headers_kernel(const Fou
   }
   count = ptx::reduce_add(count);
   int32_t *const header = reinterpret_cast<int32_t *>(static_cast<char *>(a.out) + item.offset);
-  if (ptx::lane_id() == 0) ptx::store_global(header, make_uint4(count, 0, 0, 0));
+  if (ptx::lane_id() == 0) ptx::store_global_whole(header, make_uint4(count, 0, 0, 0));
 }
 
 }  // namespace

@@ -217,7 +217,7 @@ SIE_DEVICE void write_span(const sie_spans_args &a, const sie_out_item &item, in
   char *const records = static_cast<char *>(a.out) + item.offset + 16;
   const uint4 record = make_uint4(static_cast<uint32_t>(row), static_cast<uint32_t>(width),
                                   static_cast<uint32_t>(label), __float_as_uint(y));
-  ptx::store_global(records + int64_t{16} * at, record);
+  ptx::store_global_whole(records + int64_t{16} * at, record);
 }
 
 // Computes the words of a part again of which found has not all; `again`: the warp's is one of
