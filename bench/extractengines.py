@@ -142,7 +142,9 @@ class Gliclass(Package):
 
 
 class Pairs(Package):
-    """transformers' zero-shot pipeline: a pair of text and hypothesis for each label."""
+    """transformers' zero-shot pipeline: a pair of text and hypothesis for each label, with the hypothesis
+    of sie-server and one softmax over the labels, which both sides compute alike. (With several labels
+    at once the pipeline compares entailment with contradiction, sie-server takes entailment alone.)"""
 
     def load(self, cache):
         import transformers
@@ -155,7 +157,8 @@ class Pairs(Package):
     def answers(self, items):
         texts, labels, back = self.sorted(items)
         with self.torch.inference_mode():
-            found = self.pipe(texts, labels, multi_label=True, batch_size=self.setting.get("batch", 1))
+            found = self.pipe(texts, labels, hypothesis_template=extractshapes.HYPOTHESIS,
+                              batch_size=self.setting.get("batch", 1))
         found = found if isinstance(found, list) else [found]
         out = []
         for b in back:

@@ -113,7 +113,7 @@ class Shape:
         package = self.row["package"]
         if package == "gliner":
             return {"threshold": self.made["thresholds"][str(labels)]}
-        return {"classification_type": "multi-label"} if package == "gliclass" else {"multi_label": True}
+        return {"classification_type": "multi-label"} if package == "gliclass" else {}
 
 
 class Extractor(Ours):
@@ -153,6 +153,7 @@ def start(shape, result, stack):
     """The engines, each in a process of its own."""
     racers, env, threads = {}, clean_env(), shape.args.threads
     prefix = archrace.prefix(threads)
+    tune_on = "2" if shape.row["package"] == "transformers" else "8"  # a text is 25 pairs
     for precision in archrace.precisions():
         name = f"sie-{precision}"
         racers[name] = Extractor(name, shape.args.server, shape, threads, precision, env,
@@ -168,7 +169,7 @@ def start(shape, result, stack):
             racers[engine] = Peer(engine, [
                 *prefix, sys.executable, "-B", str(ROOT / "bench" / "peer.py"), engine, str(shape.all_sets),
                 "--engines", "extractengines", "--model", str(shape.folder), "--cache",
-                str(shape.args.cache), "--threads", str(threads), "--tune-on", "8"], env,
+                str(shape.args.cache), "--threads", str(threads), "--tune-on", tune_on], env,
                 OUT / f"{shape.name}-{engine}.log")
             stack.callback(racers[engine].close)
             result["versions"] |= racers[engine].ready["versions"]

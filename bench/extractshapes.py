@@ -82,6 +82,7 @@ ROWS = {
     },
 }
 COUNTS = (5, 25, 100)  # labels
+HYPOTHESIS = "This text is about {}."  # of sie-server, ours and the published one
 
 
 def is_bytes(row):
