@@ -140,6 +140,32 @@ func TestQueryRowsBoundABatch(t *testing.T) {
 	})
 }
 
+// Spans of all items of a batch are bounded; an item that has more runs alone.
+func TestSpansBoundABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := &fakeRunner{perToken: time.Millisecond}
+		d := NewSingleScheduler(1)
+		q := NewQueue(d, run, Options{MaxSpans: 10})
+		defer q.Close(ErrClosed)
+		first := submit(t, q, t.Context(), text(1, 100)) // keeps the device busy while the others gather
+		synctest.Wait()
+		var items []Item
+		for i, n := range []int{4, 6, 0, 1, 9, 1, 11, 0} {
+			items = append(items, text(int32(i), 1))
+			items[i].Spans.First = make([]int32, n)
+		}
+		if _, err := submit(t, q, t.Context(), items...).Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := first.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if want := []int{1, 3, 2, 1, 1, 1}; !reflect.DeepEqual(run.batches, want) {
+			t.Errorf("batches of %v items, want %v: at most 10 spans a batch", run.batches, want)
+		}
+	})
+}
+
 // MaxOutput limits a batch for each output separately; a single item runs whatever its size.
 func TestOutputsBoundABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
