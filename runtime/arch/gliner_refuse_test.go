@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -124,6 +125,26 @@ func TestBadGLiNERConfigIsRefused(t *testing.T) {
 		var bad *ModelError
 		if !errors.As(err, &bad) || bad.Field != x.field || bad.File == "" || bad.Reason == "" {
 			t.Errorf("%v: %v, want an error about %s", x.changes, err, x.field)
+		}
+	}
+}
+
+// Each of the package's other ways to make words and spans is refused by its name.
+func TestGLiNERNamesWhatItDoesNotCompute(t *testing.T) {
+	for key, values := range map[string][]string{
+		"words_splitter_type": {"universal", "spacy", "mecab", "jieba", "hanlp", "janome", "camel", "hindi",
+			"stanza", "Whitespace", ""},
+		"span_mode": {"markerV1", "markerV2", "query", "mlp", "cat", "conv_conv", "conv_max", "conv_mean",
+			"conv_sum", "conv_share", "token_level_2", ""},
+	} {
+		for _, value := range values {
+			dir := fstest.MapFS{glinerFile: {Data: fmt.Appendf(nil, `{%q: %q}`, key, value)}}
+			_, err := readGLiNERConfig(dir)
+			var bad *ModelError
+			if !errors.As(err, &bad) || bad.Field != key ||
+				!strings.Contains(bad.Reason, fmt.Sprintf("%q", value)) {
+				t.Errorf("%s %q: %v", key, value, err)
+			}
 		}
 	}
 }

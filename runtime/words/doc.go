@@ -1,7 +1,7 @@
 // Package words reads texts as the published models of words do: it splits a text into words with
 // the offsets that the wire has, and gathers the words of a long text into windows that overlap.
 //
-// A caller asks CheckSplitter once at load, CheckLabels once a request, and Windows once an item:
+// A caller asks CheckLabels once a request, and Windows once an item:
 //
 //	limits := words.DefaultLimits(maxLen)
 //	limits.MaxSubtokens = words.Budget(maxLen, deberta, positions)

@@ -1,7 +1,6 @@
 package words
 
 import (
-	"fmt"
 	"iter"
 	"strings"
 	"unicode/utf8"
@@ -15,28 +14,6 @@ type Word struct {
 
 // In returns the word's part of the text that it was read from.
 func (w Word) In(text string) string { return text[w.From:w.To] }
-
-// WhitespaceSplitter is the name of the splitter of Split, the only one there is.
-const WhitespaceSplitter = "whitespace"
-
-// foreign lists the splitters of the package gliner that run other libraries.
-var foreign = map[string]string{
-	"universal": "langdetect and the libraries of each language", "spacy": "spaCy", "mecab": "MeCab",
-	"jieba": "jieba", "hanlp": "HanLP", "janome": "Janome", "camel": "CAMeL Tools",
-	"hindi": "Indic NLP", "stanza": "Stanza",
-}
-
-// CheckSplitter returns an error unless name, words_splitter_type of a configuration, is a splitter
-// that Split is. An empty name is the default, which is.
-func CheckSplitter(name string) error {
-	switch library, known := foreign[name]; {
-	case name == "" || name == WhitespaceSplitter:
-		return nil
-	case known:
-		return fmt.Errorf("words_splitter_type %q runs %s; possible is %q", name, library, WhitespaceSplitter)
-	}
-	return fmt.Errorf("words_splitter_type %q is unknown; possible is %q", name, WhitespaceSplitter)
-}
 
 // Split returns the words of a text in order: runs of word characters, which single hyphens may
 // join, and every other character that is not a space. These are the matches of

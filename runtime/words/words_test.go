@@ -86,22 +86,6 @@ func TestWordsOfBrokenText(t *testing.T) {
 	}
 }
 
-func TestSplittersAreNamed(t *testing.T) {
-	for _, name := range []string{"", "whitespace"} {
-		if err := CheckSplitter(name); err != nil {
-			t.Errorf("%q: %v", name, err)
-		}
-	}
-	for _, name := range []string{"spacy", "jieba", "mecab", "stanza", "universal", "hanlp", "janome",
-		"camel", "hindi", "Whitespace"} {
-		err := CheckSplitter(name)
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", name)) ||
-			!strings.Contains(err.Error(), `"whitespace"`) {
-			t.Errorf("%q: error %v names the splitter and the one that is possible", name, err)
-		}
-	}
-}
-
 func TestLetterRuns(t *testing.T) {
 	var got []string
 	text := "Zoë_Müller2Ⅷ-x½ 12 \u0661b"
