@@ -12,7 +12,7 @@
 //          bf16 | f16 | u8 | e4m3 in blocks of 128 (quantised from the f32 row).
 // Alias    residual may be y when the types agree.
 // Share    rows.
-// Scratch  2·K doubles, N floats.
+// Scratch  K doubles, N floats.
 // Packed   F32, BF16, F16: [N, K] of that type. INT8, FP8: f32 s_w [N], then [N, K], a byte an
 //          element.
 // Source   gates: Shazeer 2020 §2, arXiv:2002.05202
@@ -22,21 +22,6 @@ namespace sie_ref {
 
 namespace {
 
-// Row n of the weight as it is stored, without its scale.
-void weight_row(const sie_packed *w, int64_t n, double *out) {
-  const int64_t at = n * w->k;
-  const float *f32 = static_cast<const float *>(w->data) + at;
-  const uint16_t *half = static_cast<const uint16_t *>(w->data) + at;
-  const uint8_t *bytes = static_cast<const uint8_t *>(w->data) + w->n * 4 + at;
-  for (int64_t k = 0; k < w->k; k++) {
-    if (w->compute == SIE_COMPUTE_F32) out[k] = static_cast<double>(f32[k]);
-    if (w->compute == SIE_COMPUTE_BF16) out[k] = static_cast<double>(sie_f32_from_bf16(half[k]));
-    if (w->compute == SIE_COMPUTE_F16) out[k] = static_cast<double>(sie_f32_from_f16(half[k]));
-    if (w->compute == SIE_COMPUTE_FP8) out[k] = static_cast<double>(sie_f32_from_f8e4m3(bytes[k]));
-    if (w->compute == SIE_COMPUTE_INT8) out[k] = static_cast<int8_t>(bytes[k]);
-  }
-}
-
 // Row r of x as it enters the sums: for INT8 whole levels, for FP8 without scales.
 void x_row(const sie_linear_args *a, int64_t r, double *out) {
   if (a->w->compute != SIE_COMPUTE_INT8) return load_row(a->x, r, 0, a->k, out);
@@ -45,18 +30,75 @@ void x_row(const sie_linear_args *a, int64_t r, double *out) {
   if (a->x.outlier != nullptr) out[a->x.outlier[r].column] += a->x.outlier[r].excess;
 }
 
-// x·Wᵀ for row r and column n; x is the row as x_row gives it, w has room for K.
-double dot(const sie_linear_args *a, int64_t r, int64_t n, const double *x, double *w) {
+constexpr int64_t columns_at_once = 4;
+
+// Σ x[k]·w[i, k] over k of [first, last) for each i, every sum in the order of k. Four sums at once,
+// because an addition waits for the one before it in its sum alone.
+template <class Element, class Value>
+void sums(const double *x, const Element *const *w, int64_t first, int64_t last, Value value, double *sum) {
+  double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+  for (int64_t k = first; k < last; k++) {
+    s0 += x[k] * value(w[0][k]);
+    s1 += x[k] * value(w[1][k]);
+    s2 += x[k] * value(w[2][k]);
+    s3 += x[k] * value(w[3][k]);
+  }
+  sum[0] = s0, sum[1] = s1, sum[2] = s2, sum[3] = s3;
+}
+
+// The same for columns [n, n + 4) of the weight as it is stored, without its scale; in place of a
+// column that it has not, its last one. data: the first element.
+template <class Element, class Value>
+void sums_of(const sie_linear_args *a, const void *data, int64_t n, const double *x, int64_t first,
+             int64_t last, Value value, double *sum) {
+  const Element *w[columns_at_once];
+  for (int64_t i = 0; i < columns_at_once; i++) {
+    w[i] = static_cast<const Element *>(data) + (n + i < a->n ? n + i : a->n - 1) * a->k;
+  }
+  sums(x, w, first, last, value, sum);
+}
+
+void stored_sums(const sie_linear_args *a, int64_t n, const double *x, int64_t first, int64_t last,
+                 double *sum) {
+  const void *data = a->w->data, *bytes = static_cast<const uint8_t *>(data) + a->w->n * 4;
+  switch (a->w->compute) {
+    case SIE_COMPUTE_BF16:
+      return sums_of<uint16_t>(
+          a, data, n, x, first, last, [](uint16_t w) { return static_cast<double>(sie_f32_from_bf16(w)); },
+          sum);
+    case SIE_COMPUTE_F16:
+      return sums_of<uint16_t>(
+          a, data, n, x, first, last, [](uint16_t w) { return static_cast<double>(sie_f32_from_f16(w)); },
+          sum);
+    case SIE_COMPUTE_FP8:
+      return sums_of<uint8_t>(
+          a, bytes, n, x, first, last, [](uint8_t w) { return static_cast<double>(sie_f32_from_f8e4m3(w)); },
+          sum);
+    case SIE_COMPUTE_INT8:
+      return sums_of<int8_t>(
+          a, bytes, n, x, first, last, [](int8_t w) { return static_cast<double>(w); }, sum);
+    default:
+      return sums_of<float>(a, data, n, x, first, last, [](float w) { return static_cast<double>(w); }, sum);
+  }
+}
+
+// x·Wᵀ + bias + addend for row r and columns [n, n + 4); x is the row as x_row gives it. What is said
+// of columns that there are not has no meaning.
+void four(const sie_linear_args *a, int64_t r, int64_t n, const double *x, double *z) {
   const bool scaled = a->w->compute == SIE_COMPUTE_FP8 || a->w->compute == SIE_COMPUTE_INT8;
   const int64_t group = scale_columns(a->x, a->k), scales = scales_of_row(a->x, a->k);
-  weight_row(a->w, n, w);
-  double sum = 0;
+  double sum[columns_at_once] = {}, part[columns_at_once];
   for (int64_t g = 0; g < scales; g++) {
-    double part = 0;
-    for (int64_t k = g * group; k < a->k && k < (g + 1) * group; k++) part += x[k] * w[k];
-    sum += scaled ? part * static_cast<double>(a->x.scale[r * scales + g]) : part;
+    stored_sums(a, n, x, g * group, (g + 1) * group < a->k ? (g + 1) * group : a->k, part);
+    for (int64_t i = 0; i < columns_at_once; i++) {
+      sum[i] += scaled ? part[i] * static_cast<double>(a->x.scale[r * scales + g]) : part[i];
+    }
   }
-  return scaled ? sum * static_cast<double>(static_cast<const float *>(a->w->data)[n]) : sum;
+  for (int64_t i = 0; i < columns_at_once && n + i < a->n; i++) {
+    z[i] = scaled ? sum[i] * static_cast<double>(static_cast<const float *>(a->w->data)[n + i]) : sum[i];
+    z[i] += a->bias != nullptr ? static_cast<double>(a->bias[n + i]) : 0;
+    z[i] += a->addend.p != nullptr ? load(a->addend, r, n + i) : 0;
+  }
 }
 
 int32_t x_dtype(uint32_t compute) {
@@ -123,20 +165,20 @@ sie_status linear(const sie_linear_args *a, const sie_share *share) {
   const bool gated = a->gate != SIE_GATE_NONE;
   if (gated && (a->act != SIE_ACT_NONE || a->n % 2 != 0)) return SIE_INVALID_ARGUMENT;
   const int64_t columns = gated ? a->n / 2 : a->n;
-  double *x = static_cast<double *>(share->scratch), *w = x + a->k;
-  float *out = reinterpret_cast<float *>(w + a->k);
+  double *x = static_cast<double *>(share->scratch);
+  float *out = reinterpret_cast<float *>(x + a->k);
   Range rows = share_of(*a->rows.n, share);
-  auto z = [=](int64_t r, int64_t n) {
-    return dot(a, r, n, x, w) + (a->bias != nullptr ? static_cast<double>(a->bias[n]) : 0) +
-           (a->addend.p != nullptr ? load(a->addend, r, n) : 0);
-  };
   for (int64_t r = rows.first; r < rows.last; r++) {
     x_row(a, r, x);
-    for (int64_t j = 0; j < columns; j++) {
-      double y =
-          gated ? activate(z(r, 2 * j), act_of_gate(a->gate)) * z(r, 2 * j + 1) : activate(z(r, j), a->act);
-      if (a->residual.p != nullptr) y += load(a->residual, r, j);
-      out[j] = static_cast<float>(y);
+    for (int64_t n = 0; n < a->n; n += columns_at_once) {
+      double z[columns_at_once] = {};
+      four(a, r, n, x, z);
+      for (int64_t i = 0; i < columns_at_once && n + i < a->n; i += gated ? 2 : 1) {
+        const int64_t j = gated ? (n + i) / 2 : n + i;
+        double y = gated ? activate(z[i], act_of_gate(a->gate)) * z[i + 1] : activate(z[i], a->act);
+        if (a->residual.p != nullptr) y += load(a->residual, r, j);
+        out[j] = static_cast<float>(y);
+      }
     }
     if (is_float(a->y.dtype)) {
       for (int64_t j = 0; j < columns; j++) store(a->y, r, j, out[j]);

@@ -89,7 +89,7 @@ sie_status pairs(const sie_pairs_args *a, const sie_share *share) {
 }
 
 int64_t pairs_scratch(const sie_op_bounds *bounds) {
-  return floats_of(bounds->n, bounds->k) * 4 + (2 * bounds->k + (bounds->n + 1) / 2) * 8;
+  return floats_of(bounds->n, bounds->k) * 4 + (bounds->k + (bounds->n + 1) / 2) * 8;
 }
 
 }  // namespace sie_ref

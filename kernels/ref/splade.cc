@@ -26,14 +26,13 @@ sie_tensor row_at(const sie_tensor &x, int64_t t, int64_t k) {
 }  // namespace
 
 int64_t splade_scratch(const sie_op_bounds *bounds) {
-  return (2 * bounds->k + (bounds->n + 1) / 2) * 8 + bounds->n * 4;
+  return (bounds->k + (bounds->n + 1) / 2) * 8 + bounds->n * 4;
 }
 
 sie_status splade(const sie_splade_args *a, const sie_share *share) {
   if (a->y.dtype != SIE_F32) return SIE_UNSUPPORTED;
   const int32_t none = 0, one = 1;
-  float *logits =
-      reinterpret_cast<float *>(static_cast<double *>(share->scratch) + 2 * a->k + (a->n + 1) / 2);
+  float *logits = reinterpret_cast<float *>(static_cast<double *>(share->scratch) + a->k + (a->n + 1) / 2);
   const sie_share whole = {0, 1, share->scratch, share->scratch_bytes, nullptr};
   sie_linear_args token = {};
   token.rows = {1, &none};
