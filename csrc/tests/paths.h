@@ -34,9 +34,7 @@ inline bool whole() {
 #endif
 }
 
-// Every path that this machine can take; where tests are not whole, each class only on the lowest
-// table that has it. The other tables differ in kernels, which kernel_tests runs on all of them.
-inline std::vector<Path> machine_paths() {
+inline std::vector<Path> find_paths() {
   static const struct {
     uint32_t isa;
     const char *name;
@@ -69,6 +67,13 @@ inline std::vector<Path> machine_paths() {
       paths.push_back({isa, compute, names.back().c_str()});
     }
   }
+  return paths;
+}
+
+// Every path that this machine can take; where tests are not whole, each class only on the lowest
+// table that has it. The other tables differ in kernels, which kernel_tests runs on all of them.
+inline const std::vector<Path> &machine_paths() {
+  static const std::vector<Path> paths = find_paths();
   return paths;
 }
 

@@ -3,6 +3,7 @@
 #include "schedule.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@ struct Run {
   std::vector<int> order;  // the thread of each step
   size_t next_choice;
   int preemptions, steps;
+  bool ended;
 };
 
 // Only the thread whose turn it is uses it.
@@ -106,27 +108,44 @@ void wake(const std::atomic<uint32_t> *word, int waiters) {
 
 const sie::hooks::Hooks hooks = {step, sleep_on, wake, nullptr, nullptr, nullptr, nullptr};
 
+// A thread of every order, one after the other.
 void *thread_main(void *number) {
   self = static_cast<int>(reinterpret_cast<intptr_t>(number));
-  while (sem_wait(&run->turn[self]) != 0) continue;
-  run->threads->body(self);
-  run->state[self] = State::done;
-  const int next = next_of(self);
-  sem_post(next < 0 ? &run->over : &run->turn[next]);
-  return nullptr;
+  for (;;) {
+    while (sem_wait(&run->turn[self]) != 0) continue;
+    if (run->ended) return nullptr;
+    run->threads->body(self);
+    run->state[self] = State::done;
+    const int next = next_of(self);
+    sem_post(next < 0 ? &run->over : &run->turn[next]);
+  }
 }
 
 void run_once() {
   run->next_choice = 0;
   run->preemptions = run->steps = 0;
   run->order.clear();
-  pthread_t ids[max_threads];
-  for (int i = 0; i < run->threads->count; i++) {
-    run->state[i] = State::ready;
-    pthread_create(&ids[i], nullptr, thread_main, reinterpret_cast<void *>(static_cast<intptr_t>(i)));
-  }
+  for (int i = 0; i < run->threads->count; i++) run->state[i] = State::ready;
   sem_post(&run->turn[next_of(-1)]);
   while (sem_wait(&run->over) != 0) continue;
+}
+
+// Starts the threads on the caller's CPU, where they may be pinned: one of them runs at a time, and a
+// turn is handed on sooner there than to another CPU, which has to be woken.
+void start(pthread_t *ids) {
+  cpu_set_t here;
+  CPU_ZERO(&here);
+  const int cpu = sched_getcpu();
+  if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &here);
+  for (int i = 0; i < run->threads->count; i++) {
+    pthread_create(&ids[i], nullptr, thread_main, reinterpret_cast<void *>(static_cast<intptr_t>(i)));
+    if (CPU_COUNT(&here) > 0) pthread_setaffinity_np(ids[i], sizeof here, &here);
+  }
+}
+
+void end(const pthread_t *ids) {
+  run->ended = true;
+  for (int i = 0; i < run->threads->count; i++) sem_post(&run->turn[i]);
   for (int i = 0; i < run->threads->count; i++) pthread_join(ids[i], nullptr);
 }
 
@@ -138,6 +157,8 @@ long explore(const Threads &threads) {
   run = &all;
   for (sem_t &turn : all.turn) sem_init(&turn, 0, 0);
   sem_init(&all.over, 0, 0);
+  pthread_t ids[max_threads];
+  start(ids);
   long orders = 0;
   do {
     threads.prepare();
@@ -151,6 +172,7 @@ long explore(const Threads &threads) {
       all.choices.pop_back();
     if (!all.choices.empty()) all.choices.back().chosen++;
   } while (!all.choices.empty());
+  end(ids);
   for (sem_t &turn : all.turn) sem_destroy(&turn);
   sem_destroy(&all.over);
   run = nullptr;
