@@ -378,14 +378,24 @@ func TestSlowServerIsNotAStall(t *testing.T) {
 	}
 }
 
+// received reports whether the partial file of a blob has this many bytes.
+func received(blob string, bytes int64) bool {
+	info, err := os.Stat(blob + ".incomplete")
+	return err == nil && info.Size() == bytes
+}
+
 func TestContext(t *testing.T) {
 	h := newHarness(t)
 	cancelled := errors.New("the user left")
+	blob := h.blobOf("model.safetensors")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	h.hub.Fault(onStorage(func(_ int, w http.ResponseWriter, r *http.Request) bool {
 		w.Write(h.model.Files["model.safetensors"][:50_000])
 		w.(http.Flusher).Flush()
-		time.Sleep(50 * time.Millisecond)
+		// The download has them on the disk before the user leaves.
+		for r.Context().Err() == nil && !received(blob, 50_000) {
+			time.Sleep(time.Millisecond)
+		}
 		cancel(cancelled)
 		<-r.Context().Done()
 		return true
@@ -396,8 +406,7 @@ func TestContext(t *testing.T) {
 	}
 	h.wantInvisible()
 	// The received bytes are kept for the next try.
-	if info, err := os.Stat(h.blobOf("model.safetensors") + ".incomplete"); err != nil ||
-		info.Size() != 50_000 {
+	if info, err := os.Stat(blob + ".incomplete"); err != nil || info.Size() != 50_000 {
 		t.Errorf("partial file: %v, %v", info, err)
 	}
 	deadline, stop := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -410,7 +419,7 @@ func TestContext(t *testing.T) {
 	// Waiting for another download also ends with the context: a download by this package, or of a
 	// blob by a Python tool.
 	h.hub.Fault(nil)
-	for _, lock := range []string{"sie.lock", filepath.Base(h.blobOf("model.safetensors")) + ".lock"} {
+	for _, lock := range []string{"sie.lock", filepath.Base(blob) + ".lock"} {
 		release, err := newLocks(slog.Default()).take(context.Background(),
 			filepath.Join(h.cache, ".locks", "models--sie-test--tiny-bert", lock), nil)
 		if err != nil {

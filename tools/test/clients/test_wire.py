@@ -292,7 +292,8 @@ def test_damaged_models(tmp_path, damage):
         (d / "config.json").write_text(json.dumps({**c, "intermediate_size": 1000}))
     else:
         (d / "model.safetensors").write_bytes(b"\xff" * 1000)
-    with Server(models=f"{MODEL}={d}", preload="").context() as s:
+    # The request waits for the end of the load, however slow the machine is.
+    with Server("--load-wait", f"{PATIENCE}s", models=f"{MODEL}={d}", preload="").context() as s:
         status, _, out = post(s.url, items("x"))
         assert status == 502, out
         e = json.loads(out)["detail"]
