@@ -124,7 +124,7 @@ func TestUsersMayDoTheirWorkAndNoMore(t *testing.T) {
 	}
 	lane := bus.Lane{Pool: "default", Profile: "cpu", Bundle: "default"}
 	work, inbox := lane.WorkSubject("m"), bus.Inbox("r", "q")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	// The life of a slice and of a dead letter, each step by the user whose it is.
 	gateway, err := jetstream.New(conns[GatewayUser])

@@ -35,7 +35,7 @@ func letter(t *testing.T, id string) dlq.Letter {
 
 // Letters are stored once each, listed newest first without their work, read whole, and dropped.
 func TestLetters(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	js, err := jetstream.New(bustest.Start(t, nil).Connect(bus.GatewayInboxes))
 	if err != nil {
@@ -104,7 +104,7 @@ func TestLetters(t *testing.T) {
 // error, the end of its server, or that nobody answered.
 func TestReplay(t *testing.T) {
 	server := bustest.Start(t, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	conn, worker := server.Connect(bus.GatewayInboxes), server.Connect(bus.SidecarInboxes)
 	js, err := jetstream.New(worker)
@@ -161,7 +161,7 @@ func TestReplay(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
-					if _, err := worker.Request(item.ReplySubject, data, 5*time.Second); err != nil {
+					if _, err := worker.Request(item.ReplySubject, data, 2*time.Minute); err != nil {
 						t.Errorf("%s: no receipt: %v", name, err)
 					}
 					if err := m.DoubleAck(ctx); err != nil {
@@ -180,7 +180,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("%v", o.Err)
 		}
 		<-done
-		if _, err := beats.NextMsg(5 * time.Second); err != nil {
+		if _, err := beats.NextMsg(2 * time.Minute); err != nil {
 			t.Errorf("%s: no heartbeat: %v", name, err)
 		}
 	}

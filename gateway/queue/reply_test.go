@@ -40,7 +40,7 @@ func TestReceiptsGoToSidecarsAlone(t *testing.T) {
 		}
 	}
 	receipt := string(receipts[work.Unknown])
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // heartbeats never end
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // heartbeats never end
 	defer cancel()
 	for {
 		var m *nats.Msg

@@ -20,7 +20,7 @@ import (
 // A stream and a consumer made twice from the definitions are the same; a flooded model refuses,
 // and another does not notice; acknowledged work leaves at once.
 func TestDefinitionsOfWork(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	js, err := jetstream.New(bustest.Start(t, nil).Connect(bus.GatewayInboxes))
 	if err != nil {
@@ -150,7 +150,7 @@ func TestNothingIsSentLater(t *testing.T) {
 	if err := errors.Join(other.Flush(), c.Publish("x", []byte("now")), c.Flush()); err != nil {
 		t.Fatal(err)
 	}
-	m, err := sub.NextMsg(5 * time.Second)
+	m, err := sub.NextMsg(2 * time.Minute)
 	if err != nil || string(m.Data) != "now" {
 		t.Errorf("%v %v", m, err)
 	}

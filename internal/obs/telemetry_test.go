@@ -123,7 +123,7 @@ func TestTelemetry(t *testing.T) {
 			_, span := tel.Tracer.Start(t.Context(), "encode")
 			span.SetAttributes(attribute.String("model", "org/model"))
 			span.End()
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			if err := tel.Close(ctx); err != nil {
 				t.Fatal(err)

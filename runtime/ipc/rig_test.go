@@ -246,7 +246,7 @@ func (c *client) await(from chan wire.Response) (wire.Response, error) {
 		default:
 		}
 		return wire.Response{}, errEnded
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		return wire.Response{}, errors.New("no response for 30 s")
 	}
 }

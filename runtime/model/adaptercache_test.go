@@ -30,7 +30,7 @@ func TestLoRA(t *testing.T) {
 	}
 	row := func(lora string) string {
 		t.Helper()
-		deadline := time.Now().Add(20 * time.Second)
+		deadline := time.Now().Add(2 * time.Minute)
 		for {
 			res, err := r.Encode(t.Context(), with(lora))
 			if err == nil {

@@ -361,7 +361,7 @@ func TestDrainAnswersKeptConnections(t *testing.T) {
 	for range served {
 		<-warm
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := r.Shutdown(ctx); err != nil || ctx.Err() != nil {
 		t.Error(err, ctx.Err())

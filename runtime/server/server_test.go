@@ -215,7 +215,7 @@ func (r *rig) dial() *wire {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 	return &wire{Conn: c, t: r.t, br: bufio.NewReader(c)}
 }
 

@@ -26,7 +26,7 @@ func (r *rig) watch() *websocket.Conn {
 		r.t.Fatal(err, resp)
 	}
 	r.t.Cleanup(func() { c.Close() })
-	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	return c
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/sie-engine/sie/internal/ipc"
 )
 
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // rig is a client with a fake server whose answers each test writes.
 type rig struct {

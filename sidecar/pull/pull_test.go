@@ -20,7 +20,7 @@ var (
 	subject = lane.WorkSubject("m")
 )
 
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // rig is a queue over a real broker whose messages come to a channel.
 type rig struct {

@@ -27,7 +27,7 @@ import (
 var lane = bus.Lane{Pool: "p", Profile: "cpu", Bundle: "default"}
 
 // patience bounds every wait for an event of a test.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // gateway publishes slices and receipts what comes for them, as the real one does.
 type fakeGateway struct {
