@@ -191,6 +191,7 @@ func TestExtractRefuses(t *testing.T) {
 		{"relations", options(`"threshold":0.1,"relation_labels":["r"],"relation_threshold":0`)},
 		{"tower", `{"labels":["a <<SEP>> b"]}`}, // its labels stand in no prompt
 		{"spans tokens relations tower zero classes", schema("null")},
+		{"classes", options(`"examples":[{"text":"x","labels":[]}]`)}, // none of the labels is the text's
 	} {
 		for _, name := range strings.Fields(c.models) {
 			if a, _ := r.find("acme/"+name, c.params); a.status != 200 {
@@ -268,6 +269,28 @@ func TestExtractBoundsOfItems(t *testing.T) {
 		if got.Items[0].Error != nil || got.Items[2].Error != nil ||
 			fmt.Sprint(got.Items[0].Entities) != fmt.Sprint(alone.Items[0].Entities) {
 			t.Errorf("%s, beside %.20q: %+v; alone %+v", c.model, c.text, got.Items[0], alone.Items[0])
+		}
+	}
+}
+
+// No model that is served takes entities, so those of an item's metadata change nothing, wherever
+// they say that they lie.
+func TestExtractReadsNoEntitiesOfItems(t *testing.T) {
+	r := start(t, withExtractors(t))
+	const entities = `,"metadata":{"entities":[{"text":"x","label":"city","start":-7,"end":1e9},` +
+		`{"text":"y","start":13,"end":12},{"start":"a"},7]}`
+	for _, name := range []string{"spans", "tokens", "relations", "tower", "classes", "zero"} {
+		var bodies []string
+		for _, metadata := range []string{"", entities} {
+			a := r.do("POST", "/v1/extract/acme/"+name,
+				`{"items":[{"text":"Ann met Bob \ud83d\ude42 in Berlin"`+metadata+`}],`+
+					`"params":{"labels":["city","person"]}}`, "Accept", "application/json")
+			var got extracted
+			a.into(t, &got)
+			bodies = append(bodies, fmt.Sprint(got.Items))
+		}
+		if bodies[0] != bodies[1] {
+			t.Errorf("%s: %s with entities, %s without", name, bodies[1], bodies[0])
 		}
 	}
 }

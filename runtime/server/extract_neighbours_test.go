@@ -87,7 +87,8 @@ func TestExtractBadItemsAmongGood(t *testing.T) {
 	r := start(t, allOf(drops("spans", gliner, "gliner-deberta-span"),
 		drops("tokens", gliner, "gliner-modernbert-token"), drops("relations", gliner, "relex-span"),
 		drops("tower", bi, "gliner-bi-modernbert-span"), drops("classes", classes, "gliclass-modern"),
-		besideChanged(t, "acme/zero", zero, "text-deberta-zero", "config.json", nil)))
+		besideChanged(t, "acme/zero", zero, "text-deberta-zero", "config.json", nil),
+		drops("pairs", zero, "text-modernbert-zero"), drops("roberta", zero, "pipeline-zero-shot")))
 	const labels = `"labels":["city","person"]`
 	for name, c := range map[string]struct {
 		params string
@@ -107,15 +108,25 @@ func TestExtractBadItemsAmongGood(t *testing.T) {
 			"": "blank", "\t": "blank", "\u00ad": "drops",
 		}, []string{"Bob"}},
 		"classes": {`{` + labels + `}`, map[string]string{
-			"": "no text", "\t": "no text", "a <<LABEL>> b": "<<LABEL>>", "a <<SEP>> b": "<<SEP>>",
-		}, []string{"Bob"}},
+			"": "no text", "\t": "no text", "\x1c\u3000": "no text", "a <<LABEL>> b": "<<LABEL>>",
+			"a <<SEP>> b": "<<SEP>>", "\u00ad": "drops", "\u00ad \u00ad": "drops",
+		}, []string{"Bob", "\u00ada"}},
+		"instructed classes": {`{` + labels + `,"instruction":"of news","options":{"examples":[` +
+			`{"text":"Ann","labels":["person"]}]}}`, map[string]string{"": "no text", "\u00ad": "drops"},
+			[]string{"Bob"}},
 		"zero": {`{` + labels + `}`, map[string]string{
 			"": "blank", "\u3000\n": "blank",
 		}, []string{"Bob", "<<SEP>>"}},
+		"pairs": {`{` + labels + `}`, map[string]string{
+			"": "blank", "\u00ad": "drops", "\u00ad\u00ad": "drops",
+		}, []string{"Bob", "[SEP] Bob", "[SEP]", "\u00ada"}},
+		"roberta": {`{` + labels + `}`, map[string]string{"": "blank", "\u00ad": "drops"},
+			[]string{"Bob", "</s>", "\u00ada"}},
 	} {
+		model := "acme/" + name[strings.LastIndexByte(name, ' ')+1:]
 		alone := map[string]string{}
 		for _, text := range c.good {
-			a, got := r.find("acme/"+name, c.params, text)
+			a, got := r.find(model, c.params, text)
 			if a.status != 200 || got.Items[1].Error != nil {
 				t.Errorf("%s, %q alone: %d %.300s", name, text, a.status, a.body)
 				continue
@@ -126,7 +137,7 @@ func TestExtractBadItemsAmongGood(t *testing.T) {
 		for text := range maps.Keys(c.bad) {
 			texts = append(texts, text, c.good[0])
 		}
-		a, got := r.find("acme/"+name, c.params, texts...)
+		a, got := r.find(model, c.params, texts...)
 		if a.status != 200 || len(got.Items) != len(texts)+1 {
 			t.Errorf("%s: %d %.300s", name, a.status, a.body)
 			continue
@@ -147,8 +158,9 @@ func TestExtractBadItemsAmongGood(t *testing.T) {
 // A model whose files no family reads is refused with its file, key and value; the server goes on,
 // and answers from its other models.
 func TestExtractRefusesBrokenModels(t *testing.T) {
-	const gliner, classes = "gliner:GLiNERAdapter", "gliclass:GLiClassAdapter"
-	const glinerFile, file = "gliner_config.json", "config.json"
+	const gliner, bi = "gliner:GLiNERAdapter", "gliner_bi:GLiNERBiAdapter"
+	const classes = "gliclass:GLiClassAdapter"
+	const glinerFile, file, tokens = "gliner_config.json", "config.json", "tokenizer.json"
 	for _, c := range []struct {
 		adapter, of, file string
 		changes           map[string]any
@@ -170,6 +182,14 @@ func TestExtractRefusesBrokenModels(t *testing.T) {
 		{classes, "gliclass-modern", file, map[string]any{"encoder_config.model_type": "gpt2"},
 			[]string{"model_type", "gpt2"}},
 		{classes, "gliclass-modern", file, map[string]any{"scorer_type": "mlp"}, []string{"scorer.mlp"}},
+		// A token without a row: both numbers are said.
+		{gliner, "gliner-bert-span", tokens, map[string]any{"model.vocab.zzzz": 300},
+			[]string{tokens, "ids up to 300", "263 entries"}},
+		{classes, "gliclass-modern", tokens, map[string]any{"model.vocab.zzzz": 88},
+			[]string{tokens, "ids up to 88", "88 entries"}},
+		{bi, "gliner-bi-modernbert-span", "labels_tokenizer/" + tokens,
+			map[string]any{"model.vocab.zzzz": 999},
+			[]string{"of the labels has ids up to 999", "label tower's vocabulary has "}},
 	} {
 		r := start(t, allOf(withExtractors(t),
 			besideChanged(t, "acme/broken", c.adapter, c.of, c.file, c.changes)))

@@ -174,7 +174,9 @@ func (c *gliclassRun) items(first, end int, results *sizes) ([]batch.Item, error
 	for i, ids := range texts {
 		rows := c.layout.Rows(ids)
 		row := first + i
-		c.check(row, ids, &rows)
+		if err := c.check(row, ids, &rows); err != nil {
+			return nil, err
+		}
 		c.bill(row, len(ids))
 		items[i] = batch.Item{Inputs: batch.Inputs{IDs: ids, TypeIDs: rows.Segments,
 			Words:   batch.Places{First: rows.First, Last: rows.Last},

@@ -3,6 +3,7 @@ package task_test
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -154,6 +155,10 @@ func TestGLiClassGroups(t *testing.T) {
 	}
 }
 
+// saysWhatToDo matches an error that says what is possible, or what to change.
+var saysWhatToDo = regexp.MustCompile(`expected |wanted|possible|must be |[;:] (name|leave|shorten|send|give|` +
+	`ask for|add|remove)\b|: give `)
+
 func TestGLiClassBadRequests(t *testing.T) {
 	r := start(t, nil, nil, gliclass(t, "gliclass-modern", 100))
 	long, many := strings.Repeat("é", 129), make([]string, 1001)
@@ -206,6 +211,7 @@ func TestGLiClassBadRequests(t *testing.T) {
 			"options.examples"},
 		{two, with("examples", []any{map[string]any{"text": "<<SEP>>", "labels": []any{"a"}}}),
 			"options.examples"},
+		{two, example("<<EXAMPLE>>", []any{"a"}), "options.examples"},
 		{two, with("hypothesis_template", "{}"), "options.hypothesis_template"},
 		{two, with("threshold", true), "options.threshold"}, {two, with("threshold", "0.5"),
 			"options.threshold"},
@@ -235,8 +241,10 @@ func TestGLiClassBadRequests(t *testing.T) {
 		_, err := r.Extract(t.Context(), &ExtractRequest{
 			Model: "gliclass", Texts: []string{"a text"}, Labels: c.labels, Options: c.options,
 		})
-		if e := errs.As(err); err == nil || e.Status != 400 || e.Param != c.param {
-			t.Errorf("%.60v %v: %v, want a 400 for %s", c.labels, c.options, err, c.param)
+		if e := errs.As(err); err == nil || e.Status != 400 || e.Param != c.param ||
+			!saysWhatToDo.MatchString(e.Message) {
+			t.Errorf("%.60v %v: %v, want a 400 for %s that says what to do", c.labels, c.options, err,
+				c.param)
 		}
 	}
 	fine := []map[string]any{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/words"
 )
 
 // The bounds of a request for labels, in characters where nothing else is said.
@@ -146,13 +147,14 @@ func (a *gliclassAsk) readThreshold(_ *Request, option func(string) any) error {
 func readGraphs(r *Request, _ func(string) any) error {
 	if v := r.Options["cuda_graphs"]; v != nil && v != false && v != "off" {
 		return errs.Invalidf("options.cuda_graphs",
-			"Field 'options.cuda_graphs' is %.40v; only off is possible in a request", v)
+			"Field 'options.cuda_graphs' is %.40v; only off is possible in a request: send that, or leave it out",
+			v)
 	}
 	return nil
 }
 
 func (a *gliclassAsk) readTask(r *Request, _ func(string) any) error {
-	if r.Instruction == nil || strings.TrimSpace(*r.Instruction) == "" {
+	if r.Instruction == nil || words.IsBlank(*r.Instruction) {
 		return nil
 	}
 	a.task = *r.Instruction
@@ -162,7 +164,7 @@ func (a *gliclassAsk) readTask(r *Request, _ func(string) any) error {
 	}
 	if marker := reservedIn(a.task); marker != "" {
 		return errs.Invalidf("params.instruction",
-			"Field 'params.instruction' has %s, which marks labels for the model",
+			"Field 'params.instruction' has %s, which marks labels for the model; leave the marker out",
 			marker)
 	}
 	return nil
@@ -182,7 +184,7 @@ func (a *gliclassAsk) readLabels(r *Request, option func(string) any) error {
 	if groups == nil {
 		if encoding != nil {
 			return errs.Invalidf("options.group_encoding",
-				"Field 'options.group_encoding' is for options.label_groups, which the request does not have")
+				"Field 'options.group_encoding' is for options.label_groups, which the request does not have; leave it out")
 		}
 		if len(r.Labels) == 0 {
 			return needLabels(r)
@@ -233,8 +235,9 @@ func (a *gliclassAsk) readGroups(v any) error {
 		}
 	}
 	if len(flat) > maxAskedLabels {
-		return errs.Invalidf(field, "Field '%s' has %d labels; at most %d are possible", field, len(flat),
-			maxAskedLabels)
+		return errs.Invalidf(field,
+			"Field '%s' has %d labels; at most %d are possible: ask for the others in another request", field,
+			len(flat), maxAskedLabels)
 	}
 	if name, twice := repeated(names); twice {
 		return errs.Invalidf(field, "Field '%s' has the group %s twice; name each group once", field,
@@ -252,11 +255,11 @@ func (a *gliclassAsk) readGroups(v any) error {
 }
 
 func (a *gliclassAsk) readGroup(field, key string, v any) (g gliclassGroup, err error) {
-	g.name = strings.TrimSpace(key)
+	g.name = trimmed(key)
 	list, ok := stringsOf(v)
 	switch {
 	case g.name == "":
-		return g, errs.Invalidf(field, "Field '%s' has a group without a name", field)
+		return g, errs.Invalidf(field, "Field '%s' has a group without a name; name it, or leave it out", field)
 	case reservedIn(g.name) != "" || utf8.RuneCountInString(g.name) > maxLabelChars:
 		return g, errs.Invalidf(field,
 			"Field '%s': the group %s has a marker, or more than %d characters: name it otherwise", field,
@@ -270,7 +273,7 @@ func (a *gliclassAsk) readGroup(field, key string, v any) (g gliclassGroup, err 
 	}
 	if !a.multi && len(g.labels) < 2 {
 		return g, errs.Invalidf(field,
-			"Field '%s': the group %s has one label, and in single-label mode two are needed",
+			"Field '%s': the group %s has one label, and in single-label mode two are needed: add one, or send options.classification_type=multi-label",
 			field, errs.Quote(g.name))
 	}
 	return g, nil
@@ -312,7 +315,7 @@ func checkLabelList(field string, list []string) ([]string, error) {
 	}
 	out := make([]string, len(list))
 	for i, l := range list {
-		out[i] = strings.TrimSpace(l)
+		out[i] = trimmed(l)
 		n := utf8.RuneCountInString(out[i])
 		switch marker := reservedIn(l); {
 		case n == 0:
@@ -334,6 +337,9 @@ func checkLabelList(field string, list []string) ([]string, error) {
 	}
 	return out, nil
 }
+
+// trimmed returns a name without the spaces around it, which are Python's.
+func trimmed(name string) string { return strings.TrimFunc(name, words.IsSpace) }
 
 // repeated returns a text that is in the list twice.
 func repeated(list []string) (string, bool) {

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/words"
 )
 
 // readExamples reads texts whose labels are known. Each row has all of them, with its own labels
@@ -55,13 +56,13 @@ func (a *gliclassAsk) readExample(i int, entry any) (text string, chosen [][]str
 		return "", nil, errs.Invalidf(field,
 			"Field '%s[%d]' must be an object with text and labels, and nothing else",
 			field, i)
-	case strings.TrimSpace(text) == "" || n > maxExampleChars:
+	case words.IsBlank(text) || n > maxExampleChars:
 		return "", nil, errs.Invalidf(field,
 			"Field '%s[%d].text' has %d characters; 1 to %d are possible, not all blank: shorten it, or leave the example out",
 			field, i, n, maxExampleChars)
 	case reservedIn(text) != "":
 		return "", nil, errs.Invalidf(field,
-			"Field '%s[%d].text' has %s, which marks labels for the model", field, i,
+			"Field '%s[%d].text' has %s, which marks labels for the model; leave the marker out", field, i,
 			reservedIn(text))
 	}
 	names, ok := stringsOf(e["labels"])
@@ -72,15 +73,15 @@ func (a *gliclassAsk) readExample(i int, entry any) (text string, chosen [][]str
 		return "", nil, errs.Invalidf(field, "Field '%s[%d].labels' must be a list of labels", field, i)
 	}
 	if most := a.count(); len(names) > most {
-		return "", nil, errs.Invalidf(field, "Field '%s[%d].labels' has %d labels; the request has %d",
+		return "", nil, errs.Invalidf(field, "Field '%s[%d].labels' has %d labels; the request has %d: name each of them once at most",
 			field, i, len(names), most)
 	}
 	chosen = make([][]string, len(a.rows))
 	for _, name := range names {
-		row, label := a.find(strings.TrimSpace(name))
+		row, label := a.find(trimmed(name))
 		if row < 0 {
 			return "", nil, errs.Invalidf(field,
-				"Field '%s[%d].labels' has %s, which is no label of the request", field, i,
+				"Field '%s[%d].labels' has %s, which is no label of the request; name its labels alone", field, i,
 				errs.Quote(name[:min(len(name), 100)]))
 		}
 		if !slices.Contains(chosen[row], label) {
@@ -99,7 +100,7 @@ func (a *gliclassAsk) namesOf(byGroup map[string]any) (names []string, ok bool) 
 		rank[g.name] = i - len(a.groups)
 	}
 	keys := slices.SortedFunc(maps.Keys(byGroup), func(x, y string) int {
-		return cmp.Or(cmp.Compare(rank[strings.TrimSpace(x)], rank[strings.TrimSpace(y)]), cmp.Compare(x, y))
+		return cmp.Or(cmp.Compare(rank[trimmed(x)], rank[trimmed(y)]), cmp.Compare(x, y))
 	})
 	for _, key := range keys {
 		labels, isList := stringsOf(byGroup[key])
@@ -110,7 +111,7 @@ func (a *gliclassAsk) namesOf(byGroup map[string]any) (names []string, ok bool) 
 			return nil, false
 		}
 		for _, l := range labels {
-			names = append(names, strings.TrimSpace(key)+groupSeparator+strings.TrimSpace(l))
+			names = append(names, trimmed(key)+groupSeparator+trimmed(l))
 		}
 	}
 	return names, true

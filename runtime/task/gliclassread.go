@@ -9,6 +9,7 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/tokenizer"
+	"github.com/sie-engine/sie/runtime/words"
 )
 
 // gliclassRun is a request on its way through a GLiClass model. Owned by one goroutine.
@@ -81,12 +82,12 @@ func (c *gliclassRun) measure() error {
 				field, s.labels, c.model.ID, c.window))
 		case s.task+s.examples > 0 && s.around() >= c.window:
 			return errs.Invalidf(field,
-				"Field '%s': labels, instruction and examples have %d tokens and leave no room for the text in the %d tokens that model '%s' reads",
+				"Field '%s': labels, instruction and examples have %d tokens and leave no room for the text in the %d tokens that model '%s' reads: send fewer or shorter ones",
 				field, s.around(), c.window, c.model.ID)
 		case c.options.OverflowPolicy == "truncate_text" && s.around() >= c.window,
 			c.options.OverflowPolicy == "error" && s.around() >= c.window:
 			return errs.TooLong(field, fmt.Sprintf(
-				"Field '%s': the labels have %d tokens and leave no room for the text in the %d that model '%s' reads",
+				"Field '%s': the labels have %d tokens and leave no room for the text in the %d that model '%s' reads: send fewer or shorter labels",
 				field, s.around(), c.window, c.model.ID))
 		}
 	}
@@ -218,27 +219,48 @@ func (c *gliclassRun) bill(number, n int) {
 	c.reader.tokens += n
 }
 
-// check fails the item of a row that does not show its labels: some were cut, or the text has more.
-func (c *gliclassRun) check(number int, ids []int32, rows *arch.LabelRows) {
+// check fails the item of a row without a text, and of one that does not show its labels: some were
+// cut, or the text has more.
+func (c *gliclassRun) check(number int, ids []int32, rows *arch.LabelRows) error {
 	labels, place := len(c.ask.rows[c.row(number)].labels), c.reader.location(number)
 	var why *errs.Error
-	switch text := c.text(number); {
-	case strings.TrimSpace(text) == "":
-		why = errs.Invalidf(place, "Field '%s' has no text to classify", place)
+	text := c.text(number)
+	drops, err := c.drops(number, ids)
+	switch {
+	case err != nil:
+		return err
+	case words.IsBlank(text):
+		why = errs.Invalidf(place, "Field '%s' is blank and has no text to classify; a text with words is wanted",
+			place)
+	case drops:
+		why = c.reader.dropped(number)
 	case reservedIn(text) != "":
 		why = errs.Invalidf(place, "Field '%s' has %s, which marks labels for the model; remove it", place,
 			reservedIn(text))
 	case len(rows.First) > labels:
 		why = errs.Invalidf(place,
-			"Field '%s' has what the tokenizer of model '%s' reads as the marker of a label",
+			"Field '%s' has what the tokenizer of model '%s' reads as the marker of a label; leave that out",
 			place, c.model.ID)
 	case len(rows.First) < labels:
 		why = errs.TooLong(place, fmt.Sprintf(
 			"Field '%s' leaves %d of %d labels in the %d tokens that model '%s' reads: shorten it, or send options.overflow_policy=truncate_text",
 			place, len(rows.First), labels, c.window, c.model.ID))
 	default:
-		return
+		return nil
 	}
 	c.fail(c.reader.item(number), c.reader.about(number, why))
 	*rows = arch.LabelRows{}
+	return nil
+}
+
+// seam is the number of tokens by which a row may differ from its parts, which meet in it.
+const seam = 2
+
+// drops reports whether the tokenizer leaves no token of a row's text.
+func (c *gliclassRun) drops(number int, ids []int32) (bool, error) {
+	special := c.use.Tokenizer().CountSpecial(false)
+	if len(ids) > c.sizes[c.row(number)].around()+special+seam {
+		return false, nil
+	}
+	return c.reader.drops(c.text(number), number)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
@@ -92,7 +91,7 @@ func (f *finding) readRelations() error {
 	}
 	if threshold := f.decoding.Threshold; threshold < spans.MinThreshold {
 		return errs.Invalidf("options.threshold",
-			"Field 'options.threshold' is %v; model '%s' finds relations and needs a threshold of at least %v",
+			"Field 'options.threshold' is %v; model '%s' finds relations and needs a threshold of at least %v: raise it",
 			threshold, f.model.ID, spans.MinThreshold)
 	}
 	return nil
@@ -127,7 +126,7 @@ func relationLabels(v any) ([]string, error) {
 			return nil, errs.Invalidf(relationsField,
 				"Field '%s[%d]' is no string; the name of a relation is wanted", relationsField, i)
 		}
-		names[i] = strings.TrimFunc(name, words.IsSpace)
+		names[i] = trimmed(name)
 	}
 	return names, nil
 }

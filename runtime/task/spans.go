@@ -3,6 +3,7 @@ package task
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -186,18 +187,11 @@ func (f *finding) windows(i int) ([]*window, error) {
 	case err != nil:
 		return nil, f.reader.textError(err, i)
 	}
+	if !slices.ContainsFunc(list, func(w words.Window) bool { return len(w.IDs) > 0 }) {
+		return nil, f.reader.refuse(i, f.reader.dropped(i))
+	}
 	out := make([]*window, len(list))
 	for j, w := range list {
-		if len(w.IDs) == 0 && len(list) == 1 {
-			return nil, f.reader.refuse(i, errs.Invalidf(f.reader.location(i),
-				"Field '%s' has only characters that the model's tokenizer drops; a text with words is wanted",
-				f.reader.location(i)))
-		}
-		if len(w.Words) > len(f.prompt)+len(w.IDs) { // a batch has room for as many words as tokens
-			return nil, f.reader.refuse(i, errs.Invalidf(f.reader.location(i),
-				"Field '%s' has %d words in a row of which the model's tokenizer drops all but %d tokens; leave such characters out",
-				f.reader.location(i), len(w.Words), len(w.IDs)))
-		}
 		out[j] = &window{Window: w, input: i}
 		f.reader.tokens += w.Fresh()
 		if w.First {
@@ -261,7 +255,9 @@ func (f *finding) item(w *window) batch.Item {
 	if w.room > 0 {
 		spec.Dims, spec.Bytes = int32(w.room), int(engine.FoundBytes(o, w.room))
 	}
-	return batch.Item{Inputs: in, Query: f.given, Specs: []batch.Spec{spec}}
+	// A batch has room for as many words as tokens, and words may be more where tokens are dropped.
+	return batch.Item{Inputs: in, Cost: max(len(ids), len(w.Words)), Query: f.given,
+		Specs: []batch.Spec{spec}}
 }
 
 // most returns the most records that a window may give.

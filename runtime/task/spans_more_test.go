@@ -14,6 +14,7 @@ import (
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/task"
 )
 
@@ -273,6 +274,106 @@ func TestSpansAreCut(t *testing.T) {
 	}
 	if singles != 384*60 {
 		t.Errorf("%d entities of one word in 384 words with 60 labels", singles)
+	}
+}
+
+// Words that the tokenizer drops have places and no tokens. A text may have many of them in a row,
+// more than tokens; batches of such texts have room for all, and its other words are found.
+func TestSpansOfDroppedWords(t *testing.T) {
+	for _, name := range []string{"gliner-deberta-span", "gliner-bert-token"} {
+		dir := copyModel(t, name)
+		edit(t, filepath.Join(dir, "tokenizer.json"), map[string]any{"normalizer": map[string]any{
+			"type": "Replace", "pattern": map[string]any{"String": "\u00ad"}, "content": "",
+		}})
+		r := start(t, nil, nil, spansIn(t, "drops", dir, ""))
+		ask := func(texts ...string) []task.Extracted {
+			res, err := r.Extract(t.Context(), &ExtractRequest{Model: "drops", Texts: texts,
+				Labels: []string{"city", "person"}, Options: map[string]any{"threshold": 0.0}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res.Found
+		}
+		dropped := func(n int) string { return strings.Repeat("\u00ad ", n) }
+		var texts []string
+		for i := range 30 { // with 180 words each: more than a batch has room for
+			texts = append(texts, dropped(175+i%2)+"Ann met Bob in Berlin")
+		}
+		all := ask(append(texts, dropped(1000)+"Berlin", dropped(1000), dropped(1))...)
+		for i, text := range texts {
+			if all[i].Err != nil || len(all[i].Entities) == 0 {
+				t.Fatalf("%s: text %d: %v", name, i, all[i])
+			}
+			if alone := ask(text)[0]; i < 2 && fmt.Sprint(alone) != fmt.Sprint(all[i]) {
+				t.Errorf("%s: text %d in company: %v; alone: %v", name, i, all[i], alone)
+			}
+			if last := all[i].Entities[len(all[i].Entities)-1]; last.End <= 2*175 ||
+				!strings.Contains("Ann met Bob in Berlin", strings.TrimLeft(last.Text, "\u00ad ")) {
+				t.Errorf("%s: text %d: the last entity is %v", name, i, last)
+			}
+		}
+		if e := all[30].Err; e != nil {
+			t.Errorf("%s: a word behind 1,000 that are dropped: %v", name, e)
+		}
+		for i, e := range []*errs.Error{all[31].Err, all[32].Err} {
+			if place := fmt.Sprintf("items[%d]", 31+i); e == nil || !strings.Contains(e.Message, place) ||
+				!strings.Contains(e.Message, "drops") {
+				t.Errorf("%s: a text of dropped words alone: %v", name, e)
+			}
+		}
+	}
+}
+
+// The longest window of a DeBERTa has 4,096 subtokens, of another encoder 8,192, and 8 for each of
+// its words.
+func TestSpansSubtokensOfAWindow(t *testing.T) {
+	longest := func(name string, words int, text string) (tokens int) {
+		dir := copyModel(t, name)
+		path := filepath.Join(dir, "gliner_config.json")
+		var config struct {
+			Encoder map[string]any `json:"encoder_config"`
+		}
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = json.Unmarshal(data, &config)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Encoder["max_position_embeddings"] = 16384
+		edit(t, path, map[string]any{"max_len": words, "encoder_config": config.Encoder})
+		var lock sync.Mutex
+		r := start(t, func(o *Options) {
+			o.Intercept = func(b *engine.Batch) error {
+				lock.Lock()
+				defer lock.Unlock()
+				for i, from := range b.CuSeqlens[:len(b.CuSeqlens)-1] {
+					tokens = max(tokens, int(b.CuSeqlens[i+1]-from))
+				}
+				return nil
+			}
+		}, nil, spansIn(t, "window", dir, ""))
+		res, err := r.Extract(t.Context(), &ExtractRequest{Model: "window", Texts: []string{text},
+			Labels: []string{"x"}, Options: map[string]any{"threshold": 1.0}})
+		if err != nil || res.Found[0].Err != nil {
+			t.Fatal(err, res)
+		}
+		return tokens
+	}
+	const beside = 16 // tokens of the prompt and the separators, at most
+	for _, c := range []struct {
+		name                string
+		words, bound, inAll int
+	}{
+		{"gliner-deberta-span", 511, 8 * 511, 24}, {"gliner-deberta-span", 600, 4096, 24},
+		{"gliner-modernbert-span", 64, 8 * 64, 24}, {"gliner-modernbert-span", 2048, 8192, 40},
+	} {
+		text := strings.Repeat(strings.Repeat("BMAN", 64)+" ", c.inAll) // 256 tokens a word
+		got := longest(c.name, c.words, text)
+		if got > c.bound+beside || got <= c.bound-256 {
+			t.Errorf("%s with windows of %d words: one of %d tokens; the bound is %d", c.name, c.words, got,
+				c.bound)
+		}
 	}
 }
 

@@ -151,6 +151,24 @@ func (r *reader) refuse(number int, why *errs.Error) error {
 	return why
 }
 
+// dropped is the error of a text of which the tokenizer leaves no token.
+func (r *reader) dropped(number int) *errs.Error {
+	place := r.location(number)
+	return errs.Invalidf(place,
+		"Field '%s' has only characters that the model's tokenizer drops; a text with words is wanted", place)
+}
+
+// drops reports whether the tokenizer leaves no token of a text.
+func (r *reader) drops(text string, number int) (bool, error) {
+	var b tokenizer.Batch
+	err := r.model.Tokenizer().EncodeParallel(r.ctx, &b, []string{r.lower(text)},
+		tokenizer.Options{NoSpecial: true, MaxTokens: 1})
+	if err != nil {
+		return false, r.textError(err, number)
+	}
+	return len(b.IDs) == 0, nil
+}
+
 // about gives an error the number of the item that a text belongs to.
 func (r *reader) about(number int, why *errs.Error) *errs.Error {
 	if r.field != queryField {

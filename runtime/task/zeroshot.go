@@ -76,7 +76,11 @@ func classifyZeroShot(r *run) error {
 			for i := range a {
 				a[i], b[i] = r.req.Inputs[(first+i)/n].Text, template.Format(labels[(first+i)%n])
 			}
-			return r.reader.pairItems(a, b, first, results)
+			list, err := r.reader.pairItems(a, b, first, results)
+			if err == nil {
+				err = r.refuseDropped(list, a, first)
+			}
+			return list, err
 		}, func(i int, z []float64) error {
 			score := z[entails]
 			if alone {
@@ -110,6 +114,26 @@ func (r *run) refuseBlank() error {
 		place := r.reader.location(number)
 		err := r.reader.refuse(number,
 			errs.Invalidf(place, "Field '%s' is blank; a text to classify is wanted", place))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuseDropped fails each item of whose text the tokenizer leaves no token: in such a pair a
+// separator follows the first token. list has the pairs of the texts from number first on.
+func (r *run) refuseDropped(list []batch.Item, texts []string, first int) error {
+	separator := r.use.Tokenizer().Special().SEP
+	for i, it := range list {
+		known := r.result.Found[r.reader.item(first+i)].Err != nil
+		if known || len(it.IDs) > 1 && it.IDs[1] != separator {
+			continue
+		}
+		drops, err := r.reader.drops(texts[i], first+i) // else the text begins with a separator
+		if err == nil && drops {
+			err = r.reader.refuse(first+i, r.reader.dropped(first+i))
+		}
 		if err != nil {
 			return err
 		}
