@@ -8,8 +8,6 @@
 //   vtanh           ≤ 5.2 ulp, |error| ≤ 3.1e-7
 //   gelu_erf        x·Φ(x): |error| ≤ 2.1e-7·max(1, |x|), at most 9.4e-7 for x < 0; 0 from −5.4 on
 //                   down
-//   gelu_erf_fast   the same where bf16 or u8 comes next: |error| ≤ 9.6e-5·max(1, |x|); 0 from
-//                   −3.75 on down. For x ≥ 0.1 that is below half a step of bf16, 2⁻⁹·y
 //   gelu_tanh       |error| ≤ 1.8e-7·max(1, |x|)
 //   silu            ≤ 2.4 ulp
 // A NaN gives a NaN. ±infinity gives the limit (gelu, silu at −∞: 0 or −0). Coefficients are
@@ -94,20 +92,6 @@ SIE_INLINE Vec vtanh(Vec x) {
 SIE_INLINE Vec gelu_erf(Vec x) {
   Vec half = x * vset(0.5f);
   return vzero_unless_above(x, vset(-5.4f), vfma(half, verf_half(x), half));
-}
-
-// Φ(x) − ½ as an odd polynomial of degree 13 up to 3.75, where it stops.
-SIE_INLINE Vec gelu_erf_fast(Vec x) {
-  Vec t = vclamp(x, 3.75f);
-  Vec u = t * t;
-  Vec p = vset(3.244540126e-08f);
-  p = vfma(p, u, vset(-2.055718155e-06f));
-  p = vfma(p, u, vset(5.634744008e-05f));
-  p = vfma(p, u, vset(-8.890993925e-04f));
-  p = vfma(p, u, vset(9.108013969e-03f));
-  p = vfma(p, u, vset(-6.525223079e-02f));
-  p = vfma(p, u, vset(3.983314437e-01f));
-  return vzero_unless_above(x, vset(-3.75f), x * vfma(p, t, vset(0.5f)));
 }
 
 SIE_INLINE Vec gelu_tanh(Vec x) {
