@@ -1,10 +1,10 @@
-// record.h — for tests, one function for each operation: it fills the struct of sie.h, chooses the
+// entries.h — for tests, one function for each operation: it fills the struct of sie.h, chooses the
 // result's number and adds the entry.
 //
 // All programs begun here declare the same spaces and inputs under the same numbers, so that one
 // struct (Batch) can hold a batch of any of them.
-#ifndef SIE_CSRC_TESTS_RECORD_H
-#define SIE_CSRC_TESTS_RECORD_H
+#ifndef SIE_CSRC_TESTS_ENTRIES_H
+#define SIE_CSRC_TESTS_ENTRIES_H
 
 #include <stdio.h>
 
@@ -400,4 +400,4 @@ inline sie_status load(sie_slot *slot, const sie_program *program, const Batch *
 
 }  // namespace record
 
-#endif  // SIE_CSRC_TESTS_RECORD_H
+#endif  // SIE_CSRC_TESTS_ENTRIES_H

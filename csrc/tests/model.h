@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "record.h"
+#include "entries.h"
 #include "sie.h"
 #include "tests/random.h"
 

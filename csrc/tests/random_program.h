@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "record.h"
+#include "entries.h"
 #include "sie.h"
 
 namespace random_program {
