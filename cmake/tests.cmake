@@ -60,7 +60,7 @@ set_source_files_properties(
   PROPERTIES COMPILE_OPTIONS -Wpedantic)
 target_compile_features(csrc_tests PRIVATE c_std_11)
 set_target_properties(csrc_tests PROPERTIES C_EXTENSIONS OFF)
-target_link_options(csrc_tests PRIVATE -Wl,--wrap=posix_memalign,--wrap=mmap,--wrap=pthread_create)
+target_link_options(csrc_tests PRIVATE -Wl,--wrap=posix_memalign,--wrap=mmap,--wrap=pthread_create,--wrap=syscall)
 foreach(half 0 1)  # for two cores; behind the long lists, before all that is short
   add_test(NAME csrc_${half} COMMAND csrc_tests)
   set_tests_properties(csrc_${half} PROPERTIES ENVIRONMENT SIE_TEST_CASES=${half}/2 COST 80)

@@ -44,8 +44,8 @@ class Lines {
         continue;
       }
       // Keep the part of the line already read, and read on behind it.
-      memmove(text_, begin, length_ - at_);
       length_ -= at_;
+      memmove(text_, begin, length_);
       at_ = 0;
       if (length_ == sizeof text_ - 1) {
         skipping = true;
@@ -104,7 +104,7 @@ bool find_group(const char *groups, const char *controller, char *path) {
     *group++ = '\0';
     controllers++;
     if (*controller == '\0' ? *controllers == '\0' : lists(controllers, controller)) {
-      memcpy(path, group, strlen(group) + 1);
+      strcpy(path, group);
       return true;
     }
   }
@@ -131,7 +131,7 @@ bool find_folder(const char *mounts, const char *controller, const char *group, 
     int n = snprintf(folder, path_max, "%s%s", root, point);
     if (n < 0 || static_cast<size_t>(n) + strlen(below) >= path_max) continue;
     *mount_length = static_cast<size_t>(n);
-    memcpy(folder + n, below, strlen(below) + 1);
+    strcpy(folder + n, below);
     return true;
   }
   return false;

@@ -151,13 +151,12 @@ class Executors {
 
   // Does one ticket of a run that does not yield; false if there is none.
   bool do_other(int32_t executor) { return take(false, executor, nullptr); }
-  // Does tickets of the first run that does not yield and has any, until it has none. Returns
-  // whether there were any. A run that is submitted meanwhile waits. So a yielding run does at
-  // least one block between two other runs, on each of its executors.
-  bool do_others(int32_t executor) {
+  // Does tickets of the first run that does not yield and has any, until it has none. A run that is
+  // submitted meanwhile waits. So a yielding run does at least one block between two other runs, on
+  // each of its executors.
+  void do_others(int32_t executor) {
     uint32_t run = 0;
     while (take(false, executor, &run)) continue;
-    return run != 0;
   }
   // Returns when ready() holds; does other runs' tickets until then. The thread that makes it hold
   // calls notify afterwards.

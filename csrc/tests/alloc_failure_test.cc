@@ -14,6 +14,7 @@
 #include "hooks.h"
 #include "model.h"
 #include "tests/check.h"
+#include "wrapped.h"
 
 namespace {
 
@@ -48,6 +49,7 @@ int __wrap_posix_memalign(void **p, size_t alignment, size_t bytes) {
 }
 
 void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset) {
+  if (address == nullptr) address = wrapped::next_mapping.exchange(nullptr);
   return fails_now() ? MAP_FAILED : __real_mmap(address, bytes, protection, flags, file, offset);
 }
 
@@ -118,4 +120,15 @@ TEST(executors_say_which_could_not_be_started) {
   calls_left.store(-1);
   CHECK(status == SIE_OUT_OF_MEMORY && strstr(err.message, "executor 3 of 4 ") != nullptr, "status %d: %s",
         status, err.message);
+}
+
+// As many threads as asked for, and none more: the call behind the last one would fail.
+TEST(executors_start_as_many_as_asked) {
+  sie::Executors executors;
+  sie_error err = {};
+  calls_left.store(4);  // the threads' list and three threads
+  const sie_status status = executors.start(3, nullptr, &err);
+  const int left = calls_left.exchange(-1);
+  CHECK(status == SIE_OK && left == 0, "status %d, %d calls left: %s", status, left, err.message);
+  executors.stop();
 }

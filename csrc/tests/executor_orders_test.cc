@@ -170,6 +170,50 @@ TEST(executors_know_the_run_of_a_ticket_in_every_order) {
   CHECK(orders > 1000, "%ld orders", orders);
 }
 
+// The place of a run that has ended may go to one that yields, while an executor of another yielding
+// run looks for tickets of the first: it takes none of the second.
+TEST(executors_do_no_yielding_ticket_between_blocks_in_every_order) {
+  struct Marked : Counted {
+    std::atomic<int> between{0};
+    Marked() : Counted(1) { work = run; }
+    static void run(sie::Run *r, int32_t slab, int32_t member, int32_t executor) {
+      if (executor == 1) static_cast<Marked *>(r)->between++;
+      Counted::run(r, slab, member, executor);
+    }
+  };
+  std::unique_ptr<sie::Executors> executors;
+  std::unique_ptr<Counted> first;
+  std::unique_ptr<Marked> second;
+  schedule::Threads threads = {};
+  threads.count = 3;
+  threads.preemptions = 1;
+  threads.prepare = [&] {
+    executors.reset(new sie::Executors);
+    first.reset(new Counted(1));
+    second.reset(new Marked);
+    second->yields = true;
+  };
+  threads.body = [&](int thread) {
+    if (thread == 1) return executors->loop(0);
+    if (thread == 2) {
+      executors->do_other(1);
+      return;
+    }
+    CHECK(executors->submit(first.get()), "refused");
+    executors->wait(first.get());
+    CHECK(executors->submit(second.get()), "refused");
+    executors->wait(second.get());
+    executors->stop();
+  };
+  threads.afterwards = [&] {
+    CHECK(first->complete() && second->complete(), "a ticket was done twice or not at all");
+    CHECK(second->between.load() == 0, "a ticket of a yielding run was done between two blocks");
+  };
+  const long orders = schedule::explore(threads);
+  printf("     %ld orders\n", orders);
+  CHECK(orders > 1000, "%ld orders", orders);
+}
+
 // A member that has passed may arrive again before the last to arrive has left.
 TEST(executors_meet_twice_in_every_order) {
   std::unique_ptr<sie::Executors> executors;

@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "machine.h"
 #include "model.h"
 #include "tests/check.h"
+#include "wrapped.h"
 
 namespace {
 
@@ -114,6 +116,7 @@ TEST(weight_pages_are_a_groups) {
   CHECK(half.p == b.at(128), "half a region does not fit into one");
   add(1, anywhere, largest, 3, "more than a region");
   add(1, 0, 100, 4, "on a node");
+  add(5, anywhere, 0, 4, "no bytes");
   add(3, anywhere, largest, 5, "the first half of a region");
   add(3, anywhere, largest, 5, "the second half");
   for (Block &block : all) pages.release(&block);
@@ -152,4 +155,85 @@ TEST(weight_pages_go_back) {
   pages.release(&second);
   CHECK(!resident(first.at(page), 4096), "a block ends before the page that it does not reach");
   pages.release(&first);
+}
+
+// The page of a block that begins a page is that block's alone, and so is the page before it.
+TEST(weight_pages_of_neighbours_are_apart) {
+  if (!shares) return;
+  constexpr size_t page = size_t{2} << 20;
+  WeightPages pages;
+  const sie::Seats seats = {};
+  Block first, second;
+  CHECK(pages.allocate(seats, 7, WeightPages::anywhere, page, &first), "no memory");
+  CHECK(pages.allocate(seats, 7, WeightPages::anywhere, 64, &second), "no memory");
+  CHECK(second.p == first.at(page), "blocks of a group are not neighbours");
+  char *const begin = first.at(0);
+  *begin = 1, *second.at(0) = 1;
+  pages.release(&first);
+  CHECK(!resident(begin, 4096) && resident(begin + page, 4096), "the first page alone goes");
+  pages.release(&second);
+}
+
+// A region may begin where another ends: a block's region is the one that it lies in.
+TEST(weight_pages_of_adjacent_regions_are_apart) {
+  if (!shares) return;
+  constexpr size_t region = size_t{32} << 20, page = size_t{2} << 20;
+  // A place that is free.
+  Block place;
+  CHECK(sie::allocate_pages(3 * region, &place), "no memory");
+  char *const begin = place.at(0);
+  sie::release(&place);
+  WeightPages pages;
+  const sie::Seats seats = {};
+  Block first, second;
+  wrapped::next_mapping.store(begin);
+  CHECK(pages.allocate(seats, 1, WeightPages::anywhere, page, &first), "no memory");
+  wrapped::next_mapping.store(begin + region);
+  CHECK(pages.allocate(seats, 2, WeightPages::anywhere, page, &second), "no memory");
+  CHECK(first.p == begin && second.p == begin + region, "the regions are not adjacent");
+  std::fill_n(first.at(0), page, char{1});
+  std::fill_n(second.at(0), page, char{2});
+  pages.release(&second);
+  CHECK(pages.regions() == 1 && first.at(0)[0] == 1 && first.at(page - 1)[0] == 1,
+        "another region is released");
+  pages.release(&first);
+  CHECK(pages.regions() == 0, "%lld regions are left", static_cast<long long>(pages.regions()));
+}
+
+// Pages are asked for on the node of their region, or of a block that is alone, and nowhere else.
+TEST(weight_pages_lie_on_their_node) {
+  if (!shares) return;
+  MadeUpMachine machine(2, 1);
+  auto &calls = MadeUpMachine::calls();
+  WeightPages pages;
+  sie::Seats seats = {};
+  seats.nodes = 2;
+  seats.numbers[0] = 0, seats.numbers[1] = 1;
+  std::vector<Block> all;
+  // Allocates a block, for which so many bytes are placed on its node.
+  auto add = [&](uint32_t group, int32_t place, size_t bytes, size_t placed) {
+    calls.clear();
+    Block block;
+    CHECK(pages.allocate(seats, group, place, bytes, &block), "no memory");
+    all.push_back(block);
+    if (placed == 0) {
+      CHECK(calls.empty(), "%zu calls for %zu bytes", calls.size(), bytes);
+    } else {
+      CHECK(calls.size() == 1 && calls[0].bytes == placed && calls[0].nodes == std::vector<int32_t>{place},
+            "%zu calls for %zu bytes on node %d", calls.size(), bytes, place);
+    }
+  };
+  constexpr int32_t anywhere = WeightPages::anywhere;
+  constexpr size_t region = WeightPages::region_bytes, large = WeightPages::largest + 4096;
+  add(1, anywhere, 100, 0);
+  add(1, anywhere, large, 0);
+  add(0, anywhere, 100, 0);
+  for (int32_t place : {0, 1}) {
+    add(1, place, 100, region);
+    add(1, place, 100, 0);
+    add(1, place, large, large);
+    add(0, place, 4096, 4096);
+  }
+  for (Block &block : all) pages.release(&block);
+  CHECK(pages.regions() == 0, "%lld regions are left", static_cast<long long>(pages.regions()));
 }
