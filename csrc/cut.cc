@@ -60,13 +60,14 @@ void cut_plan(sie_program *program) {
     if (planned.cut == Cut::rows && has_matrix(planned.op.kind)) program->token_flops += planned.row_flops;
   }
   int32_t end = static_cast<int32_t>(program->plan.size());
+  const PlannedOp *next = nullptr;  // the operation behind
   for (int32_t i = end - 1; i >= 0; i--) {
     PlannedOp &planned = program->plan[i];
-    bool joins = i + 1 < program->plan.size() && planned.cut == Cut::rows &&
-                 program->plan[i + 1].cut == Cut::rows &&
-                 cut_space(program, planned.op) == cut_space(program, program->plan[i + 1].op);
+    bool joins = next != nullptr && planned.cut == Cut::rows && next->cut == Cut::rows &&
+                 cut_space(program, planned.op) == cut_space(program, next->op);
     if (!joins) end = i + 1;
     planned.stage_end = end;
+    next = &planned;
   }
 }
 

@@ -91,9 +91,10 @@ class Filler {
     if (batch_.groups[s] > 0) memcpy(offsets, batch_.offsets[s], bytes);
     for (int32_t i = 1; i <= max_inputs; i++) {
       const Input &input = program_->inputs[i];
-      if (!input.read || input.space != s || batch_.rows[s] == 0) continue;
-      size_t values = static_cast<size_t>(batch_.rows[s] * input.columns);
-      memcpy(at<float>(layout_.inputs[i]), batch_.inputs[i], values * sizeof(float));
+      if (!input.read || input.space != s) continue;
+      // A batch without rows of the space may leave the input out.
+      std::copy_n(static_cast<const float *>(batch_.inputs[i]), batch_.rows[s] * input.columns,
+                  at<float>(layout_.inputs[i]));
     }
   }
 
