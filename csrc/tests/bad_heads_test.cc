@@ -183,8 +183,12 @@ TEST(bad_disentangled_attention) {
     change(&a);
     REFUSED(record::attention(r.p, r.x, r.x, r.x, &a, &y, &err), wanted);
   };
-  const sie_weight *const buckets[] = {rows({0, 1, 1, 2}), rows({0, 1, 2, 1, 4}), rows({0, 1, 1, 2, 5}),
-                                       rows({-1, 1, 1, 2, 4}), rows({0, 1, 1, 2, 3, 4}, 2), slopes,
+  const sie_weight *const buckets[] = {rows({0, 1, 1, 2}),
+                                       rows({0, 1, 2, 1, 4}),
+                                       rows({0, 1, 1, 2, 5}),
+                                       rows({-1, 1, 1, 2, 4}),
+                                       rows({0, 1, 1, 2, 3, 4}, 2),
+                                       slopes,
                                        table(1, 5)};
   for (const sie_weight *bad : buckets) refuses([&](sie_attention_params *a) { a->buckets = bad; });
   for (const sie_weight *bad : {table(5, 32), table(6, 64), table(4, 64), slopes}) {

@@ -148,7 +148,8 @@ TEST(heads_one_query_has_the_bits_it_has_among_all) {
     Batch batch = heads::batch_of(head, m.shape, numbers, false);
     Result got = run(&m, batch);
     CHECK(got.status == SIE_OK, "%s: status %d", path.name, got.status);
-    for (int o : {0, 2}) CHECK(got.bytes[o] == got.bytes[o + 1], "%s: outputs %d and %d", path.name, o, o + 1);
+    for (int o : {0, 2})
+      CHECK(got.bytes[o] == got.bytes[o + 1], "%s: outputs %d and %d", path.name, o, o + 1);
     CHECK(got.bytes[0] != got.bytes[2], "%s: the first rows are the last", path.name);
   }
 }
