@@ -12,7 +12,7 @@ MINILM = HERE.parents[1] / "build/models/all-MiniLM-L6-v2"
 MAKERS = [["bert.py"], ["sentence.py"], ["saved.py"], ["heads.py"], ["pipelines.py"], ["lora.py"],
           ["lora_heads.py"], ["minilm.py"], ["minilm_short.py"], ["fold.py"], ["quantise.py"], ["rope.py"],
           ["deep.py"],
-          ["modernbert.py"], ["modernbert_text.py"], ["qwen.py"], ["qwen_sentence.py"],
+          ["modernbert.py"], ["modernbert_text.py"], ["qwen.py"], ["qwen_sentence.py"], ["qwen_heads.py"],
           ["judge.py"], ["chat.py"], ["jina_bert.py"], ["jina_xlmr.py"], ["mpnet.py"],
           ["deberta.py"], ["deberta_text.py"],
           ["gte.py"], ["gte_text.py"], ["nomic.py"],
