@@ -71,16 +71,29 @@ func loadClassifier(l *loading) error {
 	if h.late {
 		l.p.join(pooler)
 	}
-	logits := outside.layer(labels, columns, h.logits, engine.NoAct)
+	logits := layer{weight: outside.linear(labels, columns, h.logits+".weight")}
+	if !h.plainLogits {
+		logits.bias = outside.vector(labels, h.logits+".bias")
+	}
 	l.p.join(inside)
 	l.p.join(outside)
+	before := h.pooler.dense != ""
 	if l.onGPU {
 		const why = "the head is computed in float32, which adapters on a GPU are not; train one for the encoder's linears"
-		l.fixes(h.pooler.dense, why)
+		if before {
+			l.fixes(h.pooler.dense, why)
+		}
 		l.fixes(h.logits, why)
 	} else {
-		l.adapts(first.weight, h.pooler.dense, columns, columns)
+		if before {
+			l.adapts(first.weight, h.pooler.dense, columns, columns)
+		}
 		l.adapts(logits.weight, h.logits, labels, columns)
+	}
+	if h.skipsPad {
+		if err := l.readPad(); err != nil {
+			return err
+		}
 	}
 	l.gives(OutLogits, given{rows: pooling, record: func(r *recording) {
 		var z engine.Value
@@ -92,6 +105,26 @@ func loadClassifier(l *loading) error {
 		r.OutputValues(r.layer(z, logits))
 	}})
 	return l.p.err
+}
+
+// readPad reads the token that is not read at the end of a text.
+func (l *loading) readPad() error {
+	var c struct {
+		Pad *int32 `json:"pad_token_id"`
+	}
+	err := needJSON(files.Dir(l.folder()), configFile, &c)
+	l.m.pad = c.Pad
+	return err
+}
+
+// Read returns the ids of a text as far as the model reads them. A decoder classifies a text by the
+// last token that is not the padding token of config.json. The tokens behind it, which are padding,
+// change nothing of its state, and are left out; of nothing but padding the first token stays.
+func (m *Model) Read(ids []int32) []int32 {
+	for m.pad != nil && len(ids) > 1 && ids[len(ids)-1] == *m.pad {
+		ids = ids[:len(ids)-1]
+	}
+	return ids
 }
 
 // readLabels reads what the files say about the model's labels and scores.
@@ -111,6 +144,8 @@ type headNames struct {
 	pooling engine.Pooling // the row, or the mean of all; 0: the first
 	late    bool           // the layer is computed for every token, and the mean of that is read
 	logits  string
+	// of decoders: the logits have no bias, and padding tokens at the end of a text are not read
+	plainLogits, skipsPad bool
 
 	tagger transformNames // before the logits of each token; empty in most families
 	tag    string

@@ -95,6 +95,8 @@ func checkClassification(t *testing.T, dev *engine.Device, compute engine.Comput
 		"classify-jina":              {[]string{"LABEL_0"}, Sigmoid, false},
 		"classify-jina-code":         {[]string{"joy", "anger", "fear"}, Identity, false},
 		"classify-gte":               {[]string{"LABEL_0"}, Sigmoid, false},
+		"classify-qwen3":             {[]string{"joy", "anger", "fear"}, Identity, false},
+		"classify-qwen2":             {[]string{"LABEL_0"}, Sigmoid, false},
 		"classify-eurobert":          {[]string{"joy", "anger", "fear"}, Identity, false},
 		"classify-eurobert-bos":      {[]string{"LABEL_0"}, Sigmoid, false},
 		"classify-jxlmr":             {[]string{"LABEL_0"}, Sigmoid, false},
@@ -114,7 +116,7 @@ func checkClassification(t *testing.T, dev *engine.Device, compute engine.Comput
 				name, m.Labels, m.Activation, m.MultiLabel, want)
 		}
 		logits, shape := c.Float32("logits")
-		b := goldenBatch(c)
+		b := asRead(m, goldenBatch(c))
 		run := engine.Batch{Program: m.Program()}
 		got := values(t, r, run, b, 0, shape[0]*shape[1])
 		compareHead(t, name, compute, got, logits)
@@ -137,6 +139,47 @@ func checkClassification(t *testing.T, dev *engine.Device, compute engine.Comput
 	}
 }
 
+// asRead returns the batch with the ids of each text that the model reads. The types of the others
+// are left where they are: no model has both.
+func asRead(m *Model, b packed) packed {
+	out := packed{types: b.types, cu: []int32{0}}
+	for i := range b.seqs() {
+		out.ids = append(out.ids, m.Read(b.ids[b.cu[i]:b.cu[i+1]])...)
+		out.cu = append(out.cu, int32(len(out.ids)))
+	}
+	return out
+}
+
+// A decoder reads a text to its last token that is not padding; other models, and one whose file
+// names no padding token, read all of it. The head is refused where tokens see those behind them.
+func TestDecodersReadNoPadding(t *testing.T) {
+	dev := open(t, engine.Options{Threads: 1})
+	from := golden.Open(t, "classify-qwen3").Dir
+	all := []int32{9, 30, 9, 31, 9, 9}
+	for what, c := range map[string]struct {
+		dir  string
+		want []int32
+	}{
+		"a decoder":            {from, []int32{9, 30, 9, 31}},
+		"without a pad token":  {edit(t, from, configFile, map[string]any{"pad_token_id": nil}), all},
+		"another architecture": {golden.Open(t, "classify-modernbert").Dir, all},
+	} {
+		m, _ := load(t, dev, c.dir, Options{Task: Classify})
+		if got := m.Read(all); !slices.Equal(got, c.want) {
+			t.Errorf("%s reads %v, expected %v", what, got, c.want)
+		}
+		if got := m.Read(nil); len(got) != 0 {
+			t.Errorf("%s reads %v of nothing", what, got)
+		}
+	}
+	bothWays := edit(t, from, configFile, map[string]any{"is_causal": false})
+	m, err := Load(bothWays, dev, Options{Task: Classify})
+	if m != nil {
+		m.Close()
+	}
+	refusedWith(t, err, "both ways", "config.json: architectures", "the task classify needs a head")
+}
+
 func TestTokenClassificationHeads(t *testing.T) { onEach(t, checkTagging) }
 
 func checkTagging(t *testing.T, dev *engine.Device, compute engine.Compute) {
@@ -147,6 +190,7 @@ func checkTagging(t *testing.T, dev *engine.Device, compute engine.Compute) {
 		"tag-electra":    {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
 		"tag-albert":     {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"},
 		"tag-modernbert": {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
+		"tag-qwen3":      {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
 		"tag-eurobert":   {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
 		"tag-mpnet":      {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"},
 		"tag-gte":        {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},

@@ -195,6 +195,7 @@ type Model struct {
 	adapts  []linear // of the head, that adapters can change
 	// other linears of the head that outputs depend on: why adapters cannot change them
 	fixed  map[string]string
+	pad    *int32 // see Read; nil: every token is read
 	packer *packer
 	caps   engine.Caps // of short texts
 	long   engine.Caps // of longer ones

@@ -212,6 +212,12 @@ func (m *qwen) shape() encoderShape {
 	}
 }
 
+// heads returns the names of the layers behind the decoder. A text is classified by its last token,
+// where that has seen all others.
 func (m *qwen) heads() headNames {
-	return headNames{words: "lm_head", tied: m.config.Tie, table: decoderTable}
+	h := headNames{words: "lm_head", tied: m.config.Tie, table: decoderTable, tag: "score"}
+	if !m.config.bidirectional {
+		h.logits, h.pooling, h.plainLogits, h.skipsPad = "score", engine.PoolLast, true, true
+	}
+	return h
 }

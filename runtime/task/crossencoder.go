@@ -72,9 +72,8 @@ func (r *reader) pairItems(a, b []string, first int, results *sizes) ([]batch.It
 	from := int32(0)
 	for i := range items {
 		to := out.Ends[i]
-		items[i] = batch.Item{
-			Inputs: batch.Inputs{IDs: out.IDs[from:to:to]}, Specs: results.of(int(to-from), 0), Index: i,
-		}
+		ids := r.model.Weights().Read(out.IDs[from:to:to])
+		items[i] = batch.Item{Inputs: batch.Inputs{IDs: ids}, Specs: results.of(len(ids), 0), Index: i}
 		// otherwise the model ignores the tokenizer's types, as transformers does
 		if r.model.Weights().TypeVocab > 1 {
 			items[i].TypeIDs = out.TypeIDs[from:to:to]

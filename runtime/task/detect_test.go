@@ -21,6 +21,9 @@ func TestDetectedFamilies(t *testing.T) {
 		"bge-m3":         {"bge_m3_flash:Adapter", []string{"dense", "sparse", "multivector", "score"}},
 		"rerank-sigmoid": {"cross_encoder:Adapter", []string{"score"}},
 		"classify-bert":  {"sequence_classification:Adapter", []string{"json"}},
+		"classify-qwen3": {"sequence_classification:Adapter", []string{"json"}},
+		"classify-qwen2": {"cross_encoder:Adapter", []string{"score"}},
+		"tag-qwen3":      {"token_classification:Adapter", []string{"json"}},
 		"tag-distilbert": {"token_classification:Adapter", []string{"json"}},
 		"bert-erf-h128":  {"sentence_transformer:SentenceTransformerDenseAdapter", []string{"dense"}},
 

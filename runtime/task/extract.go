@@ -98,7 +98,7 @@ func (r *reader) textItems(inputs []api.Item, first int, results *sizes) ([]batc
 	}
 	items := make([]batch.Item, len(inputs))
 	for i := range items {
-		ids := b.Text(i)
+		ids := r.model.Weights().Read(b.Text(i))
 		items[i] = batch.Item{Inputs: batch.Inputs{IDs: ids}, Specs: results.of(len(ids), 0), Index: i}
 	}
 	return items, nil

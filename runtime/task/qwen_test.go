@@ -2,6 +2,7 @@ package task_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/golden"
@@ -37,5 +38,41 @@ func TestQwenEmbeddersEqualTheLibrary(t *testing.T) {
 		if queries < 5 {
 			t.Errorf("%s: %d queries", name, queries)
 		}
+	}
+}
+
+// A decoder classifies a text, and scores a pair, by the last token that is not the padding token
+// of its configuration, whatever the tokenizer appends: with [SEP] for that token, written or
+// appended, texts with and without it are one. With another padding token they are not.
+func TestClassifiersBehindDecoders(t *testing.T) {
+	const three, one = "classify-qwen3", "classify-qwen2"
+	of := func(name string, pad int) string {
+		return withTokenizer(t, name, "st-mean", map[string]any{"pad_token_id": pad})
+	}
+	r := start(t, nil, nil,
+		entry(t, "moods", of(three, 3), "sequence_classification", "tasks: {extract: {}}"),
+		entry(t, "moods-padded", of(three, 0), "sequence_classification", "tasks: {extract: {}}"),
+		entry(t, "score", of(one, 3), "cross_encoder", "tasks: {score: {}}"))
+	texts := []string{"the cat sat", "the cat sat [SEP]", "the cat sat [SEP] [SEP]", "the cat [SEP] sat"}
+	classes := func(model string) [][]float64 {
+		res, err := r.Classify(t.Context(), &ClassifyRequest{Model: model, Texts: texts, RawScores: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Classes
+	}
+	z := classes("moods")
+	if !slices.Equal(z[0], z[1]) || !slices.Equal(z[0], z[2]) || slices.Equal(z[0], z[3]) {
+		t.Errorf("classes %v", z)
+	}
+	if z := classes("moods-padded"); slices.Equal(z[0], z[1]) {
+		t.Errorf("a token that is no padding changes nothing: %v", z)
+	}
+	res, err := r.Score(t.Context(), &ScoreRequest{Model: "score", Query: "a cat", Texts: texts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := res.Scores; s[0] != s[1] || s[0] != s[2] || s[0] == s[3] {
+		t.Errorf("scores %v", s)
 	}
 }
