@@ -55,6 +55,7 @@ func TestQwenRefusals(t *testing.T) {
 		{"head_dim", 32, "has shape [256 32]; the configuration asks for [128 32]"},
 		{"vocab_size", 100, "has shape [101 32]"},
 		{"rms_norm_eps", 0, "rms_norm_eps: is 0"},
+		{"layer_types", []string{}, "layer_types: lists 0 layers; num_hidden_layers is 2"},
 		{"layer_types", []string{"full_attention"}, "layer_types: lists 1 layers; num_hidden_layers is 2"},
 		{"layer_types", []string{"full_attention", "linear_attention"}, "\"linear_attention\" for layer 1"},
 		{"layer_types", []string{"full_attention", "sliding_attention"},

@@ -65,10 +65,17 @@ func readQwenConfig(dir fs.FS, family *qwenFamily) (qwenConfig, error) {
 	if err := refuseUnknownMeaning(dir, qwenNeutral); err != nil {
 		return c, err
 	}
-	if c.KVHeads == 0 {
+	var given struct {
+		KVHeads *int64 `json:"num_key_value_heads"`
+		HeadDim *int64 `json:"head_dim"`
+	}
+	if err := needJSON(dir, configFile, &given); err != nil {
+		return c, err
+	}
+	if given.KVHeads == nil {
 		c.KVHeads = c.Heads
 	}
-	if c.HeadDim == 0 && c.Heads > 0 {
+	if given.HeadDim == nil && c.Heads > 0 {
 		c.HeadDim = family.headDim
 		if family.headDim == 0 {
 			c.HeadDim = c.HiddenSize / c.Heads
@@ -105,7 +112,7 @@ func (c *qwenConfig) check() error {
 // checkWindows refuses blocks whose tokens see only the tokens before them that are near. Without
 // use_sliding_window the other keys mean nothing.
 func (c *qwenConfig) checkWindows() error {
-	if n := int64(len(c.LayerTypes)); n != 0 && n != c.Layers {
+	if n := int64(len(c.LayerTypes)); c.LayerTypes != nil && n != c.Layers {
 		return refuse(configFile, "layer_types", "lists %d layers; num_hidden_layers is %d", n, c.Layers)
 	}
 	for i, kind := range c.LayerTypes {

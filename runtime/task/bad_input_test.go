@@ -22,6 +22,7 @@ var embedders = map[string]string{
 	"bert": "st-mean", "xlm-roberta": "st-xlmr-mean-torch", "albert": "st-albert-mean",
 	"electra": "st-electra-cls", "modernbert": "text-modernbert-embed", "qwen2": "st-qwen2-dense",
 	"qwen3": "st-qwen3-last", "gemma": "st-gemma", "gte": "text-gte-embed", "jina-bert": "text-jina-embed",
+	"nomic": "text-nomic", "mpnet": "text-mpnet-embed", "jina-xlm-roberta": "tasks-jxlmr",
 }
 
 // Every architecture answers an empty text, refuses one that is too long where a request forbids
@@ -166,6 +167,7 @@ func spoil(t *testing.T, path string) (layer string) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	tensor = strings.Replace(tensor, ".parametrizations.weight.original", ".weight", 1) // jina-embeddings-v3
 	parts := strings.Split(tensor, ".")
 	return strings.Join(parts[:len(parts)-2], ".")
 }
