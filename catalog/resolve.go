@@ -42,6 +42,15 @@ type Resolved struct {
 	runtimes map[string]*RuntimeOptions // by the names that the option "profile" accepts
 }
 
+// ServedRevision returns the revision of the weights that are served, "" where that is not known: a
+// directory holds whatever was put there.
+func (r *Resolved) ServedRevision() string {
+	if r.WeightsPath != "" {
+		return ""
+	}
+	return r.Revision
+}
+
 // ProfileInfo is one entry of the profiles in /v1/models.
 type ProfileInfo struct {
 	Name      string

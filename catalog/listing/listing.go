@@ -27,8 +27,8 @@ func Info(m *catalog.Resolved) api.ModelInfo {
 	if m.MaxSequenceLength > 0 {
 		info.MaxSequenceLength = &m.MaxSequenceLength
 	}
-	if m.Revision != "" {
-		info.Revision = &m.Revision
+	if revision := m.ServedRevision(); revision != "" {
+		info.Revision = &revision
 	}
 	return info
 }
@@ -40,7 +40,7 @@ func Model(m *catalog.Resolved) compat.Model {
 		Outputs:        m.Outputs,
 		CrossEncoder:   m.ScoresPairs(),
 		HFID:           m.HFID,
-		Revision:       m.Revision,
+		Revision:       m.ServedRevision(),
 		MaxBatchTokens: m.MaxBatchTokens,
 	}
 	if m.Runtime != nil {

@@ -41,3 +41,39 @@ func TestExtractorsAreListed(t *testing.T) {
 		}
 	}
 }
+
+// The revision is that of the weights. A directory that stands in for a repository has none that is
+// known.
+func TestRevisionIsThatOfTheWeights(t *testing.T) {
+	all, err := catalog.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const id = "sentence-transformers/all-MiniLM-L6-v2"
+	of := func(c *catalog.Catalog) (info, other string) {
+		m, err := c.Resolve(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := Info(m); i.Revision != nil {
+			info = *i.Revision
+		}
+		return info, Model(m).Revision
+	}
+	const pinned = "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"
+	if info, other := of(all); info != pinned || other != pinned {
+		t.Errorf("from the hub: %q and %q, expected %q", info, other, pinned)
+	}
+	for _, m := range all.Models() {
+		if m.ID != id {
+			continue
+		}
+		local, err := all.With(m.WithWeights("/models/x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, other := of(local); info != "" || other != "" {
+			t.Errorf("from a directory: %q and %q, expected none", info, other)
+		}
+	}
+}

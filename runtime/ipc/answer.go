@@ -111,7 +111,7 @@ func (s *Server) answer(it *wire.RunItem, wi *work.Item, w *admit.Work) (a *answ
 	}
 	a.hash = s.opt.Configs.Hash()
 	if a.out.ModelID == "" { // of operations that count nothing
-		a.out.ModelID, a.out.Revision = m.Entry().ID, m.Entry().Revision
+		a.out.ModelID, a.out.Revision = m.Entry().ID, m.Entry().ServedRevision()
 	}
 	return a, nil
 }

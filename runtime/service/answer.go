@@ -9,7 +9,7 @@ import (
 func outcome(res *task.Result, items int) api.Outcome {
 	return api.Outcome{
 		ModelID:  res.Model.ID,
-		Revision: res.Model.Revision,
+		Revision: res.Model.ServedRevision(),
 		Items:    items,
 		Tokens:   res.Tokens,
 		Timings:  res.Timings,

@@ -12,6 +12,7 @@ import functools
 import json
 import math
 import pathlib
+import re
 import shutil
 import signal
 import struct
@@ -71,7 +72,8 @@ def put_model(volume, uid, gid):
     """The model into a volume in the layout of the Hugging Face cache, as another tool would leave
     it there."""
     repository = volume / "hub" / ("models--" + MODEL.replace("/", "--"))
-    commit = "0123456789abcdef0123456789abcdef01234567"
+    entry = (REPOSITORY / "catalog/models" / (MODEL.replace("/", "__") + ".yaml")).read_text()
+    commit = re.search(r"^hf_revision: (\w+)$", entry, re.M).group(1)
     shutil.copytree(REPOSITORY / "build/models/all-MiniLM-L6-v2", repository / "snapshots" / commit,
                     ignore=shutil.ignore_patterns(".*", "README.md"))
     (repository / "refs").mkdir()
