@@ -6,11 +6,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/task"
 	"github.com/sie-engine/sie/weights/hub/hubtest"
 	"github.com/sie-engine/sie/weights/weightstest"
 )
@@ -101,7 +105,15 @@ func TestCheckModelOnTheHub(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.Add("rasyosef/splade-mini", small)
+	cat, err := catalog.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mini, err := cat.Resolve("rasyosef/splade-mini")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Add("rasyosef/splade-mini", small).Commit = mini.Revision // no other is asked for
 	out, err := checks(t, "sie-test/tiny", "rasyosef/splade-mini", "sie-test/none")
 	if err == nil || !strings.Contains(err.Error(), "sie-test/none") {
 		t.Errorf("a repository that does not exist: %v", err)
@@ -122,6 +134,8 @@ func TestCheckModelSaysWhatTheReferenceDoes(t *testing.T) {
 	for id, part := range map[string]string{
 		"answerdotai/ModernBERT-base": "pads at the left",
 		"colbert-ir/colbertv2.0":      "gives the markers random embeddings",
+		"Qwen/Qwen3-Embedding-4B":     "has a space behind Query:",
+		"lightonai/mLateOn":           "0.3.1 takes the first columns",
 		"intfloat/e5-small-v2":        sameAsFarAsKnown,
 
 		"Snowflake/snowflake-arctic-embed-m-v2.0": runsCode,
@@ -133,6 +147,125 @@ func TestCheckModelSaysWhatTheReferenceDoes(t *testing.T) {
 			t.Errorf("%s: %v", id, err)
 		}
 		says(t, out, "reference     ", part, "0 wrong or missing")
+	}
+}
+
+// check-model says of every model of the catalog, from the headers of a checkpoint without bytes:
+// its architecture, task and longest text, the files with weights, that no tensor is missing or of
+// another shape, the memory, and what the reference does otherwise.
+func TestCheckModelOfTheWholeCatalog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs at once here: without -short it takes seconds, under the race detector minutes")
+	}
+	dev, err := engine.Open(engine.Options{Threads: 1})
+	if errors.Is(err, engine.ErrNotBuilt) {
+		t.Skip("no native engine")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	cat, err := catalog.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := weightstest.ReadPublished(t, filepath.Join(golden.Root(t), "..", "published"))
+	line := regexp.MustCompile(`(?m)^architecture  ([\w-]+), (\d+) blocks, up to (\d+) tokens
+task          ([\w-]+).*
+parts         (.+)
+tensors       (\d+) read, 0 wrong or missing, (\d+) left over
+memory        (\d+) MiB in fp32, and \d+ MiB more while it is packed
+reference     .+$`)
+	looked := 0
+	for _, m := range cat.List() {
+		p := all[m.ID]
+		if m.ID != m.BaseID || len(m.Members) > 0 {
+			continue
+		}
+		if p == nil {
+			t.Errorf("%s is not in testdata/published", m.ID)
+			continue
+		}
+		dir := t.TempDir()
+		p.Write(t, dir)
+		var out bytes.Buffer
+		if err := checkModel(&out, m.ID, dir, m, dev, engine.ComputeF32); err != nil {
+			t.Errorf("%s: %v", m.ID, err)
+		}
+		found := line.FindStringSubmatch(out.String())
+		if found == nil {
+			t.Errorf("%s: a line is missing in\n%s", m.ID, out.String())
+			continue
+		}
+		looked++
+		there := 0 // tensors of the file
+		for _, w := range p.Weights {
+			there += len(w.All())
+		}
+		number := func(i int) (n int) { n, _ = strconv.Atoi(found[i]); return n }
+		read, left := number(6), number(7)
+		whole := len(p.Weights) == 1 // others may have Dense modules that are not used
+		if read+left > there || whole && read+left != there {
+			t.Errorf("%s: %d tensors read and %d left over of %d", m.ID, read, left, there)
+		}
+		if got := strings.Count(out.String(), "left over: "); got != min(left, maxListed) {
+			t.Errorf("%s: %d names of %d tensors left over", m.ID, got, left)
+		}
+		if number(2) < 1 || number(3) < 1 || number(8) < 1 || !strings.Contains(found[5], ".") {
+			t.Errorf("%s:\n%s", m.ID, out.String())
+		}
+		if want := task.Tasks()[m.Family].String(); found[4] != want {
+			t.Errorf("%s: task %s, expected %s", m.ID, found[4], want)
+		}
+	}
+	if looked < 120 {
+		t.Fatalf("%d models", looked)
+	}
+}
+
+// Of each architecture: a tensor that is missing, one of another shape and one too many are told by
+// their names, and the model cannot be served.
+func TestCheckModelNamesWhatIsWrong(t *testing.T) {
+	all := weightstest.ReadPublished(t, filepath.Join(golden.Root(t), "..", "published"))
+	for id, broken := range map[string]struct{ missing, shape string }{
+		"answerdotai/ModernBERT-base": {
+			"layers.3.attn.Wqkv.weight", "layers.20.mlp.Wo.weight"},
+		"Qwen/Qwen3-Embedding-0.6B": {
+			"layers.0.self_attn.q_norm.weight", "layers.27.mlp.up_proj.weight"},
+		"Alibaba-NLP/gte-Qwen2-1.5B-instruct": {
+			"layers.1.self_attn.k_proj.bias", "layers.2.self_attn.o_proj.weight"},
+		"Alibaba-NLP/gte-multilingual-base": {
+			"layer.5.attention.qkv_proj.bias", "layer.0.mlp.up_gate_proj.weight"},
+		"Snowflake/snowflake-arctic-embed-m-v2.0": {
+			"layer.1.attn_ln.weight", "layer.2.mlp.down_proj.weight"},
+		"nomic-ai/nomic-embed-text-v1.5": {
+			"layers.7.mlp.fc12.weight", "layers.0.attn.Wqkv.weight"},
+		"google/embeddinggemma-300m": {
+			"layers.4.pre_feedforward_layernorm.weight", "layers.23.self_attn.k_proj.weight"},
+		"jinaai/jina-embeddings-v2-base-en": {
+			"layer.1.mlp.gated_layers.weight", "layer.0.mlp.wo.weight"},
+		"jinaai/jina-embeddings-v2-base-code": {
+			"layer.2.attention.self.layer_norm_q.weight", "layer.3.mlp.down_layer.weight"},
+		"jinaai/jina-reranker-v2-base-multilingual": {
+			"layers.0.mixer.Wqkv.bias", "layers.11.mlp.fc2.weight"},
+	} {
+		p := all[id].With(func(name string, shape []int64) ([]int64, bool) {
+			switch {
+			case strings.HasSuffix(name, broken.missing):
+				return nil, false
+			case strings.HasSuffix(name, broken.shape):
+				return []int64{shape[0] + 1, shape[1]}, true
+			}
+			return shape, true
+		}, "one.too.many")
+		dir := t.TempDir()
+		p.Write(t, dir)
+		out, err := checks(t, id+"="+dir)
+		if err == nil || !strings.Contains(err.Error(), "cannot be served: 2 tensors are wrong or missing") {
+			t.Errorf("%s: %v\n%s", id, err, out)
+		}
+		says(t, out, broken.missing+": no such tensor", broken.shape+": has shape [",
+			`left over: "one.too.many"`)
 	}
 }
 

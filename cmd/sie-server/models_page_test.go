@@ -39,7 +39,12 @@ A model of the catalog is served under its id. Others whose architecture is in t
 id on the hub or their directory: ` + "`sie-server check-model <id or directory>`" + ` says whether.
 
 "Precision" is what the model's file asks for; without one, the device's own (fp32, bf16 or int8 on a CPU,
-bf16, fp16 or fp8 on a GPU). "Tokens" is the longest text; "any" is read in windows of words.
+bf16, fp16 or fp8 on a GPU). "Tokens" is the longest text; "any" is read in windows of words. "GB" is what the
+weights take in bf16 or fp16; in fp32 they take twice, in int8 about half of it.
+
+"Commit" begins the commit of the repository that is downloaded: the one that release 0.10.1 of the reference
+pins. Where it pins none, there is a dash, and the default branch counts; ` + "`hf_revision`" + ` in a model file of
+your own pins another.
 
 "Verified" says what was compared with the reference:
 
@@ -109,7 +114,7 @@ func modelsPageNow(t *testing.T) string {
 		}
 		p, dir := all[of.ID], t.TempDir()
 		p.Write(t, dir)
-		r, err := arch.Check(dir, dev, checkOptions(of, 0))
+		r, err := arch.Check(dir, dev, checkOptions(of, engine.ComputeF32))
 		if err != nil {
 			t.Fatalf("%s: %v", m.ID, err)
 		}
@@ -137,9 +142,12 @@ func modelsPageNow(t *testing.T) string {
 				dims = append(dims, fmt.Sprint(d))
 			}
 		}
-		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s, names %s |", m.ID,
+		commit := cmp.Or(m.Revision, "–")
+		// the weights in bf16, half of those in fp32 but for some vectors
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %s | %.2g | %s | %s | %s, names %s |", m.ID,
 			strings.Join(m.Outputs, ", "), cmp.Or(strings.Join(dims, ", "), "–"), tokens, name,
-			cmp.Or(string(m.Precision), "the device's"), how, names))
+			float64(r.Size.Packed)/2e9, cmp.Or(string(m.Precision), "the device's"),
+			commit[:min(len(commit), 7)], how, names))
 	}
 	slices.Sort(rows)
 	var page strings.Builder
@@ -148,8 +156,8 @@ func modelsPageNow(t *testing.T) string {
 	for i, how := range slices.Sorted(maps.Keys(count)) {
 		fmt.Fprintf(&page, "%s %d %s", []string{"", ","}[min(i, 1)], count[how], how)
 	}
-	page.WriteString(".\n\n| model | gives | dims | tokens | architecture | precision | verified |\n")
-	page.WriteString("| --- | --- | --- | --- | --- | --- | --- |\n" + strings.Join(rows, "\n") + "\n\n")
+	page.WriteString(".\n\n| model | gives | dims | tokens | architecture | GB | precision | commit | verified |\n")
+	page.WriteString("|" + strings.Repeat(" --- |", 9) + "\n" + strings.Join(rows, "\n") + "\n\n")
 	fmt.Fprintf(&page, "Architectures with a tiny model: %s.\n",
 		strings.Join(slices.Sorted(maps.Keys(tiny)), ", "))
 	return page.String()

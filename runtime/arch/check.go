@@ -97,7 +97,9 @@ func (v *inventory) note(p *packer, name string, err error) (goOn bool) {
 	if err != nil && !errors.As(err, &m) {
 		return false
 	}
-	if err != nil {
+	// a tensor with both halves of a gate is asked for twice
+	told := func(one error) bool { return one.Error() == err.Error() }
+	if err != nil && !slices.ContainsFunc(v.problems, told) {
 		v.problems = append(v.problems, err)
 	}
 	return true

@@ -101,6 +101,22 @@ func (f *PublishedFile) All() []Tensor {
 	return out
 }
 
+// With returns the model with other tensors in its first checkpoint. Those for which change returns
+// false are left out; the others have the shape that it returns. One more is a vector named more.
+func (p *Published) With(change func(name string, shape []int64) ([]int64, bool), more string) *Published {
+	out := *p
+	out.Weights = slices.Clone(p.Weights)
+	first := &out.Weights[0]
+	all := first.All()
+	first.Tensors = map[string][]int64{more: {1}}
+	for _, t := range all {
+		if shape, ok := change(t.Name, t.Shape); ok {
+			first.Tensors[t.Name] = shape
+		}
+	}
+	return &out
+}
+
 // expand returns the names of a pattern with a range such as {0-11}, or the pattern itself.
 func expand(pattern string) []string {
 	head, rest, ok := strings.Cut(pattern, "{")
