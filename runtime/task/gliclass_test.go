@@ -212,6 +212,8 @@ func TestGLiClassBadRequests(t *testing.T) {
 		{two, with("examples", []any{map[string]any{"text": "<<SEP>>", "labels": []any{"a"}}}),
 			"options.examples"},
 		{two, example("<<EXAMPLE>>", []any{"a"}), "options.examples"},
+		{nil, map[string]any{"group_encoding": "joint", "label_groups": map[string]any{
+			"g": anyOf(many[:500]), "h": anyOf(many[:501])}}, "options.label_groups"},
 		{two, with("hypothesis_template", "{}"), "options.hypothesis_template"},
 		{two, with("threshold", true), "options.threshold"}, {two, with("threshold", "0.5"),
 			"options.threshold"},

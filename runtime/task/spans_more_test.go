@@ -278,14 +278,27 @@ func TestSpansAreCut(t *testing.T) {
 }
 
 // Words that the tokenizer drops have places and no tokens. A text may have many of them in a row,
-// more than tokens; batches of such texts have room for all, and its other words are found.
+// more than tokens; its other words are found, and no batch has more words than room.
 func TestSpansOfDroppedWords(t *testing.T) {
 	for _, name := range []string{"gliner-deberta-span", "gliner-bert-token"} {
 		dir := copyModel(t, name)
 		edit(t, filepath.Join(dir, "tokenizer.json"), map[string]any{"normalizer": map[string]any{
 			"type": "Replace", "pattern": map[string]any{"String": "\u00ad"}, "content": "",
 		}})
-		r := start(t, nil, nil, spansIn(t, "drops", dir, ""))
+		var lock sync.Mutex
+		fullest := int64(0)
+		r := start(t, func(o *Options) {
+			o.Intercept = func(b *engine.Batch) error {
+				n := int64(len(b.Words.First))
+				if n > b.Program.Caps().MaxWords {
+					t.Errorf("%s: a batch of %d words; %d have room", name, n, b.Program.Caps().MaxWords)
+				}
+				lock.Lock()
+				defer lock.Unlock()
+				fullest = max(fullest, n)
+				return nil
+			}
+		}, nil, spansIn(t, "drops", dir, ""))
 		ask := func(texts ...string) []task.Extracted {
 			res, err := r.Extract(t.Context(), &ExtractRequest{Model: "drops", Texts: texts,
 				Labels: []string{"city", "person"}, Options: map[string]any{"threshold": 0.0}})
@@ -311,6 +324,10 @@ func TestSpansOfDroppedWords(t *testing.T) {
 				!strings.Contains("Ann met Bob in Berlin", strings.TrimLeft(last.Text, "\u00ad ")) {
 				t.Errorf("%s: text %d: the last entity is %v", name, i, last)
 			}
+		}
+		if fullest < 2048 {
+			t.Errorf("%s: the fullest batch has %d words: nothing is shown of its room", name,
+				fullest)
 		}
 		if e := all[30].Err; e != nil {
 			t.Errorf("%s: a word behind 1,000 that are dropped: %v", name, e)
