@@ -47,6 +47,30 @@ func TestGPUStates(t *testing.T) {
 	})
 }
 
+// Qwen2, Qwen3 and EuroBERT: every state, the bits of the row that is read of each text, and those of
+// a text in any company.
+func TestGPUQwen(t *testing.T) {
+	eachCard(t, func(t *testing.T, dev *engine.Device) {
+		direct := open(t, engine.Options{Kind: engine.CUDA, NoGraphs: true})
+		for _, name := range qwenCases {
+			if name == "qwen2-both-ways" { // its heads have 16 columns
+				continue
+			}
+			c := golden.Open(t, name)
+			for _, compute := range computes(t, dev) {
+				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
+					checkQwenStates(t, dev, c, compute)
+					o := Options{Task: Embed, Compute: compute, Pooling: engine.PoolLast}
+					comparePruning(t, dev, c, o)
+					m, r := load(t, dev, c.Dir, o)
+					m1, r1 := load(t, direct, c.Dir, o)
+					checkInvariance(t, goldenBatch(c), m, r, m1, r1, 2)
+				})
+			}
+		}
+	})
+}
+
 // The sum that blocks add to is f32 in every class of a GPU: its numbers, and the bits of the row
 // that is read of each text.
 func TestGPUDeepNets(t *testing.T) {
@@ -75,7 +99,9 @@ func TestGPUHeads(t *testing.T) {
 			"classify": checkClassification, "tag": checkTagging, "masked": checkMasked,
 			"splade": checkSPLADE, "vectors": checkTokenVectors, "bge-m3": checkBGEM3, "maxsim": checkMaxSim,
 			"folded": checkFolded, "adapted": checkAdaptedHeads,
-			"tasks": checkTasks,
+			"tasks": checkTasks, "alone": func(t *testing.T, dev *engine.Device, compute engine.Compute) {
+				checkHeadsAlone(t, dev, dev, compute)
+			},
 		} {
 			for _, compute := range computes(t, dev) {
 				t.Run(fmt.Sprintf("%s/%s", what, compute), func(t *testing.T) { check(t, dev, compute) })
@@ -103,8 +129,8 @@ func TestGPUPruningChangesNoBit(t *testing.T) { eachCard(t, checkPruning) }
 func TestGPUBatchInvariance(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		direct := open(t, engine.Options{Kind: engine.CUDA, NoGraphs: true})
-		for _, name := range slices.Concat(bertCases[1:], modernbertCases, gemmaCases,
-			postNormCases, debertaCases) {
+		for _, name := range slices.Concat(bertCases[1:], modernbertCases, gemmaCases, postNormCases,
+			mixedJinaBerts[:2], jinaXLMRCases[:2], mpnetCases, debertaCases) {
 			c := golden.Open(t, name)
 			for _, compute := range computesFor(t, dev, name) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {

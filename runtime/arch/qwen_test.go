@@ -56,6 +56,8 @@ func qwenBounds(compute engine.Compute) (share, cosine, norm float64) {
 		return 1e-5, 0.9999999, 1e-5
 	case engine.ComputeBF16, engine.ComputeF16:
 		return 1, 0.999, 0.01
+	case engine.ComputeFP8:
+		return 1, 0.97, 0.05 // as other architectures' states
 	}
 	return 1, 0.99, 0.02
 }
