@@ -62,11 +62,12 @@ TEST(checks_of_values) {
   Made m;
   for (sie_value v : {1, 2, 3, 4}) PASSES(sie::check_value(&m.p, v, "x", &err));
   // One that a longer list has left behind its end, and one that no operation has made.
-  m.p.values.push(m.p.values[1]);
+  const sie::Value copy = m.p.values[1];  // push may move the list
+  m.p.values.push(copy);
   m.p.values.pop();
   CHECK(sie::reserve_value(&m.p, 7) && m.p.values.size() == 8, "%lld values",
         static_cast<long long>(m.p.values.size()));
-  m.p.values.push(m.p.values[1]);
+  m.p.values.push(copy);
   m.p.values.pop();
   for (sie_value v : {INT32_MIN, 0, 5, 6, 7, 8, INT32_MAX}) {
     SAYS("x is ", sie::check_value(&m.p, v, "x", &err));
