@@ -47,8 +47,8 @@ func TestGPUStates(t *testing.T) {
 	})
 }
 
-// Qwen2, Qwen3 and EuroBERT: every state, the bits of the row that is read of each text, and those of
-// a text in any company.
+// Qwen2, Qwen3 and EuroBERT: every state, the bits of the row that is read of each text, and
+// those of a text in any company.
 func TestGPUQwen(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		direct := open(t, engine.Options{Kind: engine.CUDA, NoGraphs: true})
