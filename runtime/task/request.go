@@ -118,4 +118,5 @@ type Extracted struct {
 	Classes   []api.Class
 	Data      map[string]any // of groups of labels, by name; nil: none were asked for
 	Err       *errs.Error
+	Bare      bool // Err is set because the tokenizer leaves no token of the input
 }

@@ -188,7 +188,11 @@ func (f *finding) windows(i int) ([]*window, error) {
 		return nil, f.reader.textError(err, i)
 	}
 	if !slices.ContainsFunc(list, func(w words.Window) bool { return len(w.IDs) > 0 }) {
-		return nil, f.reader.refuse(i, f.reader.dropped(i))
+		err := f.reader.refuse(i, f.reader.dropped(i))
+		if err == nil {
+			f.result.Found[i].Bare = true
+		}
+		return nil, err
 	}
 	out := make([]*window, len(list))
 	for j, w := range list {

@@ -41,6 +41,8 @@ type union struct {
 	inputs []int              // the input of each row
 	ends   []int              // where the rows of each input end
 	found  [][][]spans.Entity // of each input, by member; labels are numbers
+	read   []bool             // of each input: a member's tokenizer leaves a token of one of its rows
+	bare   []*errs.Error      // of each input: the first error of a row of which none is left
 	result Result
 }
 
@@ -55,7 +57,7 @@ func unite(ctx context.Context, p *Prepared, h *model.Host, hold Hold) (*Result,
 		return nil, err
 	}
 	u.result.Found = make([]Extracted, n)
-	u.read()
+	u.split()
 	u.result.Timings.Preprocess = time.Since(p.start)
 	if err := u.ask(ctx, h); err != nil {
 		return nil, err
@@ -136,8 +138,8 @@ func textList(v any) (list []string, given bool) {
 	return nil, false
 }
 
-// read splits the texts into windows. A text that cannot be read is answered with an error.
-func (u *union) read() {
+// split splits the texts into windows. A text that cannot be read is answered with an error.
+func (u *union) split() {
 	r := reader{field: u.req.field()}
 	r.fail = func(item int, why *errs.Error) { u.result.Found[item].Err = why }
 	for i := range u.req.Inputs {
@@ -187,13 +189,19 @@ func (u *union) ask(ctx context.Context, h *model.Host) error {
 			use.Done()
 		}
 	}()
-	u.found = make([][][]spans.Entity, len(u.req.Inputs))
+	n := len(u.req.Inputs)
+	u.found, u.read, u.bare = make([][][]spans.Entity, n), make([]bool, n), make([]*errs.Error, n)
 	for i, use := range uses {
 		res, err := members[i].with(ctx, h, use, u.holdRows)
 		if err != nil {
 			return model.OfMember(u.model, entries[i], err)
 		}
 		u.collect(entries[i], res)
+	}
+	for i, why := range u.bare {
+		if why != nil && !u.read[i] && u.result.Found[i].Err == nil {
+			u.result.Found[i].Err = why
+		}
 	}
 	return nil
 }
@@ -204,13 +212,19 @@ func (u *union) holdRows(bytes int64, rows int) error {
 	return u.hold(bytes, whole)
 }
 
-// collect takes what a member has found. An error of a window is one of its input.
+// collect takes what a member has found. An error of a window is one of its input, but for a window
+// of which the tokenizer leaves no token: nothing is found there.
 func (u *union) collect(m *catalog.Resolved, res *Result) {
 	from := 0
 	for i, end := range u.ends {
 		var all []spans.Entity
 		for n := from; n < end; n++ {
-			if e := res.Found[n].Err; e != nil && u.result.Found[i].Err == nil {
+			switch e := res.Found[n].Err; {
+			case e == nil:
+				u.read[i] = true
+			case res.Found[n].Bare && u.bare[i] == nil:
+				u.bare[i] = errs.As(model.OfMember(u.model, m, e))
+			case !res.Found[n].Bare && u.result.Found[i].Err == nil:
 				u.result.Found[i].Err = errs.As(model.OfMember(u.model, m, e))
 			}
 			at := u.rows[n].Start

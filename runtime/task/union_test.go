@@ -19,6 +19,7 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/registry"
+	"github.com/sie-engine/sie/runtime/task"
 )
 
 const unionCommit = "0123456789012345678901234567890123456789"
@@ -35,6 +36,12 @@ func parseModel(t *testing.T, format string, args ...any) *catalog.Model {
 // memberEntry is a tiny GLiNER under a repository's name.
 func memberEntry(t *testing.T, name string) *catalog.Model {
 	t.Helper()
+	return memberIn(t, name, golden.Open(t, name).Dir)
+}
+
+// memberIn is memberEntry for a model in dir.
+func memberIn(t *testing.T, name, dir string) *catalog.Model {
+	t.Helper()
 	return parseModel(t, `sie_id: acme/%[1]s
 hf_id: acme/%[1]s
 hf_revision: %[2]q
@@ -42,7 +49,7 @@ weights_path: %[3]s
 tasks: {extract: {}}
 profiles:
   default: {adapter_path: "sie_server.adapters.gliner:GLiNERAdapter", max_batch_tokens: 4096, compute_precision: float32}
-`, name, unionCommit, golden.Open(t, name).Dir)
+`, name, unionCommit, dir)
 }
 
 // unionEntry is a union of two models, of which the second may join neighbours.
@@ -327,6 +334,80 @@ func TestUnionOfMembersAnswers(t *testing.T) {
 	}
 }
 
+// dropping returns a copy of a model whose tokenizer leaves nothing of a soft hyphen.
+func dropping(t *testing.T, name string) string {
+	t.Helper()
+	dir := copyModel(t, name)
+	edit(t, filepath.Join(dir, "tokenizer.json"), map[string]any{"normalizer": map[string]any{
+		"type": "Replace", "pattern": map[string]any{"String": "\u00ad"}, "content": "",
+	}})
+	return dir
+}
+
+// Windows of which a member's tokenizer leaves no token have nothing that it finds; other windows
+// and other members are read. An input of which no member has a token is answered with an error.
+func TestUnionOfDroppedWords(t *testing.T) {
+	dir, both := dropping(t, unionSpan), dropping(t, unionToken)
+	labels := []string{"person", "city"}
+	options := map[string]any{"score_floor": 0.5, "window_words": 3, "window_overlap": 1,
+		"name_min_letters": 40}
+	gone := strings.Repeat("\u00ad ", 7) // three windows of their own, and half of another
+	for _, c := range []struct {
+		name  string
+		token string // the directory of the second member
+		alone bool   // the second member finds something in what the first one drops
+	}{{"both drop them", both, false}, {"one drops them", golden.Open(t, unionToken).Dir, true}} {
+		r := start(t, nil, nil, memberIn(t, unionSpan, dir), memberIn(t, unionToken, c.token),
+			unionEntry(t, "a-union", unionSpan, unionToken, false))
+		ask := func(id string, texts ...string) []task.Extracted {
+			t.Helper()
+			var o map[string]any
+			if id == "a-union" {
+				o = options
+			}
+			res, err := r.Extract(t.Context(),
+				&ExtractRequest{Model: id, Texts: texts, Labels: labels, Options: o})
+			if err != nil {
+				t.Fatal(c.name, err)
+			}
+			return res.Found
+		}
+		texts := []string{gone + "Angela Merkel met Bob", "Angela Merkel met " + gone + "Bob",
+			"met Bob " + gone}
+		found := 0
+		for i, got := range ask("a-union", append(slices.Clone(texts), gone, "Berlin")...) {
+			if i == len(texts)+1 {
+				continue
+			}
+			text := append(texts, gone)[i]
+			windows := plainWindows(text, 3, 1)
+			var lists [][][]api.Entity
+			for _, member := range []string{"acme/" + unionSpan, "acme/" + unionToken} {
+				var of [][]api.Entity
+				for _, w := range windows {
+					of = append(of, ask(member, string([]rune(text)[w[0]:w[1]]))[0].Entities)
+				}
+				lists = append(lists, of)
+			}
+			if want := plainUnion(text, windows, lists, 0.5, "person", 40); i < len(texts) {
+				found += len(want)
+				if got.Err != nil || fmt.Sprint(got.Entities) != fmt.Sprint(want) {
+					t.Errorf("%s: %q: %v\n got %v\nwant %v", c.name, text, got.Err, got.Entities, want)
+				}
+			}
+			if i == len(texts) && (got.Err == nil) != c.alone {
+				t.Errorf("%s: dropped words alone: %v", c.name, got.Err)
+			}
+			if e := got.Err; i == len(texts) && e != nil && !strings.Contains(e.Message, "items[3]") {
+				t.Errorf("%s: %v", c.name, e)
+			}
+		}
+		if found == 0 {
+			t.Errorf("%s: nothing is found: the test proves too little", c.name)
+		}
+	}
+}
+
 // A request without labels asks for the default ones in their order, one that names others does
 // not. What a member finds wrong with a text names the text and not a window.
 func TestUnionDefaults(t *testing.T) {
@@ -343,13 +424,8 @@ func TestUnionDefaults(t *testing.T) {
 	if got := ask(); got != ask("person", "city") || got == ask("city", "person") {
 		t.Errorf("without labels: %s", got)
 	}
-	dir := copyModel(t, unionSpan)
-	edit(t, filepath.Join(dir, "tokenizer.json"), map[string]any{"normalizer": map[string]any{
-		"type": "Replace", "pattern": map[string]any{"String": "\u00ad"}, "content": "",
-	}})
-	drops := memberEntry(t, unionSpan)
-	drops.WeightsPath = dir
-	r = start(t, nil, nil, drops, memberEntry(t, unionToken),
+	r = start(t, nil, nil, memberIn(t, unionSpan, dropping(t, unionSpan)),
+		memberIn(t, unionToken, dropping(t, unionToken)),
 		unionEntry(t, "a-union", unionToken, unionSpan, false))
 	res, err := r.Extract(t.Context(), &ExtractRequest{Model: "a-union",
 		Texts:   []string{strings.Repeat("Ann ", 5), "\u00ad", strings.Repeat("a b ", 5)},
