@@ -103,11 +103,11 @@ c_side() {
 }
 
 go_side() {
-  step "Set-up" "${MAKE:-make}" --no-print-directory -j 3 --old-file=libsie build minilm buckets venv-clients
-  touch "$work/set-up"
   step "Kernel tools" python3 -B -m unittest discover -s tools/kernels
   step "The simulator of many cores" python3 -B -m unittest discover -s bench
   step "Mutation check, its own tests" python3 -B -m unittest discover -s tools/mutate
+  step "Set-up" "${MAKE:-make}" --no-print-directory -j 3 --old-file=libsie build minilm buckets venv-clients
+  touch "$work/set-up"
   step "GPU check, its own tests" build/venv-clients/bin/python -B -m unittest discover -q -s tools/gpu
   step "Go" env SIE_REQUIRE_MINILM=1 SIE_REQUIRE_BROWSER=1 SIE_REQUIRE_BUCKETS=1 SIE_REQUIRE_CLIENTS=1 \
     go test -tags native -timeout 30m ./...
@@ -125,15 +125,25 @@ go_side() {
   step "Fuzz targets, briefly" env FUZZTIME=2s tools/test/fuzz.sh
 }
 
+# What needs nothing built and fails most often. "Go" finds the tests' verdict again where no file has
+# changed.
+written() {
+  local bad
+  bad=$(git ls-files -z '*.go' | xargs -0 gofmt -l)
+  [ -z "$bad" ] || { echo "gofmt (make format repairs it): $bad"; return 1; }
+  go test -tags native -timeout 30m ./internal/archtest
+}
+
 # One set of flags for every Go build here, so that each package is compiled once: as in the product
 # (-trimpath), with what the tag cuda needs (the plain builds do not use it), and without debug
 # information. make lint vets.
+export GOFLAGS="${GOFLAGS:+$GOFLAGS }-trimpath -ldflags=-w -vet=off"
+step "What is written" written
 toolkit_home() { home=$(tools/setup/cuda.sh "$toolkit"); }
 step "CUDA toolkit" toolkit_home
 mkdir -p build/driver
 export SIE_CGO_BUILD=build
 eval "$(tools/setup/cgo-cuda.sh build "$home")"
-export GOFLAGS="${GOFLAGS:+$GOFLAGS }-trimpath -ldflags=-w -vet=off"
 
 step "C: the library" "${MAKE:-make}" --no-print-directory libsie
 begin_beside go_side
