@@ -26,8 +26,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARE = {"go": 1.0, "python": 1.0, "c": 0.2, "asan": 0.03, "race": 0.03}
-RACE_PACKAGES = re.search(r'^race_packages="(.*)"$', (ROOT / "tools/test/all.sh").read_text(),
-                          re.M)[1].split()
+RACE_PACKAGES = re.search(r'^race_packages="([^"]*)"$', (ROOT / "tools/test/all.sh").read_text(),
+                          re.M)[1].replace("\\", "").split()
 
 
 def die_with_parent():
