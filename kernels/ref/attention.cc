@@ -12,7 +12,7 @@
 //          bf16 | f16.
 // Alias    none.
 // Share    sequences.
-// Scratch  max_kv·(2·D + 1) doubles.
+// Scratch  max_kv·(2·D + 1) + D doubles.
 // Source   Vaswani 2017 §3.2.1, arXiv:1706.03762; the slopes: Press 2021 §3, arXiv:2108.12409; the
 //          bias: Raffel 2020 §2.1, arXiv:1910.10683; the tables: He 2021 §3, arXiv:2006.03654
 #include "rows.h"
@@ -45,20 +45,42 @@ int64_t bucket_of(const sie_attention_args *a, int64_t distance) {
   return a->buckets[(distance < -reach ? -reach : (distance > reach ? reach : distance)) + reach];
 }
 
-// What the tables add to q·k of head column `column`; k has D elements.
-double positional(const sie_attention_args *a, int64_t query, int64_t column, const double *k, int64_t row) {
+// What the tables add to q·k of head column `column`; q and k have D elements.
+double positional(const sie_attention_args *a, int64_t column, const double *q, const double *k,
+                  int64_t row) {
   double s = 0;
   for (int64_t i = 0; i < a->head_dim; i++) {
-    if (a->pos_key.p != nullptr) s += load(a->q, query, column + i) * load(a->pos_key, row, column + i);
+    if (a->pos_key.p != nullptr) s += q[i] * load(a->pos_key, row, column + i);
     if (a->pos_query.p != nullptr) s += k[i] * load(a->pos_query, row, column + i);
   }
   return s;
 }
 
-// One head of one sequence: its keys and values [keys, D], and a query's weights [keys].
+// s[j] = Σ q·k_j, every sum in order; d elements each. Four sums at once, because an addition waits for
+// the one before it in its sum alone.
+void dots(const double *q, const double *k, int64_t d, int64_t keys, double *s) {
+  int64_t j = 0;
+  for (; j + 4 <= keys; j += 4, k += 4 * d) {
+    double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+    for (int64_t i = 0; i < d; i++) {
+      s0 += q[i] * k[i];
+      s1 += q[i] * k[d + i];
+      s2 += q[i] * k[2 * d + i];
+      s3 += q[i] * k[3 * d + i];
+    }
+    s[j] = s0, s[j + 1] = s1, s[j + 2] = s2, s[j + 3] = s3;
+  }
+  for (; j < keys; j++, k += d) {
+    s[j] = 0;
+    for (int64_t i = 0; i < d; i++) s[j] += q[i] * k[i];
+  }
+}
+
+// One head of one sequence: its keys and values [keys, D], a query's weights [keys], and the query, in
+// whose place its y comes [D].
 struct Head {
   const double *k, *v;
-  double *p;
+  double *p, *row;
 };
 
 void attend(const sie_attention_args *a, int64_t query, int64_t position, Range keys, int64_t head,
@@ -66,10 +88,11 @@ void attend(const sie_attention_args *a, int64_t query, int64_t position, Range 
   const int64_t d = a->head_dim, column = head * d;
   const double slope = a->alibi_slopes != nullptr ? static_cast<double>(a->alibi_slopes[head]) : 0;
   double largest = -INFINITY, sum = 0;
+  load_row(a->q, query, column, d, h.row);
+  dots(h.row, h.k + keys.first * d, d, keys.last - keys.first, h.p + keys.first);
   for (int64_t j = keys.first; j < keys.last; j++) {
-    double s = 0;
-    for (int64_t i = 0; i < d; i++) s += load(a->q, query, column + i) * h.k[j * d + i];
-    if (a->buckets != nullptr) s += positional(a, query, column, h.k + j * d, bucket_of(a, position - j));
+    double s = h.p[j];
+    if (a->buckets != nullptr) s += positional(a, column, h.row, h.k + j * d, bucket_of(a, position - j));
     h.p[j] = s * static_cast<double>(a->scale) -
              slope * static_cast<double>(position > j ? position - j : j - position) +
              relative_bias(a, head, j - position);
@@ -79,10 +102,12 @@ void attend(const sie_attention_args *a, int64_t query, int64_t position, Range 
     h.p[j] = exp(h.p[j] - largest);
     sum += h.p[j];
   }
+  for (int64_t i = 0; i < d; i++) h.row[i] = 0;
+  for (int64_t j = keys.first; j < keys.last; j++) {
+    for (int64_t i = 0; i < d; i++) h.row[i] += h.p[j] * h.v[j * d + i];
+  }
   for (int64_t i = 0; i < d; i++) {
-    double y = 0;
-    for (int64_t j = keys.first; j < keys.last; j++) y += h.p[j] * h.v[j * d + i];
-    store(a->y, query, column + i, keys.first < keys.last ? static_cast<float>(y / sum) : 0.0f);
+    store(a->y, query, column + i, keys.first < keys.last ? static_cast<float>(h.row[i] / sum) : 0.0f);
   }
 }
 
@@ -135,7 +160,8 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
       int64_t last = a->q_last == 0 || a->q_last > queries ? queries : a->q_last;
       for (int64_t i = a->q_last == 0 ? 0 : a->q_first; i < last; i++) {
         int64_t position = a->queries_first ? i : i + keys - queries;
-        attend(a, a->cu_q[b] + i, position, visible(a, position, keys), h, {k, v, v + keys * d});
+        attend(a, a->cu_q[b] + i, position, visible(a, position, keys), h,
+               {k, v, v + keys * d, v + keys * d + keys});
       }
     }
   }

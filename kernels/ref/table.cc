@@ -13,7 +13,8 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
   if (bounds->kind == SIE_OP_LSTM) return lstm_scratch(bounds);
   if (bounds->kind == SIE_OP_LORA) return bounds->max_rank * static_cast<int64_t>(sizeof(double));
   if (bounds->kind == SIE_OP_LINEAR) return (bounds->k + (bounds->n + 1) / 2) * 8;
-  if (bounds->kind == SIE_OP_ATTENTION) return bounds->max_len * (2 * bounds->head_dim + 1) * 8;
+  if (bounds->kind == SIE_OP_ATTENTION)
+    return (bounds->max_len * (2 * bounds->head_dim + 1) + bounds->head_dim) * 8;
   int64_t columns = bounds->c > bounds->n ? bounds->c : bounds->n;
   if (bounds->head_dim > columns) columns = bounds->head_dim;
   int64_t rows = (columns + 1) * 2 * static_cast<int64_t>(sizeof(float));
