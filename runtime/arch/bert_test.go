@@ -18,14 +18,46 @@ var bertCases = []string{"bert-deep-h32", "bert-gelutanh-h64", "bert-erf-h128", 
 // oddHeads are models whose heads have widths without a GPU kernel: 16, 40, 80 and 96 columns.
 var oddHeads = []string{"bert-d16", "bert-d40", "xlmr-d80", "bert-d96"}
 
-// isas has the bounds on the instruction set, descending. A bound above what the machine has runs
-// its best set again.
+// isas has the instruction sets of this machine, descending. A bound above them would run the best
+// of them again.
 var isas = func() (options []engine.Options) {
+	best := machineISA()
 	for _, isa := range slices.Backward(engine.ISAs()) {
-		options = append(options, engine.Options{Kind: engine.CPU, ISA: isa})
+		if best.Covers(isa) {
+			options = append(options, engine.Options{Kind: engine.CPU, ISA: isa})
+		}
 	}
 	return options
 }()
+
+// machineISA returns the best set of this machine; without an engine, the best there is, so that
+// tests come to open and skip.
+func machineISA() engine.ISA {
+	all := engine.ISAs()
+	dev, err := engine.Open(engine.Options{Kind: engine.CPU, Threads: 1})
+	if err != nil {
+		return all[len(all)-1]
+	}
+	defer dev.Close()
+	info, err := dev.Info()
+	if err != nil {
+		return all[len(all)-1]
+	}
+	return info.ISA
+}
+
+// Every set that a device can have here is one of those that are tested.
+func TestEverySetIsTested(t *testing.T) {
+	for _, isa := range append(engine.ISAs(), engine.BestISA) {
+		info, err := open(t, engine.Options{Kind: engine.CPU, ISA: isa}).Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(isas, func(o engine.Options) bool { return o.ISA == info.ISA }) {
+			t.Errorf("a device that is bound to %s has %s, which no test runs", isa, info.ISA)
+		}
+	}
+}
 
 // casesFor returns the models that the device can compute.
 func casesFor(t *testing.T, dev *engine.Device) []string {

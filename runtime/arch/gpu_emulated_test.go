@@ -5,7 +5,6 @@ package arch
 import (
 	"math"
 	"os"
-	"strconv"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/golden"
@@ -27,20 +26,6 @@ func eachCard(t *testing.T, f func(t *testing.T, dev *engine.Device)) {
 
 // cards are a compute capability of each family of kernels.
 var cards = []string{"8.0", "8.9", "9.0"}
-
-// testTurn returns the number in SIE_TEST_TURN, or 0 and false.
-func testTurn(t *testing.T) (n int, given bool) {
-	t.Helper()
-	text := os.Getenv("SIE_TEST_TURN")
-	if text == "" {
-		return 0, false
-	}
-	u, err := strconv.ParseUint(text, 10, 31)
-	if err != nil {
-		t.Fatalf("SIE_TEST_TURN=%s is not a number", text)
-	}
-	return int(u), true
-}
 
 // cardsInTurn gives all cards, or one of them if SIE_TEST_TURN has a number, so that three turns in
 // a row have all.
