@@ -5,6 +5,7 @@
 #   sie_amx_emulated       libsie_amx_emulated.a: libsie.a with them, which finds SIE_ISA_AMX wherever there is AVX-512 with
 #                          VNNI and BF16 (kernels/tests/amx/detect.cc)
 #   cgo_flags_amx          points the tags native and emulated at sie_amx_emulated
+# The last two are there on machines that can run them.
 set(amx_dir ${CMAKE_SOURCE_DIR}/kernels/cpu)
 set(amx_sources ${amx_dir}/linear_bf16_amx.cc ${amx_dir}/linear_int8_amx.cc ${amx_dir}/attention_amx.cc
                 ${amx_dir}/attention_disentangled_amx.cc)
@@ -18,7 +19,15 @@ function(sie_emulate_amx target)
                          -fno-trapping-math ${header_noise})
 endfunction()
 
+# A machine that cannot run them compiles them once, quickly.
+sie_machine_has(avx512_bf16 runs_emulated_amx)
 sie_emulate_amx(kernels_amx_emulated)
+if(NOT runs_emulated_amx)
+  target_compile_options(kernels_amx_emulated PRIVATE -O1)
+  if(SIE_SANITIZE)
+    target_link_libraries(kernels_amx_emulated PRIVATE sie_unsanitized)
+  endif()
+endif()
 add_library(table_amx_emulated OBJECT ${amx_dir}/table.cc)
 target_link_libraries(table_amx_emulated PRIVATE sie_flags)
 target_compile_definitions(table_amx_emulated PRIVATE sie_cpu_ops=sie_emulated_amx_ops
@@ -35,7 +44,7 @@ foreach(source emulated_amx emulated_tiles_test)
                               COMPILE_DEFINITIONS SIE_EMULATED_TILES)
 endforeach()
 
-if(SIE_SANITIZE)  # what follows is for Go programs
+if(SIE_SANITIZE OR NOT runs_emulated_amx)  # what follows is for Go programs
   return()
 endif()
 sie_emulate_amx(kernels_tiles_emulated)

@@ -7,6 +7,11 @@ set(SIE_CASE_SOURCES ${SIE_KERNEL_TEST_SOURCES})
 list(FILTER SIE_CASE_SOURCES EXCLUDE REGEX "/(main|golden_[a-z_]*|detect_test|emulated_amx|emulated_[a-z_]*_test|support_golden)\\.cc$")
 add_library(kernel_case_objects OBJECT EXCLUDE_FROM_ALL ${SIE_CASE_SOURCES})
 target_link_libraries(kernel_case_objects PRIVATE sie_flags)
+set(SIE_CASE_FLAGS ${SIE_TEST_ISA})
+if(NOT SIE_SANITIZE)
+  list(APPEND SIE_CASE_FLAGS -O2)
+endif()
+target_compile_options(kernel_case_objects PRIVATE ${SIE_CASE_FLAGS})
 
 if(SIE_SANITIZE MATCHES "address")
   # The harness, which fills and compares, is compiled as in the plain build: AddressSanitizer watches what the kernels do

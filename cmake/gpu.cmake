@@ -99,6 +99,7 @@ if(SIE_EMULATED)
                  ${CMAKE_SOURCE_DIR}/csrc/tests/head_batches.cc ${CMAKE_SOURCE_DIR}/csrc/tests/main.cc)
   target_link_libraries(gpu_tests PRIVATE sie_flags simt_flags sie_gpu_emulated sie_driver dl pthread m)
   target_include_directories(gpu_tests PRIVATE csrc csrc/tests csrc/cuda/tests)
+  target_compile_options(gpu_tests PRIVATE -O1)
   add_dependencies(gpu_tests standin)
   sie_add_halves(gpu_programs 3 80 gpu_tests)
   set_tests_properties(gpu_programs_0 gpu_programs_1 gpu_programs_whole_0 gpu_programs_whole_1 PROPERTIES ENVIRONMENT_MODIFICATION

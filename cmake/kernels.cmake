@@ -36,13 +36,36 @@ set(SIE_CPU_GENERIC ${cpu_sources})
 list(FILTER SIE_CPU_GENERIC EXCLUDE REGEX
      "_(avx2|avx512|vnni|amx|neon|dot)\\.cc$|/(table|detect|table_arm64|detect_arm64|int8_pack)\\.cc$")
 
+# Linked behind sie_flags, whose option it takes back.
+add_library(sie_unsanitized INTERFACE)
+target_compile_options(sie_unsanitized INTERFACE -fno-sanitize=all)
+
+# What test programs are compiled for beside the kernels: the lowest table's instructions.
+set(SIE_TEST_ISA "")
+# sie_machine_has(FLAG RESULT): whether the CPU of this machine has the flag of /proc/cpuinfo; ON where nothing says it.
+function(sie_machine_has flag result)
+  set(${result} ON PARENT_SCOPE)
+  if(EXISTS /proc/cpuinfo)
+    file(STRINGS /proc/cpuinfo flags REGEX "^flags" LIMIT_COUNT 1)
+    if(flags AND NOT flags MATCHES " ${flag}( |$)")
+      set(${result} OFF PARENT_SCOPE)
+    endif()
+  endif()
+endfunction()
+
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(isa_avx2 -mavx2 -mfma -mf16c)
+  set(SIE_TEST_ISA ${isa_avx2})
   set(isa_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
   set(isa_vnni ${isa_avx512} -mavx512vnni)
   set(isa_amx ${isa_vnni} -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8)
   set(SIE_ISAS avx2 avx512 vnni amx)
   set(generic_isas avx2 avx512)
+  # The flag of a CPU that runs the table, as /proc/cpuinfo has it.
+  set(flag_avx2 avx2)
+  set(flag_avx512 avx512vl)
+  set(flag_vnni avx512_vnni)
+  set(flag_amx amx_tile)
   set(cpu_baseline ${cpu_dir}/table.cc ${cpu_dir}/detect.cc ${cpu_dir}/detect_arm64.cc)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   set(isa_neon -march=armv8-a)
@@ -72,5 +95,12 @@ if(SIE_ISAS)
     sie_kernel_objects(kernels_cpu_${isa} SOURCES ${own}
                        FLAGS ${isa_${isa}} -DSIE_ISA_NS=${isa} -fno-math-errno -fno-trapping-math
                        ${header_noise})
+    # Sanitizers see what runs. A table that this machine cannot run is compiled without them, in a third of the time.
+    if(SIE_SANITIZE AND flag_${isa})
+      sie_machine_has(${flag_${isa}} runs)
+      if(NOT runs)
+        target_link_libraries(kernels_cpu_${isa} PRIVATE sie_unsanitized)
+      endif()
+    endif()
   endforeach()
 endif()

@@ -23,13 +23,15 @@ set(SIE_CUDA_SOURCES
 )
 list(TRANSFORM SIE_CUDA_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/kernels/cuda/)
 
-file(GLOB simt_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/simt/*.cc)
-add_library(sie_simt OBJECT ${simt_sources})
-target_link_libraries(sie_simt PRIVATE sie_flags)
-
-# What nvcc has to itself: #pragma unroll, and kernel parameters of 64-byte alignment.
+# What nvcc has to itself: #pragma unroll, and kernel parameters of 64-byte alignment. fmaf and rintf, which kernels call most,
+# are instructions from AVX2 on and calls of libm before; the bits are the same.
 add_library(simt_flags INTERFACE)
-target_compile_options(simt_flags INTERFACE -Wno-unknown-pragmas -Wno-psabi)
+target_compile_options(simt_flags INTERFACE -Wno-unknown-pragmas -Wno-psabi ${SIE_TEST_ISA})
+
+file(GLOB simt_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/simt/*.cc)
+add_library(sie_simt OBJECT EXCLUDE_FROM_ALL ${simt_sources})
+target_link_libraries(sie_simt PRIVATE sie_flags simt_flags)
+
 
 # Marks .cu files as C++ for g++.
 function(sie_emulate)
@@ -42,6 +44,9 @@ endfunction()
 
 add_library(cuda_emulated OBJECT EXCLUDE_FROM_ALL ${SIE_CUDA_SOURCES})
 target_link_libraries(cuda_emulated PRIVATE sie_flags simt_flags)
+if(NOT SIE_SANITIZE)  # -O3 takes twice as long to compile, and the emulator's switches take the time
+  target_compile_options(cuda_emulated PRIVATE -O2)
+endif()
 sie_emulate(${SIE_CUDA_SOURCES})
 add_library(sie_cuda_emulated STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:cuda_emulated> $<TARGET_OBJECTS:sie_simt>)
 set_target_properties(sie_cuda_emulated PROPERTIES LINKER_LANGUAGE CXX)
@@ -56,6 +61,7 @@ if(SIE_TESTS AND SIE_EMULATION AND NOT SIE_SANITIZE MATCHES "thread")
   add_executable(simt_tests ${simt_test_sources} ${experiments})
   target_link_libraries(simt_tests PRIVATE sie_flags simt_flags sie_cuda_emulated m pthread)
   target_compile_definitions(simt_tests PRIVATE SIE_TESTDATA="${CMAKE_SOURCE_DIR}/testdata")
+  target_compile_options(simt_tests PRIVATE -O1)  # compiled for minutes with -O3, and run for seconds
   add_test(NAME simt COMMAND simt_tests)
 
   file(GLOB gemm_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/gemm_*.cc)

@@ -3,6 +3,7 @@ set(own_test_sources ${SIE_KERNEL_TEST_SOURCES})
 list(REMOVE_ITEM own_test_sources ${SIE_CASE_SOURCES})
 add_executable(kernel_tests ${own_test_sources} $<TARGET_OBJECTS:kernel_case_objects>)
 target_link_libraries(kernel_tests PRIVATE sie_flags sie m pthread)
+target_compile_options(kernel_tests PRIVATE ${SIE_CASE_FLAGS})
 set(SIE_GPU_CALLS emulated.cc refusals_test.cc sparse_refusals_test.cc places_refusals_test.cc muvera_calls_test.cc places_test.cc)
 if(SIE_EMULATED)
   list(TRANSFORM SIE_GPU_CALLS PREPEND ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/)
@@ -55,6 +56,7 @@ add_executable(csrc_tests ${csrc_test_sources} $<TARGET_OBJECTS:csrc_hooked> ${S
 target_link_libraries(csrc_tests PRIVATE sie_flags m pthread)
 target_compile_definitions(csrc_tests PRIVATE SIE_TEST_HOOKS)
 target_include_directories(csrc_tests PRIVATE csrc csrc/tests)
+target_compile_options(csrc_tests PRIVATE -O1)  # what takes its time is in csrc and the kernels
 set_source_files_properties(
   ${CMAKE_SOURCE_DIR}/csrc/tests/abi_test.c ${CMAKE_SOURCE_DIR}/csrc/tests/abi_test.cc
   PROPERTIES COMPILE_OPTIONS -Wpedantic)

@@ -20,18 +20,31 @@ namespace simt {
 // Red zones and fake frames make frames several times larger.
 const size_t stack_bytes = 512 << 10;
 #else
-const size_t stack_bytes = 128 << 10;
+const size_t stack_bytes = 124 << 10;
 #endif
+
+namespace {
+
+// Stacks end at 63 different places within a page. If all ended at the same one, all threads' innermost
+// frames would share a few sets of the cache, and each switch would miss it.
+constexpr size_t place_bytes = 64, places = 63;
+
+size_t next_place() {
+  static size_t stacks = 0;
+  return stacks++ % places * place_bytes;
+}
+
+}  // namespace
 
 uint8_t *new_stack() {
   size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  void *memory = mmap(nullptr, stack_bytes + page, PROT_READ | PROT_WRITE,
+  void *memory = mmap(nullptr, page + places * place_bytes + stack_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED || mprotect(memory, page, PROT_NONE) != 0) {
     fprintf(stderr, "simt: no memory for a stack\n");
     abort();
   }
-  return static_cast<uint8_t *>(memory) + page;
+  return static_cast<uint8_t *>(memory) + page + next_place();
 }
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -38,7 +38,7 @@ void meet(const char *instruction, uint32_t mask, void *arguments,
   for (uint32_t lane = 0; lane < 32; lane++) {
     if (lane != fiber->lane && (mask >> lane & 1u) != 0) wake(meeting->lanes[lane]);
   }
-  *meeting = warp.meetings.back();
+  if (meeting != &warp.meetings.back()) *meeting = warp.meetings.back();
   warp.meetings.pop_back();
 }
 
@@ -56,12 +56,21 @@ struct Exchange {
   Shuffle kind;
 };
 
+// A value of a shuffle; most have four bytes, for which this is no call.
+void copy_value(void *to, const void *from, size_t size) {
+  if (size == 4) {
+    memcpy(to, from, 4);
+  } else {
+    memcpy(to, from, size);
+  }
+}
+
 void exchange(void *const *arguments, uint32_t mask) {
   uint8_t before[32][8];
   for (uint32_t lane = 0; lane < 32; lane++) {
     const Exchange *own = static_cast<const Exchange *>(arguments[lane]);
     memset(before[lane], 0xff, sizeof before[lane]);  // the value of a lane outside the mask
-    if ((mask >> lane & 1u) != 0) memcpy(before[lane], own->value, own->size);
+    if ((mask >> lane & 1u) != 0) copy_value(before[lane], own->value, own->size);
   }
   for (uint32_t lane = 0; lane < 32; lane++) {
     if ((mask >> lane & 1u) == 0) continue;
@@ -82,7 +91,7 @@ void exchange(void *const *arguments, uint32_t mask) {
         break;
     }
     if (source < 0 || source > 31) source = l;
-    memcpy(own->value, before[source], own->size);
+    copy_value(own->value, before[source], own->size);
   }
 }
 

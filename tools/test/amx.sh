@@ -4,6 +4,10 @@
 # and alone and in company. Usage: amx.sh [GO TEST ARGUMENTS] Needs `cmake --build build`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+if ! grep -qw avx512_bf16 /proc/cpuinfo; then
+  echo "amx: nothing to run: this CPU lacks AVX-512 with BF16, which these kernels use beside the tiles"
+  exit
+fi
 [ -e runtime/engine/libsie_amx_gen.go ] ||
   { echo "amx: runtime/engine/libsie_amx_gen.go is missing: make test-c writes it" >&2; exit 1; }
 [ $# -gt 0 ] ||
