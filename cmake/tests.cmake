@@ -17,23 +17,24 @@ target_compile_definitions(kernel_tests PRIVATE
 if(TARGET kernels_cpu_amx)
   include(cmake/amx.cmake)
 endif()
-# sie_add_halves(NAME OF COST COMMAND…): a long list in two processes, for two cores, the longest of all tests first; each has
-# every OF-th case. Where OF is more than 2, `ctest -C whole` runs all cases too (make test-c, make test-asan).
-function(sie_add_halves name of cost)
+# sie_add_halves(NAME PART OF COST COMMAND…): a long list in two processes, for two cores, the longest of all tests first; each
+# has every OF-th entry of its lists (PART is SHARD) or every OF-th case (CASES). Where OF is more than 2, `ctest -C whole` runs
+# all of them too (make test-c, make test-asan).
+function(sie_add_halves name part of cost)
   foreach(half 0 1)
     add_test(NAME ${name}_${half} COMMAND ${ARGN})
-    set_tests_properties(${name}_${half} PROPERTIES ENVIRONMENT SIE_TEST_SHARD=${half}/${of} COST ${cost})
+    set_tests_properties(${name}_${half} PROPERTIES ENVIRONMENT SIE_TEST_${part}=${half}/${of} COST ${cost})
     if(of GREATER 2)
       add_test(NAME ${name}_whole_${half} COMMAND ${ARGN} CONFIGURATIONS whole)
-      set_tests_properties(${name}_whole_${half} PROPERTIES ENVIRONMENT SIE_TEST_SHARD=${half}/2 COST ${cost})
+      set_tests_properties(${name}_whole_${half} PROPERTIES ENVIRONMENT SIE_TEST_${part}=${half}/2 COST ${cost})
     endif()
   endforeach()
 endfunction()
-# Of the host's cases two of three, with sanitizers of eleven, with ThreadSanitizer of fifteen: odd numbers, since neighbours
+# Of the host's cases two of five, with sanitizers of eleven, with ThreadSanitizer of fifteen: odd numbers, since neighbours
 # in the lists are one shape in two layouts. SIE_TEST_TURN, which tools/test takes from the number of commits, says which two.
-# Of the emulated kernels' cases two of five, with sanitizers of thirteen.
-set(of_host 3)
-set(of_gpu 5)
+# Of the emulated kernels' cases two of seven, with sanitizers of thirteen.
+set(of_host 5)
+set(of_gpu 7)
 if(SIE_SANITIZE)
   set(of_host 11)
   set(of_gpu 13)
@@ -41,9 +42,9 @@ endif()
 if(SIE_SANITIZE MATCHES "thread")
   set(of_host 15)
 endif()
-sie_add_halves(kernels ${of_host} 100 kernel_tests --host)
+sie_add_halves(kernels SHARD ${of_host} 100 kernel_tests --host)
 if(SIE_EMULATED)
-  sie_add_halves(kernels_emulated ${of_gpu} 90 kernel_tests --gpu)
+  sie_add_halves(kernels_emulated SHARD ${of_gpu} 90 kernel_tests --gpu)
 endif()
 
 file(GLOB csrc_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/tests/*.cc ${CMAKE_SOURCE_DIR}/csrc/tests/*.c)
@@ -63,10 +64,12 @@ set_source_files_properties(
 target_compile_features(csrc_tests PRIVATE c_std_11)
 set_target_properties(csrc_tests PROPERTIES C_EXTENSIONS OFF)
 target_link_options(csrc_tests PRIVATE -Wl,--wrap=posix_memalign,--wrap=mmap,--wrap=pthread_create,--wrap=syscall)
-foreach(half 0 1)  # for two cores; behind the long lists, before all that is short
-  add_test(NAME csrc_${half} COMMAND csrc_tests)
-  set_tests_properties(csrc_${half} PROPERTIES ENVIRONMENT SIE_TEST_CASES=${half}/2 COST 80)
-endforeach()
+# Behind the long lists, before all that is short. With AddressSanitizer two of five cases.
+set(of_csrc 2)
+if(SIE_SANITIZE MATCHES "address")
+  set(of_csrc 5)
+endif()
+sie_add_halves(csrc CASES ${of_csrc} 80 csrc_tests)
 
 # The vectors and the products of the lowest table against their definitions, quickly: what `make test` runs for arm64, too.
 if(SIE_ISAS)

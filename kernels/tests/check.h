@@ -10,8 +10,8 @@
 //                        lists
 //   SIE_TEST_STOP=1      ends the program at the first failure
 //   SIE_TEST_SHARD=3/16  of cases that are long lists, every 16th entry from the third on (from 0)
-//   SIE_TEST_TURN=5      SIE_TEST_SHARD begins 2·5 entries later: turns in a row see all entries
 //   SIE_TEST_CASES=1/2   of the selected cases every second from the first on (from 0)
+//   SIE_TEST_TURN=5      both begin 2·5 entries later: turns in a row see all of them
 #ifndef SIE_KERNELS_TESTS_CHECK_H
 #define SIE_KERNELS_TESTS_CHECK_H
 
@@ -115,7 +115,7 @@ inline double seconds() {
 // Runs the selected cases in order of definition; returns the exit status of main.
 inline int run_tests(int argc, char **argv) {
   int ran = 0, number = 0;
-  const Part part("SIE_TEST_CASES");
+  const Part part = Part("SIE_TEST_CASES").in_turn("SIE_TEST_TURN");
   for (Case *c = first_case; c != nullptr; c = c->next) {
     bool selected = argc < 2;
     for (int i = 1; i < argc; i++) {

@@ -68,18 +68,40 @@ race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/bat
   ./runtime/model ./runtime/service ./runtime/task ./runtime/tokenizer ./runtime/engine ./runtime/ipc \
   ./gateway/fleet ./gateway/queue ./sidecar/worker"
 
-# What is the same for every card, or nearly, takes turns with the number of commits: runs of six
-# commits in a row see every card that kernels are compiled for and every one that models are emulated
-# on; cases of the conformance list take turns, too. A clone of depth 1 has turn 1.
-turn=$(git rev-list --count HEAD 2>/dev/null || echo 0)
+# The number of commits says what takes turns; a clone of depth 1 has turn 1. Six commits in a row see
+# all of it:
+#   every case of the conformance list, on the CPU and with emulated kernels (cmake/tests.cmake), and
+#   all of them, and of csrc's tests, under AddressSanitizer
+#   every card that models are emulated on, and every passage of MiniLM
+#   the samples of mutants of the CPU's code and of the CUDA kernels, and those of the architectures
+#   every package under the race detector, the chart, and both cards that kernels are compiled for
+turn=${SIE_TEST_TURN:-$(git rev-list --count HEAD 2>/dev/null || echo 1)}
+even=$((turn % 2 == 0))
+case $even in 0) mutants=host ;; 1) mutants=cuda ;; esac
+
+# later NAME…: these steps are not of this turn.
+later() { printf '== %s: with the next commit (SIE_TEST_TURN=%d)\n' "$*" $((turn + 1)); }
+
+# half PACKAGE…: those of this turn.
+half() {
+  local i
+  for ((i = 1 - even; i < $#; i += 2)); do echo "${@:i+1:1}"; done
+}
 
 # Each kernel is compiled for one of two cards, 89 (mma.sync, e4m3) and 90a (wgmma). What 80 and 86
 # are given differs from 89's in registers, not in instructions; those and Blackwell are compared by
 # `make kernels-check`. Where they have been compiled here once, they are compared here, too. Always
 # 13.0, whose tables are checked in.
 toolkit=${TOOLKIT:-13.0}
-case $((turn % 2)) in 0) targets=89 ;; 1) targets=90a ;; esac
+case $((turn / 2 % 2)) in 0) targets=89 ;; 1) targets=90a ;; esac
 [ ! -e "build/cuda-$toolkit/libsie_cuda.a" ] || targets=""
+
+cuda_inside() {
+  step "CUDA kernels, compiled" tools/kernels/check.sh check "$toolkit" "$targets"
+  step "The build with CUDA inside" tools/setup/build-cuda.sh "$toolkit" "$targets"
+  step "The same without a driver" tools/test/no-driver.sh
+  [ -z "$targets" ] || echo "== bin/cuda/sie-server is for the target $targets alone: make build-cuda makes it whole"
+}
 
 c_side() {
   step "C: build" bash -c 'cmake --build build -j "$(nproc)" >build/c.log 2>&1 || { cat build/c.log; exit 1; }'
@@ -89,15 +111,20 @@ c_side() {
   step "How the tests launch each kernel" python3 -B tools/kernels/launches.py part build/launches
   touch "$work/c-is-built"
   step "Mutants: proofs, and a sample" bash \
-    -c 'python3 -B tools/mutate/mutate.py check && python3 -B tools/mutate/mutate.py sample --seconds 45 --longest 10 --jobs "$(nproc)"'
+    -c 'python3 -B tools/mutate/mutate.py check && python3 -B tools/mutate/mutate.py sample --sources "$1" --seconds 45 --longest 10 --jobs "$(nproc)"' \
+    mutants "$mutants"
   step "C under AddressSanitizer and UBSan: build" tools/test/asan.sh build host
   step "C under AddressSanitizer and UBSan" tools/test/asan.sh run
   until [ -e "$work/set-up" ] || [ -e "$work/failed" ]; do sleep 1; done
-  step "CUDA kernels, compiled" tools/kernels/check.sh check "$toolkit" "$targets"
-  step "The build with CUDA inside" tools/setup/build-cuda.sh "$toolkit" "$targets"
-  step "The same without a driver" tools/test/no-driver.sh
+  local need=()
+  if [ $even = 1 ]; then
+    cuda_inside
+    need=(--need Dockerfile.cuda)
+  else
+    later "CUDA kernels, compiled, and the build with CUDA inside"
+  fi
   step "What is in the programs" "${MAKE:-make}" --no-print-directory sbom
-  step "Images" tools/docker/check.sh --need Dockerfile.cuda --need Dockerfile.gateway --need Dockerfile.config \
+  step "Images" tools/docker/check.sh "${need[@]}" --need Dockerfile.gateway --need Dockerfile.config \
     --need Dockerfile.sidecar
   step "Images, broken on purpose" python3 -B -m unittest discover -s tools/docker
 }
@@ -109,15 +136,19 @@ go_side() {
   step "Set-up" "${MAKE:-make}" --no-print-directory -j 3 --old-file=libsie build minilm buckets venv-clients
   touch "$work/set-up"
   step "GPU check, its own tests" build/venv-clients/bin/python -B -m unittest discover -q -s tools/gpu
-  step "Go" env SIE_REQUIRE_MINILM=1 SIE_REQUIRE_BROWSER=1 SIE_REQUIRE_BUCKETS=1 SIE_REQUIRE_CLIENTS=1 \
+  step "Go" env "SIE_TEST_TURN=$turn" SIE_REQUIRE_MINILM=1 SIE_REQUIRE_BROWSER=1 SIE_REQUIRE_BUCKETS=1 SIE_REQUIRE_CLIENTS=1 \
     go test -tags native -timeout 30m ./...
-  # Its other packages have no test that runs without an API server (make kube-check); make lint vets them.
-  step "Chart, and what is beside it" go -C tools/kube test -count=1 -timeout 10m ./chart ./check ./natscheck
-  step "Mutants of the architectures" go run ./tools/mutate/golists
+  if [ $even = 1 ]; then
+    later "Chart, and what is beside it; Mutants of the architectures"
+  else
+    # Its other packages have no test that runs without an API server (make kube-check); make lint vets them.
+    step "Chart, and what is beside it" go -C tools/kube test -count=1 -timeout 10m ./chart ./check ./natscheck
+    step "Mutants of the architectures" go run ./tools/mutate/golists
+  fi
   step "Clients" build/venv-clients/bin/python -m pytest -q tools/test/clients
-  # shellcheck disable=SC2086
+  # shellcheck disable=SC2046,SC2086
   step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test -tags 'native lockcheck' \
-    -race -short -timeout 30m $race_packages
+    -race -short -timeout 30m $(half $race_packages)
   until [ -e "$work/c-is-built" ]; do sleep 1; done
   step "The GPU path, emulated" env SIE_REQUIRE_MINILM=1 "SIE_TEST_TURN=$turn" tools/test/emulated.sh
   step "Models on emulated AMX" tools/test/amx.sh
@@ -151,7 +182,6 @@ begin_beside go_side
 # In a shell of its own: in this one the Go side, once it has ended, would count as CPU time of a step.
 (c_side)
 end_beside
-[ -z "$targets" ] || echo "== bin/cuda/sie-server is for the target $targets alone: make build-cuda makes it whole"
 echo "== the ten slowest steps"
 sort -rn "$work/steps" | sed 10q | cut -c 9-
 echo "== all tests passed in $SECONDS s; no GPU was used"
