@@ -74,7 +74,7 @@ if(SIE_EMULATED)
   add_test(NAME kernel_bench_emulated COMMAND kernel_bench_emulated ${configurations})
   # The whole list runs without the mirror; how these launch the kernels is no part of the record of that.
   set_tests_properties(kernel_mirror kernel_conformance_emulated kernel_bench_emulated PROPERTIES
-                       ENVIRONMENT_MODIFICATION "SIE_TEST_SHARD=set:0/59;SIE_SIMT_LAUNCHES=unset:")
+                       ENVIRONMENT_MODIFICATION "SIE_TEST_SHARD=set:0/29;SIE_SIMT_LAUNCHES=unset:")
 endif()
 
 # What bench/scale.py measures with: single operations, and threads.

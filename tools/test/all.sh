@@ -74,8 +74,10 @@ race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/bat
 #   all of them, and of csrc's tests, under AddressSanitizer
 #   every card that models are emulated on, and every passage of MiniLM
 #   the samples of mutants of the CPU's code and of the CUDA kernels, and those of the architectures
-#   every package under the race detector, the chart, and both cards that kernels are compiled for
+#   every package under the race detector, every fuzz target, the chart, and both cards that kernels
+#   are compiled for
 turn=${SIE_TEST_TURN:-$(git rev-list --count HEAD 2>/dev/null || echo 1)}
+unset SIE_TEST_TURN # for the steps alone that are given it
 even=$((turn % 2 == 0))
 case $even in 0) mutants=host ;; 1) mutants=cuda ;; esac
 
@@ -114,7 +116,7 @@ c_side() {
     -c 'python3 -B tools/mutate/mutate.py check && python3 -B tools/mutate/mutate.py sample --sources "$1" --seconds 45 --longest 10 --jobs "$(nproc)"' \
     mutants "$mutants"
   step "C under AddressSanitizer and UBSan: build" tools/test/asan.sh build host
-  step "C under AddressSanitizer and UBSan" tools/test/asan.sh run
+  step "C under AddressSanitizer and UBSan" env "SIE_TEST_TURN=$turn" tools/test/asan.sh run
   until [ -e "$work/set-up" ] || [ -e "$work/failed" ]; do sleep 1; done
   local need=()
   if [ $even = 1 ]; then
@@ -154,7 +156,7 @@ go_side() {
   step "Models on emulated AMX" tools/test/amx.sh
   step "Many models, briefly" python3 -B bench/models.py --models 30 --room 5 --requests 300
   step "Chaos, briefly" "${MAKE:-make}" --no-print-directory --old-file=libsie chaos-short
-  step "Fuzz targets, briefly" env FUZZTIME=2s tools/test/fuzz.sh
+  step "Fuzz targets, briefly" env FUZZTIME=2s "SIE_TEST_TURN=$turn" tools/test/fuzz.sh
 }
 
 # What needs nothing built and fails most often. "Go" finds the tests' verdict again where no file has
