@@ -25,6 +25,7 @@ sie_status pool_output(const Replay &r, const PlannedOp &planned) {
   a.seqs = each ? rows(r, op.in[0]) : seqs(r);
   a.cu_seqlens = each ? nullptr : offsets(r, op.in[0]);
   a.mode = each ? SIE_POOL_CLS : op.pooling;
+  a.longest = longest(r);
   a.c = columns(r, op.in[0]);
   a.x = tensor(r, planned.in[0]);
   a.w = op.vector;

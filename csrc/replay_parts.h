@@ -72,6 +72,11 @@ inline sie_rows seqs(const Replay &r) { return r.rows[r.program->seqs]; }
 // Where each sequence's rows of a value begin; null if it has one row a sequence.
 inline const int32_t *offsets(const Replay &r, sie_value v) { return r.slab->spaces[space_of(r, v)].offsets; }
 
+// The most rows that a sequence of this run has in any space; at least 1, because 0 means that nobody knows.
+inline int32_t longest(const Replay &r) {
+  return static_cast<int32_t>(r.slab->max_len > 0 ? r.slab->max_len : 1);
+}
+
 // An i32 input, or null for none.
 inline const int32_t *indices(const Replay &r, sie_input input) {
   return static_cast<const int32_t *>(r.slab->inputs[input]);

@@ -276,7 +276,7 @@ typedef struct sie_pool_args {
   sie_rows seqs;
   const int32_t *cu_seqlens; /* NULL: x has sequence rows already, only widen */
   int32_t mode;              /* sie_pooling */
-  int32_t reserved;
+  int32_t longest;           /* GPU: no sequence has more rows; 0: nobody knows. Changes no bit of a result */
   int64_t c;
   sie_tensor x;   /* fX [T, C] */
   sie_tensor y;   /* f32 [B, C] */
@@ -299,7 +299,7 @@ typedef struct sie_pool_output_args { /* output_rows(pool(x)) without the rows i
   sie_rows seqs;
   const int32_t *cu_seqlens; /* as sie_pool_args */
   int32_t mode;
-  int32_t reserved;
+  int32_t longest;
   int64_t c;
   sie_tensor x;
   const float *w;
@@ -661,7 +661,7 @@ typedef struct sie_op_bounds {
   int32_t top;          /* smve */
   /* attention: of its arguments; 0 without buckets */
   int32_t position_rows, bucket_reach;
-  int64_t labels;       /* spans, pairs: rows of a sequence's labels */
+  int64_t labels; /* spans, pairs: rows of a sequence's labels */
 } sie_op_bounds;
 
 typedef struct sie_ops {

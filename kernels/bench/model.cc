@@ -26,7 +26,15 @@ sie_cuda::AttentionShape attention_of(const ModelShape &m, bool local) {
 }
 
 // Dependent trips to memory of a row operation: the count, the row, and a table's row behind an id.
-double trips(const std::string &op) { return op == "embed_layernorm" || op == "pool_output" ? 3 : 2; }
+double trips(const std::string &op) { return op == "embed_layernorm" ? 3 : 2; }
+
+// Pooling: of the rows that the model pools.
+Prediction pool_of(const Card &card, const ModelShape &m, const harness::Lengths &lengths) {
+  const int64_t seqs = static_cast<int64_t>(lengths.size());
+  if (m.pooling == SIE_POOL_CLS || m.pooling == SIE_POOL_LAST)
+    return predict_rows(card, 2.0 * static_cast<double>(seqs) * m.width, 3);
+  return predict_pool(card, static_cast<int32_t>(m.width), lengths.data(), seqs);
+}
 
 }  // namespace
 
@@ -59,9 +67,8 @@ GemmWork linear_work(const ModelShape &m, int64_t rows, ModelLinear part, bool f
 }
 
 bool predicts_bytes(const Point &point) {
-  static const char *const known[] = {"embed_layernorm", "layernorm",   "qk_norm_rope",
-                                      "quantise_rows",   "pool_output", "gather_rows",
-                                      "join_columns",    "keep_rows",   "output_rows"};
+  static const char *const known[] = {"embed_layernorm", "layernorm",    "qk_norm_rope", "quantise_rows",
+                                      "gather_rows",     "join_columns", "keep_rows",    "output_rows"};
   for (const char *name : known) {
     if (point.op == name) return true;
   }
@@ -121,6 +128,10 @@ bool predict(const Card &card, const Point &point, double bytes, Predicted *pred
                                        static_cast<int64_t>(point.lengths.size()));
     return true;
   }
+  if (point.op == "pool_output") {
+    prediction->by = pool_of(card, m, point.lengths);
+    return true;
+  }
   if (!predicts_bytes(point)) return false;
   prediction->by = predict_rows(card, bytes, trips(point.op));
   return true;
@@ -138,7 +149,7 @@ double predict_model_us(const Card &card, const ModelDepth &d, int64_t seqs, int
   if (m.rotary)
     block +=
         predict_rows(card, 4.0 * static_cast<double>(tokens) * (m.heads + m.kv_heads) * m.head_dim, 2).us;
-  double us = predict_rows(card, 3 * row, 3).us + predict_rows(card, row, 3).us;
+  double us = predict_rows(card, 3 * row, 3).us + pool_of(card, m, lengths).us;
   for (int32_t i = 0; i < d.blocks; i++) {
     const bool local = m.mask == SIE_MASK_WINDOW && i % d.global_every != 0;
     us += block + predict_attention(card, attention_of(m, local), lengths.data(), seqs).us;

@@ -21,8 +21,8 @@ struct Predicted {
 };
 Predicted predict_linear(const sie_cuda::Card &card, const sie_cuda::GemmWork &work);
 
-// Reports whether a point's prediction is of the bytes that its case moves; those of products and attention
-// are of their shapes.
+// Reports whether a point's prediction is of the bytes that its case moves; those of products, attention
+// and pooling are of their shapes.
 bool predicts_bytes(const Point &point);
 
 // Returns whether the operation of the point has a model, and then its prediction on sm_90.

@@ -179,9 +179,23 @@ TEST(model_is_the_sum_of_its_operations) {
     const double block = linear(ModelLinear::qkv) + linear(ModelLinear::attention_out) +
                          linear(ModelLinear::up) + linear(ModelLinear::down) + 2 * rows(2 * row, 2) +
                          rows(2 * 1500.0 * 1536 * 2, 2);
-    const double want = 5 * block + 2 * attention(0) + 3 * attention(64) + rows(3 * row, 3) + rows(row, 3);
+    const double first_rows = rows(3.0 * 768 * 2, 3);
+    const double want = 5 * block + 2 * attention(0) + 3 * attention(64) + rows(3 * row, 3) + first_rows;
     const double got = bench::predict_model_us(card_h200, d, 3, 500, fp8);
     CHECK(same(got, want), "%.3f us, the sum is %.3f", got, want);
+  }
+}
+
+// A model that takes means, of short texts and of long ones.
+TEST(model_pools_what_it_pools) {
+  bench::ModelDepth d = model("e5-large");
+  d.blocks = 0;
+  for (int32_t length : {128, 129, 512}) {
+    const harness::Lengths lengths(7, length);
+    const double want = predict_rows(card_h200, 7.0 * length * 1024 * 6, 3).us +
+                        predict_pool(card_h200, 1024, lengths.data(), 7).us;
+    const double got = bench::predict_model_us(card_h200, d, 7, length, false);
+    CHECK(same(got, want), "%d rows: %.3f us, the sum is %.3f", length, got, want);
   }
 }
 

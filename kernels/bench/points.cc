@@ -16,6 +16,9 @@ const ModelShape square = {"square",       8192,          32, 16,    128,   8192
                            SIE_NORM_LAYER, SIE_MASK_FULL, 0,  false, false, SIE_POOL_MEAN};
 const ModelShape token_vectors = {
     "colbert", 128, 0, 0, 0, 0, SIE_GATE_NONE, SIE_NORM_LAYER, SIE_MASK_FULL, 0, false, false, SIE_POOL_MEAN};
+const ModelShape long_means = {
+    "nomic-embed", 768,          0, 0, 0, 0, SIE_GATE_NONE, SIE_NORM_LAYER, SIE_MASK_FULL, 0, false,
+    false,         SIE_POOL_MEAN};
 const ModelShape tiny = {"tiny",        64, 2,     2,     32,           128, SIE_GATE_NONE, SIE_NORM_LAYER,
                          SIE_MASK_FULL, 0,  false, false, SIE_POOL_MEAN};
 const ModelShape tiny_rotary = {
@@ -157,6 +160,8 @@ std::vector<Point> points() {
     list.add_attention(m, longest);
     list.add_pool_output(m, mixed);
   }
+  for (const Load &load : {Load{"book", {8192}}, Load{"chapters", Lengths(8, 2048)}, longest})
+    list.add_pool_output(long_means, load);
   const ModelShape &base = model_depths()[1].shape;
   for (const Load &load : {passages, query}) list.add_splade(base, load);
   for (const Load &load : {passages, query, longest}) list.add_disentangled(base, load);

@@ -1,6 +1,8 @@
 // cost.cc — the formulas of cost.h.
 #include "cuda/cost.h"
 
+#include "cuda/pool_parts.h"
+
 namespace sie_cuda {
 
 namespace {
@@ -194,6 +196,35 @@ double flash3_tflops(const Card &card, int64_t length, int32_t dim) {
   const double pairs = 128.0 * static_cast<double>(length);
   const double clocks = flash3_clocks(card, pairs, 1, dim);
   return 4.0 * pairs * dim / clocks * card.ghz * card.multiprocessors * 1e-3;
+}
+
+Prediction predict_pool(const Card &card, int32_t columns, const int32_t *lengths, int64_t seqs) {
+  int64_t rows = 0, longest = 0, parts = 0;
+  for (int64_t i = 0; i < seqs; i++) {
+    const int64_t length = lengths[i], part = part_rows * up(length, part_rows * parts_max);
+    rows += length;
+    if (length > longest) longest = length;
+    if (length > 0) parts += up(length, part);
+  }
+  const bool in_parts = longest > part_rows;
+  const double row = 2.0 * columns, bytes = static_cast<double>(rows) * row;
+  // The rows that the busiest multiprocessor reads: a text, or octets of parts.
+  double share = most(static_cast<double>(rows) / card.multiprocessors, static_cast<double>(longest));
+  double clocks = 3 * card.load_clocks;
+  if (in_parts) {
+    const int32_t octets = pool_shape(columns).octets;
+    const int64_t part = part_rows * up(longest, part_rows * parts_max), joined = up(longest, part);
+    share = static_cast<double>(up(parts * octets, card.multiprocessors) * part) / octets;
+    clocks += static_cast<double>(up(joined, join_under_way)) * card.load_clocks +
+              4.0 * static_cast<double>(joined) * columns / card.l2_bytes;
+  }
+  const double latency = clocks / (card.ghz * 1e3), read = share * row / card.l2_bytes / (card.ghz * 1e3),
+               floor = bytes / card.dram_bytes_s * 1e6, dram = floor / kRowsShare;
+  Prediction p;
+  p.us = most(read, dram) + latency + card.gap_us * (in_parts ? 2 : 1);
+  p.limit = latency > most(read, dram) ? Limit::latency : (dram > read ? Limit::dram : Limit::l2);
+  p.floor_us = floor;
+  return p;
 }
 
 Prediction predict_rows(const Card &card, double bytes, double waves) {

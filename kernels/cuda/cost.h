@@ -112,6 +112,10 @@ Prediction predict_attention(const Card &card, const AttentionShape &shape, cons
 // FlashAttention-3 as published, for the model's own test and as the aim of a wgmma form.
 double flash3_tflops(const Card &card, int64_t length, int32_t dim);
 
+// What pool_output.cuh makes of each text's rows of `columns` in 16 bits: with a CTA a text, or, where one has
+// more rows than a part, with a CTA for each octet of a part and a second kernel that joins parts.
+Prediction predict_pool(const Card &card, int32_t columns, const int32_t *lengths, int64_t seqs);
+
 // A row operation that moves so many bytes. waves: dependent trips to memory before the first store.
 Prediction predict_rows(const Card &card, double bytes, double waves);
 

@@ -20,7 +20,7 @@ struct Plan {
   int64_t shared_row, shared_block, slot_row, slot_block;  // floats
   size_t shared_bytes;
   int64_t slots;  // CTAs that have one; 0: everything lies in shared memory
-  int64_t stride, partitions, means, norms, intermediates, end;
+  int64_t stride, partitions, means, norms, pooling, intermediates, end;
 };
 
 struct Shape {
@@ -57,11 +57,17 @@ Plan plan_of(const Shape &s) {
   p.partitions = 0;
   p.means = round_up(s.repetitions * p.stride * 2, 64);
   p.norms = round_up(p.means + s.seqs * s.c * 4, 64);
-  p.intermediates = round_up(p.norms + s.tokens * 4, 64);
+  p.pooling = round_up(p.norms + s.tokens * 4, 64);
+  sie_op_bounds pooled = {};
+  pooled.rows = s.tokens;
+  pooled.seqs = s.seqs;
+  pooled.c = s.c;
+  p.intermediates = round_up(p.pooling + pool_scratch(&pooled), 64);
   p.end = p.intermediates + p.slots * slot * 4;
   return p;
 }
 
+// share: with the scratch of pool.
 sie_status launch_means(const sie_muvera_args &a, const float *norms, float *means, const sie_share *share) {
   if (norms != nullptr) {
     return SIE_LAUNCH(muvera_mean_kernel, static_cast<uint32_t>(a.seqs.cap), muvera_threads, 0, share->on,
@@ -152,7 +158,8 @@ sie_status muvera(const sie_muvera_args *args, const sie_share *share) {
                             a.center_tokens != 0 ? means : nullptr};
   if (shift.norm != nullptr && a.tokens.cap > 0)
     status = launch_row_norms(a.tokens, a.x, static_cast<int32_t>(a.c), norms, share->on);
-  if (status == SIE_OK && shift.mean != nullptr) status = launch_means(a, shift.norm, means, share);
+  const sie_share pooling = {0, 1, scratch + plan.pooling, plan.intermediates - plan.pooling, share->on};
+  if (status == SIE_OK && shift.mean != nullptr) status = launch_means(a, shift.norm, means, &pooling);
   if (status != SIE_OK) return status;
   if (a.tokens.cap > 0) {
     const PartitionJob job = {a.tokens,      a.seqs,    a.cu_seqlens, a.x,        static_cast<int32_t>(a.c),

@@ -13,7 +13,7 @@ namespace sie_cuda {
 
 sie_status muvera(const sie_muvera_args *, const sie_share *);
 
-// The bytes of scratch: partitions [R, T], means [B, C], norms [T], and slots for intermediates
+// The bytes of scratch: partitions [R, T], means [B, C], norms [T], what pool needs, and slots for intermediates
 // that do not fit in shared memory.
 int64_t muvera_scratch(const sie_op_bounds *bounds);
 

@@ -26,34 +26,79 @@ sie_status launch_tokens(const OutputJob &job, int32_t warps_per_row, const sie_
                     job, warps_per_row);
 }
 
-// V octets a thread and W warps a row, 256·V·W ≥ c. c alone decides, as for everything that fixes
-// the order of sums.
 template <Storage S>
 sie_status launch_tokens(const OutputJob &job, const sie_stream *on) {
-  if (job.c <= 256) return launch_tokens<S, 1>(job, 1, on);
-  for (int32_t warps = 1; warps <= pool_warps; warps *= 2) {
-    if (job.c <= 512 * warps) return launch_tokens<S, 2>(job, warps, on);
-    if (job.c <= 768 * warps) return launch_tokens<S, 3>(job, warps, on);
-  }
-  return SIE_UNSUPPORTED;
+  const PoolShape shape = pool_shape(job.c);
+  if (shape.octets == 1) return launch_tokens<S, 1>(job, shape.warps, on);
+  if (shape.octets == 2) return launch_tokens<S, 2>(job, shape.warps, on);
+  return shape.octets == 3 ? launch_tokens<S, 3>(job, shape.warps, on) : SIE_UNSUPPORTED;
 }
 
-sie_status launch(const OutputJob &job, const sie_stream *on) {
+// Whether sequences of up to `longest` rows (0: of any number) are pooled in parts.
+bool in_parts(int64_t longest) { return longest == 0 || longest > part_rows; }
+
+// Bytes of a part's sums and of its weights.
+int64_t part_bytes(int64_t c) {
+  return static_cast<int64_t>(sizeof(float)) * padded_columns(static_cast<int32_t>(c)) +
+         static_cast<int64_t>(sizeof(double));
+}
+
+// Places of the parts of sequences with so many rows together.
+int64_t part_places(int64_t rows, int64_t seqs) { return rows / part_rows + seqs; }
+
+template <Storage S, PoolBy By>
+sie_status launch_parts(const OutputJob &job, const PoolParts &parts, uint32_t grid, const PoolShape &shape,
+                        const sie_stream *on) {
+  const sie_status status =
+      SIE_LAUNCH((pool_part_kernel<S, By>), dim3(grid, static_cast<uint32_t>(shape.octets)), pool_threads,
+                 part_shared_bytes, on, job, parts, shape.warps);
+  if (status != SIE_OK) return status;
+  return SIE_LAUNCH((pool_join_kernel<By>), job.seqs.cap, join_threads, join_shared_bytes(job.c), on, job,
+                    parts);
+}
+
+template <Storage S>
+sie_status launch_parts(const OutputJob &job, int32_t longest, const sie_share *share) {
+  const PoolShape shape = pool_shape(job.c);
+  int64_t places = share->scratch_bytes / part_bytes(job.c);
+  if (share->scratch == nullptr || places < job.seqs.cap) return SIE_INVALID_ARGUMENT;
+  float *const sums = static_cast<float *>(share->scratch);
+  const PoolParts parts = {sums, reinterpret_cast<double *>(sums + places * padded_columns(job.c))};
+  if (longest > 0 && places > part_places(longest, 1) * job.seqs.cap)
+    places = part_places(longest, 1) * job.seqs.cap;
+  // No more CTAs than run at a time.
+  int64_t grid = (2 * int64_t{share->on->multiprocessors} + shape.octets - 1) / shape.octets;
+  if (grid > places) grid = places;
+  const uint32_t ctas = static_cast<uint32_t>(grid < 1 ? 1 : grid);
+  if (job.mode == SIE_POOL_MAX) return launch_parts<S, PoolBy::size>(job, parts, ctas, shape, share->on);
+  if (job.mode == SIE_POOL_WEIGHTED_MEAN)
+    return launch_parts<S, PoolBy::place>(job, parts, ctas, shape, share->on);
+  return launch_parts<S, PoolBy::sum>(job, parts, ctas, shape, share->on);
+}
+
+template <Storage S>
+sie_status launch(const OutputJob &job, int32_t longest, const sie_share *share) {
+  if (job.mode == SIE_POOL_ATTENTION || !in_parts(longest)) return launch_tokens<S>(job, share->on);
+  return launch_parts<S>(job, longest, share);
+}
+
+sie_status launch(const OutputJob &job, int32_t longest, const sie_share *share) {
   const bool one_row = job.cu_seqlens == nullptr || job.mode == SIE_POOL_CLS || job.mode == SIE_POOL_LAST;
-  if (one_row) return launch_output_rows(job, on);
+  if (one_row) return launch_output_rows(job, share->on);
   switch (storage_of(job.c, job.x)) {
     case Storage::bf16:
-      return launch_tokens<Storage::bf16>(job, on);
+      return launch<Storage::bf16>(job, longest, share);
     case Storage::f16:
-      return launch_tokens<Storage::f16>(job, on);
+      return launch<Storage::f16>(job, longest, share);
     default:
-      return launch_tokens<Storage::any>(job, on);
+      return launch<Storage::any>(job, longest, share);
   }
 }
 
 // The checks that pool and pool_output share.
-sie_status check(const OutputJob &job, int64_t c, bool empty) {
-  if (c < 1 || missing(empty, job.seqs.n) || !valid_rows(job.x, c, empty)) return SIE_INVALID_ARGUMENT;
+sie_status check(const OutputJob &job, int64_t c, int32_t longest, bool empty) {
+  if (c < 1 || longest < 0 || missing(empty, job.seqs.n) || !valid_rows(job.x, c, empty))
+    return SIE_INVALID_ARGUMENT;
   if (job.mode < SIE_POOL_CLS || job.mode > SIE_POOL_MEAN_SQRT) return SIE_INVALID_ARGUMENT;
   if (job.mode == SIE_POOL_ATTENTION && missing(empty, job.w)) return SIE_INVALID_ARGUMENT;
   if ((job.index == nullptr) != (job.cu_whole == nullptr)) return SIE_INVALID_ARGUMENT;
@@ -63,6 +108,11 @@ sie_status check(const OutputJob &job, int64_t c, bool empty) {
 }
 
 }  // namespace
+
+int64_t pool_scratch(const sie_op_bounds *bounds) {
+  if (bounds->c < 1 || bounds->c > row_columns_max || !in_parts(bounds->max_len)) return 0;
+  return part_places(bounds->rows, bounds->seqs) * part_bytes(bounds->c);
+}
 
 sie_status pool(const sie_pool_args *args, const sie_share *share) {
   const sie_pool_args &a = *args;
@@ -78,11 +128,11 @@ sie_status pool(const sie_pool_args *args, const sie_share *share) {
   job.y = a.y;
   bool empty;
   sie_status status = check_launch(share, a.seqs, &empty);
-  if (status == SIE_OK) status = check(job, a.c, empty);
+  if (status == SIE_OK) status = check(job, a.c, a.longest, empty);
   if (status != SIE_OK) return status;
   if (a.y.dtype != SIE_F32) return SIE_UNSUPPORTED;
   if (!valid_rows(a.y, a.c, empty)) return SIE_INVALID_ARGUMENT;
-  return empty ? SIE_OK : launch(job, share->on);
+  return empty ? SIE_OK : launch(job, a.longest, share);
 }
 
 sie_status pool_output(const sie_pool_output_args *args, const sie_share *share) {
@@ -100,10 +150,10 @@ sie_status pool_output(const sie_pool_output_args *args, const sie_share *share)
   job.out = a.out;
   bool empty;
   sie_status status = check_launch(share, a.seqs, &empty);
-  if (status == SIE_OK) status = check(job, a.c, empty);
+  if (status == SIE_OK) status = check(job, a.c, a.longest, empty);
   if (status != SIE_OK || empty) return status;
   if (a.items == nullptr || a.out == nullptr) return SIE_INVALID_ARGUMENT;
-  return launch(job, share->on);
+  return launch(job, a.longest, share);
 }
 
 }  // namespace sie_cuda

@@ -25,6 +25,9 @@ sie_status output_sparse(const sie_output_sparse_args *, const sie_share *);
 sie_status mark_nonfinite(const sie_mark_nonfinite_args *, const sie_share *);
 sie_status join_columns(const sie_join_columns_args *, const sie_share *);
 
+// Bytes of device memory that pool and pool_output need at share->scratch.
+int64_t pool_scratch(const sie_op_bounds *bounds);
+
 }  // namespace sie_cuda
 
 #endif  // SIE_KERNELS_CUDA_ROWS_H

@@ -17,6 +17,8 @@
 
 extern "C" int64_t sie_cuda_scratch_bytes(const sie_op_bounds *bounds) {
   if (bounds->kind == SIE_OP_SMVE) return sie_cuda::smve_scratch(bounds);
+  if (bounds->kind == SIE_OP_POOL || bounds->kind == SIE_OP_POOL_OUTPUT)
+    return sie_cuda::pool_scratch(bounds);
   return bounds->kind == SIE_OP_MUVERA ? sie_cuda::muvera_scratch(bounds) : 0;
 }
 

@@ -114,6 +114,7 @@ void pool(const GoldenCase &c, const sie_ops *ops, int32_t dtype, GoldenRuns *ru
   a.seqs = {sequences.count(), n.data()};
   a.cu_seqlens = sequences.cu(0, sequences.count());
   a.mode = c.integer("mode");
+  a.longest = static_cast<int32_t>(sequences.longest());
   a.c = x->columns();
   a.x = x->tensor();
   a.w = c.floats("w");
@@ -122,6 +123,7 @@ void pool(const GoldenCase &c, const sie_ops *ops, int32_t dtype, GoldenRuns *ru
   b.seqs = a.seqs;
   b.cu_seqlens = a.cu_seqlens;
   b.mode = a.mode;
+  b.longest = a.longest;
   b.c = a.c;
   b.x = a.x;
   b.w = a.w;

@@ -2,6 +2,8 @@
 // bits: golden_test.cc.
 #include <math.h>
 
+#include <algorithm>
+
 #include "common/tol.h"
 #include "tests/model_cases.h"
 #include "tests/out_rows.h"
@@ -176,6 +178,7 @@ class PoolOutputCase : public Case {
     a.seqs = row_count(0, units - first, count);
     a.cu_seqlens = c_.by_sequence ? nullptr : sequences_.cu(first, count);
     a.mode = c_.pooling;
+    a.longest = std::max(1, static_cast<int32_t>(sequences_.longest_of(first, count)));
     a.c = c_.c;
     a.x = x_->tensor(c_.by_sequence ? first : sequences_.first(first));
     if (c_.pooling == SIE_POOL_ATTENTION) a.w = w_.data();
@@ -265,6 +268,11 @@ std::unique_ptr<Case> make_pool_output(int index) {
           if (narrow && c > 264) continue;
           if ((x == SIE_BF16) == (c % 512 == 0))
             all.push_back({{3, 0, 5}, c, x, pooling, false, {SIE_F32, 0, true}, plain, false});
+        }
+        // Parts of 1, 2 and 3 octets a thread, of 1 to 16 warps a row.
+        if (x == SIE_BF16 && (pooling == SIE_POOL_MEAN || pooling == SIE_POOL_MAX)) {
+          for (int64_t c : {200, 384, 513, 768, 1024, 1032, 2048, 3080, 6152})
+            all.push_back({{2, 129, 0, 130}, c, x, pooling, false, {SIE_I8, 0, true}, plain, false});
         }
         all.push_back({ragged, 48, x, pooling, false, {SIE_F32, 0, true}, equal_rows, false});
         // Three rounds of scores, and all warps write the row.

@@ -1,6 +1,8 @@
 // sequence_cases.cc — gather_rows and pool: token rows in, one row a sequence out.
 #include <math.h>
 
+#include <algorithm>
+
 #include "common/tol.h"
 #include "tests/model_cases.h"
 #include "tests/row_input.h"
@@ -165,6 +167,7 @@ class PoolCase : public SequenceCase {
     a.seqs = row_count(0, units - first, count);
     a.cu_seqlens = c_.by_sequence ? nullptr : sequences_.cu(first, count);
     a.mode = c_.pooling;
+    a.longest = std::max(1, static_cast<int32_t>(sequences_.longest_of(first, count)));
     a.c = c_.c;
     a.x = x_->tensor(first_row(first));
     a.y = y_->tensor(first);
@@ -199,6 +202,14 @@ std::vector<SequenceConfig> sequence_configs(bool pool) {
       for (const std::vector<int32_t> &lengths : {one, empty, ragged}) {
         for (int32_t pooling : {SIE_POOL_WEIGHTED_MEAN, SIE_POOL_MAX})
           all.push_back({lengths, 65, x, pooling, false, plain, false, true});
+      }
+      // What a GPU sums in parts: about 128 rows and multiples, and parts of more than that.
+      for (int32_t pooling : {SIE_POOL_MEAN, SIE_POOL_WEIGHTED_MEAN, SIE_POOL_MAX, SIE_POOL_MEAN_SQRT}) {
+        all.push_back({{127, 1, 128, 129, 0, 255, 0, 256, 257}, 20, x, pooling, false, plain, false});
+        all.push_back({{129, 300, 0, 640}, 264, x, pooling, false, outliers, false});
+        if (x == SIE_BF16)
+          all.push_back(
+              {{8193, 0, 129, 8192}, 8, x, pooling, false, plain, false, pooling == SIE_POOL_WEIGHTED_MEAN});
       }
       if (x == SIE_F16) continue;
       for (int32_t pooling : {SIE_POOL_MEAN, SIE_POOL_WEIGHTED_MEAN, SIE_POOL_ATTENTION, SIE_POOL_MAX})

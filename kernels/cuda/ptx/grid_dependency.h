@@ -1,9 +1,9 @@
 // grid_dependency.h — programmatic dependent launch (sm_90); nothing on other targets.
 //
-// wait is the first statement of every kernel, in every thread. It returns when the kernels before
-// it in the stream have finished and their writes are visible. The emulator aborts where a thread
-// of a pdl launch exits without it. launch allows the next kernel to start (up to its wait). It is
-// an early hint: results need not be written yet.
+// wait is the first statement of every kernel, in every thread, but for reads of what no kernel that it
+// may overtake writes (pool_join_kernel). It returns when the kernels before it in the stream have finished
+// and their writes are visible. The emulator aborts where a thread of a pdl launch exits without it. launch
+// allows the next kernel to start (up to its wait). It is an early hint: results need not be written yet.
 #ifndef SIE_KERNELS_CUDA_PTX_GRID_DEPENDENCY_H
 #define SIE_KERNELS_CUDA_PTX_GRID_DEPENDENCY_H
 

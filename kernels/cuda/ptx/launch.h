@@ -4,8 +4,8 @@
 //                     p, q, …);
 //
 // A kernel started with on->pdl != 0 may run before its predecessor in the stream has finished: its
-// first statement is ptx::grid_dependency_wait() (grid_dependency.h). All kernels of this project
-// have it.
+// first statement is ptx::grid_dependency_wait() (grid_dependency.h has the exception). All kernels of
+// this project have it.
 #ifndef SIE_KERNELS_CUDA_PTX_LAUNCH_H
 #define SIE_KERNELS_CUDA_PTX_LAUNCH_H
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <initializer_list>
+#include <vector>
 
 namespace {
 
@@ -323,6 +324,33 @@ TEST(gemm_cost_of_rows_by_hand) {
         limit_name(p.limit), p.us, p.floor_us);
   p = predict_rows(round_card(), 44e3, 3);
   CHECK(p.limit == Limit::latency && same(p.us, 0.05 + 0.75 + 2), "%s, %.3f us", limit_name(p.limit), p.us);
+}
+
+// Four multiprocessors. A CTA a text, which reads as long as the longest; 8 parts of 3 octets in six turns; 64
+// parts of 256 rows, joined in four trips; the same where memory is slow.
+TEST(gemm_cost_of_pooling_by_hand) {
+  using sie_cuda::Limit;
+  const auto pooled = [](const sie_cuda::Card &card, int32_t columns, const std::vector<int32_t> &lengths) {
+    return predict_pool(card, columns, lengths.data(), static_cast<int64_t>(lengths.size()));
+  };
+  sie_cuda::Prediction p = pooled(round_card(), 256, {100, 50, 0});
+  CHECK(p.limit == Limit::latency && same(p.us, 0.4 + 0.75 + 2) && same(p.floor_us, 150 * 512e-6),
+        "short texts: %s, %.4f us of %.4f", limit_name(p.limit), p.us, p.floor_us);
+  p = pooled(round_card(), 256, {128, 128, 128, 128, 128, 128, 128, 128});
+  CHECK(p.limit == Limit::l2 && same(p.us, 1.024 + 0.75 + 2), "of one part: %s, %.4f us", limit_name(p.limit),
+        p.us);
+  p = pooled(round_card(), 768, {1024});
+  CHECK(p.limit == Limit::l2 && same(p.us, 3.072 + (2000 + 384) / 2e3 + 4), "a long text: %s, %.4f us",
+        limit_name(p.limit), p.us);
+  p = pooled(round_card(), 1024, {129, 129, 1});
+  CHECK(same(p.us, 3.072 + (2000 + 128) / 2e3 + 4), "two parts each: %.4f us", p.us);
+  p = pooled(round_card(), 256, {16384});
+  CHECK(same(p.us, 16.384 + (3500 + 1024) / 2e3 + 4), "parts of 256 rows: %.4f us", p.us);
+  sie_cuda::Card slow = round_card();
+  slow.dram_bytes_s = 1e11;
+  p = pooled(slow, 768, {1024});
+  CHECK(p.limit == Limit::dram && same(p.us, 15.72864 / 0.88 + (2000 + 384) / 2e3 + 4),
+        "slow memory: %s, %.4f us", limit_name(p.limit), p.us);
 }
 
 // Which tile is the faster one where the reason is known.

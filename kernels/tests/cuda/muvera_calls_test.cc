@@ -164,8 +164,8 @@ TEST(muvera_refuses) {
   }
 }
 
-// Partitions [R, T], means [B, C], norms [T], and for at most 128 sequences at a time what 96 KiB
-// do not hold: muvera.h.
+// Partitions [R, T], means [B, C], norms [T], what pool needs, and for at most 128 sequences at a time what
+// 96 KiB do not hold: muvera.h.
 TEST(muvera_scratch_is_no_larger_than_said) {
   struct Shape {
     sie_op_bounds bounds;
@@ -196,7 +196,8 @@ TEST(muvera_scratch_is_no_larger_than_said) {
     for (const Shape &s : shapes) {
       const sie_op_bounds &b = s.bounds;
       const int64_t partitions = up(b.repetitions * up(b.rows, 8) * 2, 64), means = b.seqs * b.c * 4,
-                    want = up(up(partitions + means, 64) + b.rows * 4, 64) +
+                    pooling = b.c <= 8192 ? up((b.rows / 128 + b.seqs) * (up(b.c, 8) * 4 + 8), 64) : 0,
+                    want = up(up(partitions + means, 64) + b.rows * 4, 64) + pooling +
                            std::min<int64_t>(b.seqs, 128) * s.slot * 4,
                     got = gpu.ops->scratch_bytes(&b);
       CHECK(got == want, "%s: %lld bytes for C=%lld P=%d F=%lld, not %lld", gpu.ops->name,

@@ -156,6 +156,7 @@ TEST(pool_refuses) {
   a.seqs = o.seqs();
   a.cu_seqlens = o.cu.data();
   a.mode = SIE_POOL_ATTENTION;
+  a.longest = 3;
   a.w = o.vector.data();
   a.c = columns;
   a.x = o.in();
@@ -173,6 +174,10 @@ TEST(pool_refuses) {
            [](Args *b) { b->index = reinterpret_cast<const int32_t *>(b->x.p); }},
           {"sequences of a space without an index", invalid, [](Args *b) { b->cu_whole = b->cu_seqlens; }},
           {"an unknown mode", invalid, [](Args *b) { b->mode = 9; }},
+          {"sequences of fewer rows than none", invalid, [](Args *b) { b->longest = -1; }},
+          {"no scratch for parts", invalid, [](Args *b) { b->mode = SIE_POOL_MAX, b->longest = 129; }},
+          {"no scratch for sequences of any length", invalid,
+           [](Args *b) { b->mode = SIE_POOL_MEAN, b->longest = 0; }},
           {"no mode", invalid, [](Args *b) { b->mode = 0; }},
           {"a stride of x below its columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
           {"a stride of y below its columns", invalid, [](Args *b) { b->y.ld = columns - 1; }},
@@ -196,7 +201,73 @@ TEST(pool_refuses) {
           {"no sequences of the widest, as they are", SIE_OK,
            [](Args *b) { b->seqs.cap = 0, b->c = b->x.ld = b->y.ld = widest, b->cu_seqlens = nullptr; }},
       },
-      {{" by sequence", SIE_OK, [](Args *b) { b->cu_seqlens = nullptr, b->mode = SIE_POOL_MEAN; }}});
+      {{" by sequence", SIE_OK, [](Args *b) { b->cu_seqlens = nullptr, b->mode = SIE_POOL_MEAN; }},
+       {" of one part", SIE_OK, [](Args *b) { b->mode = SIE_POOL_MEAN, b->longest = 128; }},
+       {" by attention, of any length", SIE_OK, [](Args *b) { b->longest = 0; }},
+       {" of any length, first rows", SIE_OK, [](Args *b) { b->longest = 0, b->mode = SIE_POOL_CLS; }}});
+}
+
+// ⌊T/128⌋ + B places, each of whole octets in f32 and a double.
+TEST(pool_scratch_is_no_larger_than_said) {
+  sie_op_bounds b = {};
+  b.rows = 1280;
+  b.seqs = 5;
+  const struct {
+    int64_t c, longest, bytes;
+  } rows[] = {{32, 129, 15 * (32 * 4 + 8)},
+              {33, 1280, 15 * (40 * 4 + 8)},
+              {8192, 129, 15 * (8192 * 4 + 8)},
+              {32, 0, 15 * (32 * 4 + 8)},
+              {32, 128, 0},
+              {32, 1, 0},
+              {8193, 1280, 0},
+              {0, 1280, 0}};
+  for (const Gpu &gpu : gpus()) {
+    for (uint32_t kind : {SIE_OP_POOL, SIE_OP_POOL_OUTPUT}) {
+      for (const auto &r : rows) {
+        b.kind = kind;
+        b.c = r.c;
+        b.max_len = r.longest;
+        const int64_t got = gpu.ops->scratch_bytes(&b);
+        CHECK(got == r.bytes, "%s: %lld bytes of %lld columns, sequences to %lld", gpu.ops->name,
+              static_cast<long long>(got), static_cast<long long>(r.c), static_cast<long long>(r.longest));
+      }
+    }
+  }
+}
+
+// A place less than there are sequences.
+TEST(pool_refuses_less_scratch_than_places) {
+  Operands o;
+  sie_pool_args a = {};
+  a.seqs = o.seqs();
+  a.cu_seqlens = o.cu.data();
+  a.mode = SIE_POOL_MEAN;
+  a.c = columns;
+  a.x = o.in();
+  a.y = o.to();
+  a.y.dtype = SIE_F32;
+  sie_op_bounds bounds = {};
+  bounds.kind = SIE_OP_POOL;
+  bounds.rows = rows;
+  bounds.seqs = 2;
+  bounds.c = columns;
+  for (const Gpu &gpu : gpus()) {
+    Scratch scratch(gpu.ops, bounds);
+    sie_share share = scratch.share(0, 1);
+    share.on = &gpu.on;
+    share.scratch_bytes--;
+    CHECK(gpu.ops->pool(&a, &share) == invalid && o.untouched(), "%s: a byte less", gpu.ops->name);
+    share.scratch_bytes++;
+    void *const there = share.scratch;
+    share.scratch = nullptr;
+    CHECK(gpu.ops->pool(&a, &share) == invalid && o.untouched(), "%s: none", gpu.ops->name);
+    share.scratch = there;
+    CHECK(gpu.ops->pool(&a, &share) == SIE_OK && memory.finish(&gpu.on) == SIE_OK && !o.untouched(),
+          "%s: all of it", gpu.ops->name);
+    CHECK(scratch.intact(), "%s: wrote behind its scratch", gpu.ops->name);
+    o.clear();
+  }
 }
 
 TEST(pool_output_refuses) {
@@ -205,6 +276,7 @@ TEST(pool_output_refuses) {
   a.seqs = o.seqs();
   a.cu_seqlens = o.cu.data();
   a.mode = SIE_POOL_MEAN;
+  a.longest = 3;
   a.c = columns;
   a.x = o.in();
   a.items = o.items.data();
@@ -218,6 +290,8 @@ TEST(pool_output_refuses) {
                            {"nowhere to write", invalid, [](Args *b) { b->out = nullptr; }},
                            {"attention without w", invalid, [](Args *b) { b->mode = SIE_POOL_ATTENTION; }},
                            {"an unknown mode", invalid, [](Args *b) { b->mode = 9; }},
+                           {"sequences of fewer rows than none", invalid, [](Args *b) { b->longest = -1; }},
+                           {"no scratch for parts", invalid, [](Args *b) { b->longest = 129; }},
                            {"a stride below the columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
                            {"too many columns", unsupported, [](Args *b) { b->c = b->x.ld = 8193; }},
                            {"bytes", unsupported, [](Args *b) { b->x.dtype = SIE_U8; }},
