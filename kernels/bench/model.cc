@@ -26,7 +26,10 @@ sie_cuda::AttentionShape attention_of(const ModelShape &m, bool local) {
 }
 
 // Dependent trips to memory of a row operation: the count, the row, and a table's row behind an id.
-double trips(const std::string &op) { return op == "embed_layernorm" ? 3 : 2; }
+double trips(const std::string &op) {
+  if (op == "layernorm") return 1;  // the row is asked for beside the count
+  return op == "embed_layernorm" ? 3 : 2;
+}
 
 // Pooling: of the rows that the model pools.
 Prediction pool_of(const Card &card, const ModelShape &m, const harness::Lengths &lengths) {
@@ -142,7 +145,7 @@ double predict_model_us(const Card &card, const ModelDepth &d, int64_t seqs, int
   const int64_t tokens = seqs * length;
   const harness::Lengths lengths(static_cast<size_t>(seqs), length);
   const double row = static_cast<double>(tokens) * m.width * 2;
-  double block = 2 * predict_rows(card, 2 * row, 2).us;
+  double block = 2 * predict_rows(card, 2 * row, trips("layernorm")).us;
   for (ModelLinear part : linears)
     block +=
         predict_linear(card, linear_work(m, tokens, part, fp8 && part != ModelLinear::attention_out)).by.us;

@@ -177,7 +177,7 @@ TEST(model_is_the_sum_of_its_operations) {
     };
     const double row = 1500.0 * 768 * 2;
     const double block = linear(ModelLinear::qkv) + linear(ModelLinear::attention_out) +
-                         linear(ModelLinear::up) + linear(ModelLinear::down) + 2 * rows(2 * row, 2) +
+                         linear(ModelLinear::up) + linear(ModelLinear::down) + 2 * rows(2 * row, 1) +
                          rows(2 * 1500.0 * 1536 * 2, 2);
     const double first_rows = rows(3.0 * 768 * 2, 3);
     const double want = 5 * block + 2 * attention(0) + 3 * attention(64) + rows(3 * row, 3) + first_rows;

@@ -49,16 +49,20 @@ __global__ void __launch_bounds__(row_threads, embed_min_blocks(S, V))
   SIE_DYNAMIC_SHARED(shared);
   const uint32_t row_of_block = threadIdx.x / (32 * W);
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_warps / W) + row_of_block;
-  if (row >= *a.tokens.n) return;
+  if (row >= a.tokens.cap) return;
   RowThreads<W> threads(row_of_block,
                         reinterpret_cast<double *>(shared) + row_of_block * W * norm_reductions);
   const int32_t c = static_cast<int32_t>(a.c), first = 8 * static_cast<int32_t>(threads.thread());
   constexpr int32_t stride = 8 * RowThreads<W>::count;
 
-  const int64_t id = a.ids[row], type = a.type_ids != nullptr ? a.type_ids[row] : 0;
+  // Ids to `cap` have memory and are asked for beside the count; those beyond it name no row.
+  const int32_t its_id = a.ids[row], its_type = a.type_ids != nullptr ? a.type_ids[row] : 0;
+  const bool present = row < ptx::load_count(a.tokens.n);
+  const int64_t id = present ? its_id : 0, type = its_type;
   Loaded<S> word[V];
 #pragma unroll
   for (int i = 0; i < V; i++) word[i].load(a.word, id, first + i * stride, c);
+  if (!present) return;
   int64_t position = 0;
   if (a.position.p != nullptr) {
     const int32_t start = sequence_of(a.cu_seqlens, *a.seqs.n, static_cast<int32_t>(row)).start;

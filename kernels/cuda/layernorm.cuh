@@ -15,7 +15,7 @@
 //          residual and sum 100.7 MB, 33.6 µs.
 // Plan     one warp a row to C = 1536, then 2, 4, 8 (rows.cuh). The row stays in registers from its
 //          128-bit loads to its 128-bit stores, with a two-pass variance; sums by butterfly and in
-//          the order of the warps. The next kernel may start once a CTA's rows are loaded. bias, γ,
+//          the order of the warps. A row is asked for before the batch's count is known. The next kernel may start once a CTA's rows are loaded. bias, γ,
 //          β come from L1: 3·C·4 B of 128 B/clk a row.
 // Error    sie_tol_norm (common/tol.h); yq is exact except for y's error.
 // Source   Ba 2016 §3, arXiv:1607.06450; Zhang 2019, arXiv:1910.07467
@@ -97,7 +97,8 @@ __global__ void __launch_bounds__(row_threads, row_min_blocks(S, V))
   SIE_DYNAMIC_SHARED(shared);
   const uint32_t row_of_block = threadIdx.x / (32 * W);
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_warps / W) + row_of_block;
-  if (row >= *a.rows.n) return;
+  // Rows to `cap` have memory: they are asked for before the count is known, one trip less.
+  if (row >= a.rows.cap) return;
   RowThreads<W> threads(row_of_block,
                         reinterpret_cast<double *>(shared) + row_of_block * W * norm_reductions);
   const int32_t c = static_cast<int32_t>(a.c), first = 8 * static_cast<int32_t>(threads.thread());
@@ -109,6 +110,7 @@ __global__ void __launch_bounds__(row_threads, row_min_blocks(S, V))
     x[i].load(a.x, row, first + i * stride, c);
     if (HasResidual) residual[i].load(a.residual, row, first + i * stride, c);
   }
+  const int32_t n = ptx::load_count(a.rows.n);
   float v[V][8];
 #pragma unroll
   for (int i = 0; i < V; i++) {
@@ -129,6 +131,7 @@ __global__ void __launch_bounds__(row_threads, row_min_blocks(S, V))
 #pragma unroll
     for (int j = 0; j < 8; j++) v[i][j] = in_row<S>(first + i * stride, j, c) ? v[i][j] : 0.0f;
   }
+  if (row >= n) return;
   ptx::grid_dependency_launch();
   if (a.sum.p != nullptr) {
 #pragma unroll

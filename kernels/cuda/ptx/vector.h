@@ -30,6 +30,18 @@ SIE_DEVICE V load_global_or_zero(const void *global, bool valid) {
   return v;
 }
 
+// The count of a batch's rows. Loads that stand before this one are asked for before it: the compiler
+// may not move them behind it, as it does with loads whose results only a branch on the count uses.
+SIE_DEVICE int32_t load_count(const int32_t *global) {
+#ifdef __CUDACC__
+  int32_t n;
+  asm volatile("ld.global.s32 %0, [%1];" : "=r"(n) : "l"(__cvta_generic_to_global(global)) : "memory");
+  return n;
+#else
+  return *global;
+#endif
+}
+
 // ld.global.nc: through the read-only path. Only for memory that no running kernel writes: weights
 // and tables. With programmatic launch the previous kernel still runs, so never for its results.
 template <class V>
