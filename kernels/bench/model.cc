@@ -135,6 +135,11 @@ bool predict(const Card &card, const Point &point, double bytes, Predicted *pred
     prediction->by = pool_of(card, m, point.lengths);
     return true;
   }
+  if (point.op == "maxsim") {
+    prediction->by = predict_maxsim(card, static_cast<int32_t>(m.width), 32, point.lengths.data(),
+                                    static_cast<int64_t>(point.lengths.size()));
+    return true;
+  }
   if (!predicts_bytes(point)) return false;
   prediction->by = predict_rows(card, bytes, trips(point.op));
   return true;

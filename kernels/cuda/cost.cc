@@ -227,6 +227,27 @@ Prediction predict_pool(const Card &card, int32_t columns, const int32_t *length
   return p;
 }
 
+Prediction predict_maxsim(const Card &card, int32_t columns, int32_t query_rows, const int32_t *lengths,
+                          int64_t seqs) {
+  int64_t rows = 0, tiles = 0, longest = 0;  // tiles of 64 rows and 32 query rows; `longest` of a text
+  for (int64_t i = 0; i < seqs; i++) {
+    const int64_t own = up(lengths[i], 64) * up(query_rows, 32);
+    rows += lengths[i];
+    tiles += own;
+    if (own > longest) longest = own;
+  }
+  // Of the busiest multiprocessor.
+  const double share = most(static_cast<double>(tiles) / card.multiprocessors, static_cast<double>(longest));
+  Cost c;
+  c.tensor = share * 3 * 64 * 32 * columns / (card.multiply_adds * card.warp_products);
+  c.l2 = share * columns * (64 * 2 + 32 * 4) / card.l2_bytes;
+  const double bytes = static_cast<double>(rows) * columns * 2;
+  Prediction p = finish(card, 3 * card.load_clocks + c.busiest(), c.limit(), bytes / kRowsShare,
+                        bytes / card.dram_bytes_s * 1e6);
+  if (3 * card.load_clocks > c.busiest() && p.limit != Limit::dram) p.limit = Limit::latency;
+  return p;
+}
+
 Prediction predict_rows(const Card &card, double bytes, double waves) {
   const double latency = waves * card.load_clocks / (card.ghz * 1e3);
   const double dram = bytes / card.dram_bytes_s * 1e6;

@@ -116,6 +116,11 @@ double flash3_tflops(const Card &card, int64_t length, int32_t dim);
 // more rows than a part, with a CTA for each octet of a part and a second kernel that joins parts.
 Prediction predict_pool(const Card &card, int32_t columns, const int32_t *lengths, int64_t seqs);
 
+// maxsim.cuh: a CTA for each text's rows of `columns` in 16 bits against one query's, whose f32 it reads
+// again for each tile of the text.
+Prediction predict_maxsim(const Card &card, int32_t columns, int32_t query_rows, const int32_t *lengths,
+                          int64_t seqs);
+
 // A row operation that moves so many bytes. waves: dependent trips to memory before the first store.
 Prediction predict_rows(const Card &card, double bytes, double waves);
 

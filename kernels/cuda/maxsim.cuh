@@ -6,26 +6,33 @@
 // Types    x bf16 | f16 | f32; queries, y f32.
 // Alias    none.
 // Align    any; 128-bit loads where a row allows them.
-// Cost     2·Lq·Ld·C flop a pair on the FMA units. 100 documents of 180 rows, C = 128, Lq = 32: 147
-//          MFLOP, 2.2 µs at 67 TFLOP/s; 4.6 MB of bf16, 1.5 µs at 3.0 TB/s → compute bound. With
-//          four products a load of shared memory that is about half of the FMA rate. A document
-//          belongs to one CTA: fewer than 132 leave SMs idle, and a long one delays the end (8192
-//          rows: 67 MFLOP, some 250 µs). Tensor cores would need the f32 query in three parts of
-//          bf16; this form has none.
+// Cost     2·Lq·Ld·C flop a pair, three times on tensor cores. 100 documents of 180 rows, C = 128,
+//          Lq = 32: 441 MFLOP, 1.2 µs at the 370 TFLOP/s of mma.sync with whole tiles of rows; 4.6
+//          MB of bf16, 1.5 µs at 3.0 TB/s → memory bound. A document belongs to one CTA: fewer than
+//          132 leave SMs idle, and a long one delays the end (8192 rows: 2.1 MB by one SM, 27 µs).
 // Plan     a CTA of 4 warps a sequence. 32 query rows at a time against 64 rows of x: lines of 32
-//          columns pass through two stages of shared memory in f32, the next one on its way in
-//          registers; 4×4 products a thread. Rows of a stage lie 144 bytes apart, so that the eight
-//          rows of a quarter warp are in all banks. The four threads that load a row's line add up
-//          its squares. A thread keeps the maxima of its four query rows; they are combined when
-//          all rows have passed, and thread 0 adds them in ascending i.
-// Error    sie_tol_dot a product (one FMA chain, columns ascending), one quotient, then n roundings
-//          of the sum. Rows whose Σ d² leaves f32 count as infinitely long.
+//          columns pass through two stages of shared memory, the next one on its way in registers.
+//          An f32 is the sum of parts in bf16: v₀ = bf16(v), v₁ = bf16(v − v₀), v₂ = bf16(v − v₀ −
+//          v₁), each difference exact. x of bf16 is its own x₀ and q has 24 bits in three parts:
+//          q₂x₀ + q₁x₀ + q₀x₀. Else q₀x₁ + q₁x₀ + q₀x₀. A warp has 16 query rows and 32 rows of
+//          x; fragments by ldmatrix, from rows 144 and 208 bytes apart, so that eight of them are
+//          in all banks. The four threads that load a row's line add up its squares in f32. A
+//          thread keeps the maxima of its two query rows; they are combined when all rows have
+//          passed, and thread 0 adds them in ascending i.
+// Error    a product: x of bf16 sie_tol_dot; else that and 3·2⁻¹⁶·‖q‖·‖d‖: what x₂, q₂ and q₁x₁
+//          would add, each at most 2⁻¹⁶ of |q|·|d|. Of 512 products of 128 columns the largest
+//          errors are 1.4e-7 of ‖q‖·‖d‖ in bf16, 8.9e-7 in f16 and 1.1e-6 in f32 (on the emulator;
+//          maxsim_error_test.cc). Then one quotient, and n roundings of the sum. A part loses what
+//          lies below 2⁻¹³⁴, half the least bf16. Rows whose Σ d² leaves f32 count as infinitely
+//          long; one with an element of more than 3.39e38 does not count.
 // Source   Khattab 2020 §3.3, arXiv:2004.12832
 #ifndef SIE_KERNELS_CUDA_MAXSIM_CUH
 #define SIE_KERNELS_CUDA_MAXSIM_CUH
 
 #include "cuda/octets.cuh"
 #include "cuda/ptx/grid_dependency.h"
+#include "cuda/ptx/ldmatrix.h"
+#include "cuda/ptx/mma.h"
 #include "cuda/ptx/warp.h"
 
 namespace sie_cuda {
@@ -33,18 +40,40 @@ namespace sie_cuda {
 constexpr int32_t maxsim_threads = 128, maxsim_min_ctas = 4;
 constexpr int32_t maxsim_query_rows = 32, maxsim_rows = 64;  // of a tile
 constexpr int32_t maxsim_line = 32;                          // columns a stage holds
-constexpr int32_t maxsim_stride = 36;                        // floats between the rows of a stage
 constexpr int32_t maxsim_octets = maxsim_line / 8;           // of a row in a line; as many threads bring it
 constexpr int32_t maxsim_copies = (maxsim_query_rows + maxsim_rows) * maxsim_octets / maxsim_threads;
-constexpr int32_t maxsim_stage = (maxsim_query_rows + maxsim_rows) * maxsim_stride;
+// A stage in bf16: query rows in three parts, then rows of x in two. Elements between rows: 16 bytes past
+// a multiple of 64.
+constexpr int32_t maxsim_query_parts = 3, maxsim_parts = 2;
+constexpr int32_t maxsim_query_stride = maxsim_query_parts * maxsim_line + 8,
+                  maxsim_stride = maxsim_parts * maxsim_line + 8;
+constexpr int32_t maxsim_stage = maxsim_query_rows * maxsim_query_stride + maxsim_rows * maxsim_stride;
 // Two stages, the norms of two tiles, the maxima of two warps.
-constexpr int32_t maxsim_shared_bytes = (2 * maxsim_stage + 2 * maxsim_rows + 2 * maxsim_query_rows) * 4;
+constexpr int32_t maxsim_shared_bytes = 2 * maxsim_stage * 2 + (2 * maxsim_rows + 2 * maxsim_query_rows) * 4;
 static_assert(maxsim_threads / maxsim_octets == maxsim_query_rows, "a thread's first octet is a query's");
 
 // A tile: query rows from `query` on, `query_rows` of them; rows of x from `first` on to `end`.
 struct MaxsimTile {
   int32_t query, query_rows, first, end;
 };
+
+// Stores an octet's parts in bf16, a line's columns apart.
+template <int Parts>
+SIE_DEVICE void maxsim_split(const float (&v)[8], uint16_t *to) {
+  float rest[8];
+#pragma unroll
+  for (int j = 0; j < 8; j++) rest[j] = v[j];
+#pragma unroll
+  for (int part = 0; part < Parts; part++) {
+    const uint4 bits = pack_octet(Storage::bf16, rest);
+    ptx::store_shared(to + part * maxsim_line, bits);
+    if (part + 1 == Parts) break;
+    float taken[8];
+    unpack_octet(Storage::bf16, bits, taken);
+#pragma unroll
+    for (int j = 0; j < 8; j++) rest[j] = __fsub_rn(rest[j], taken[j]);
+  }
+}
 
 // A thread's octets of one line on their way to a stage: one of a query row, two of rows of x, 32
 // rows apart.
@@ -64,14 +93,19 @@ class MaxsimLine {
     }
   }
 
-  SIE_DEVICE void store(float *stage) const {
+  SIE_DEVICE void store(uint16_t *stage, bool exact) const {
     const int32_t row = static_cast<int32_t>(threadIdx.x) / maxsim_octets,
                   column = static_cast<int32_t>(threadIdx.x) % maxsim_octets * 8;
+    maxsim_split<maxsim_query_parts>(v_[0], stage + row * maxsim_query_stride + column);
+    uint16_t *const rows = stage + maxsim_query_rows * maxsim_query_stride;
 #pragma unroll
-    for (int i = 0; i < maxsim_copies; i++) {
-      float *to = stage + (row + i * maxsim_query_rows) * maxsim_stride + column;
-      ptx::store_shared(to, make_float4(v_[i][0], v_[i][1], v_[i][2], v_[i][3]));
-      ptx::store_shared(to + 4, make_float4(v_[i][4], v_[i][5], v_[i][6], v_[i][7]));
+    for (int i = 1; i < maxsim_copies; i++) {
+      uint16_t *const to = rows + (row + (i - 1) * maxsim_query_rows) * maxsim_stride + column;
+      if (exact) {
+        maxsim_split<1>(v_[i], to);
+      } else {
+        maxsim_split<maxsim_parts>(v_[i], to);
+      }
     }
   }
 
@@ -104,44 +138,47 @@ SIE_DEVICE void maxsim_norms(float (&squares)[maxsim_copies - 1], float *norms) 
   }
 }
 
-SIE_DEVICE void maxsim_read(const float *from, float (&v)[4]) {
-  const float4 q = ptx::load_shared<float4>(from);
-  v[0] = q.x;
-  v[1] = q.y;
-  v[2] = q.z;
-  v[3] = q.w;
-}
-
-// A thread's products: query rows `query` + 4·i with rows `row` + 8·j of x.
+// A thread's products: query rows `query` and 8 further with rows `row` + 8·j and 1 further of x, as
+// fragments of mma have them.
 struct MaxsimPlace {
-  int32_t query, row;
-  // Warps as 2×2 rectangles of 16 query rows and 32 rows of x; in a warp, four query rows and eight
-  // rows.
+  int32_t lane, first_query, first_row, query, row;
+  // Warps as 2×2 rectangles of 16 query rows and 32 rows of x.
   SIE_DEVICE MaxsimPlace() {
-    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32,
-                  warp = static_cast<int32_t>(threadIdx.x) / 32;
-    query = warp / 2 * 16 + lane / 8;
-    row = warp % 2 * 32 + lane % 8;
+    const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
+    lane = static_cast<int32_t>(threadIdx.x) % 32;
+    first_query = warp / 2 * 16;
+    first_row = warp % 2 * 32;
+    query = first_query + lane / 4;
+    row = first_row + lane % 4 * 2;
   }
 };
 
-SIE_DEVICE void maxsim_multiply(const float *stage, const MaxsimPlace &place, float (&dot)[4][4]) {
-  const float *q = stage + place.query * maxsim_stride,
-              *d = stage + (maxsim_query_rows + place.row) * maxsim_stride;
-#pragma unroll 2
-  for (int k = 0; k < maxsim_line; k += 4) {
-    float qs[4][4], ds[4][4];
+// exact: x has one part.
+SIE_DEVICE void maxsim_multiply(const uint16_t *stage, const MaxsimPlace &place, bool exact,
+                                float (&dot)[4][4]) {
+  const int32_t lane = place.lane;
+  const uint16_t *const q = stage + (place.first_query + lane % 16) * maxsim_query_stride + lane / 16 * 8,
+                        *const d = stage + maxsim_query_rows * maxsim_query_stride +
+                                   (place.first_row + lane % 8 + lane / 16 * 8) * maxsim_stride +
+                                   lane / 8 % 2 * 8;
+  // Of the smallest product.
+  const int32_t q_part = exact ? 2 * maxsim_line : 0, d_part = exact ? 0 : maxsim_line;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      maxsim_read(q + i * 4 * maxsim_stride + k, qs[i]);
-      maxsim_read(d + i * 8 * maxsim_stride + k, ds[i]);
-    }
+  for (int k = 0; k < maxsim_line; k += 16) {
+    uint32_t q0[4], q1[4], q_last[4];
+    ptx::ldmatrix_x4(q0, q + k);
+    ptx::ldmatrix_x4(q1, q + k + maxsim_line);
+    ptx::ldmatrix_x4(q_last, q + k + q_part);
 #pragma unroll
-    for (int step = 0; step < 4; step++) {
+    for (int j = 0; j < 4; j += 2) {
+      uint32_t d0[4], d_last[4];
+      ptx::ldmatrix_x4(d0, d + 8 * j * maxsim_stride + k);
+      ptx::ldmatrix_x4(d_last, d + 8 * j * maxsim_stride + k + d_part);
 #pragma unroll
-      for (int i = 0; i < 4; i++) {
-#pragma unroll
-        for (int j = 0; j < 4; j++) dot[i][j] = __fmaf_rn(qs[i][step], ds[j][step], dot[i][j]);
+      for (int i = 0; i < 2; i++) {
+        ptx::mma_m16n8<ptx::Operand::bf16>(dot[j + i], q_last, d_last[2 * i], d_last[2 * i + 1]);
+        ptx::mma_m16n8<ptx::Operand::bf16>(dot[j + i], q1, d0[2 * i], d0[2 * i + 1]);
+        ptx::mma_m16n8<ptx::Operand::bf16>(dot[j + i], q0, d0[2 * i], d0[2 * i + 1]);
       }
     }
   }
@@ -150,34 +187,38 @@ SIE_DEVICE void maxsim_multiply(const float *stage, const MaxsimPlace &place, fl
 // Takes a tile's finished products into the thread's maxima; the products begin the next tile at 0.
 // norms: NULL without normalize.
 SIE_DEVICE void maxsim_keep_best(const float *norms, const MaxsimTile &tile, const MaxsimPlace &place,
-                                 float (&dot)[4][4], float (&best)[4]) {
+                                 float (&dot)[4][4], float (&best)[2]) {
 #pragma unroll
   for (int j = 0; j < 4; j++) {
-    const int32_t row = place.row + 8 * j;
-    const bool exists = tile.first + row < tile.end;
-    const float norm = norms != nullptr ? ptx::load_shared<float>(norms + row) : 1.0f;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      if (exists) best[i] = fmaxf(best[i], norms != nullptr ? __fdiv_rn(dot[i][j], norm) : dot[i][j]);
-      dot[i][j] = 0.0f;
+    for (int e = 0; e < 2; e++) {
+      const int32_t row = place.row + 8 * j + e;
+      const bool exists = tile.first + row < tile.end;
+      const float norm = norms != nullptr ? ptx::load_shared<float>(norms + row) : 1.0f;
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        float &product = dot[j][2 * i + e];
+        if (exists) best[i] = fmaxf(best[i], norms != nullptr ? __fdiv_rn(product, norm) : product);
+        product = 0.0f;
+      }
     }
   }
 }
 
 // The maxima of 32 query rows over all rows of the sequence, in `best`, [32] of shared memory, for
 // all threads.
-SIE_DEVICE void maxsim_best(const sie_maxsim_args &a, MaxsimTile tile, float *stages, float *norms,
+SIE_DEVICE void maxsim_best(const sie_maxsim_args &a, MaxsimTile tile, uint16_t *stages, float *norms,
                             float *best) {
   const int32_t lines = (static_cast<int32_t>(a.c) + maxsim_line - 1) / maxsim_line;
   const int32_t tiles = (tile.end - tile.first + maxsim_rows - 1) / maxsim_rows;
   const MaxsimPlace place;
-  float dot[4][4] = {}, most[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY},
-        squares[maxsim_copies - 1] = {};
+  const bool exact = a.x.dtype == SIE_BF16;
+  float dot[4][4] = {}, most[2] = {-INFINITY, -INFINITY}, squares[maxsim_copies - 1] = {};
   MaxsimTile next = tile;
   MaxsimLine copy;
   // Stores a line from registers to a stage; with the last line of tile `t` also its norms.
   auto put = [&](int32_t stage, int32_t t, int32_t line) {
-    copy.store(stages + stage * maxsim_stage);
+    copy.store(stages + stage * maxsim_stage, exact);
     if (a.normalize == 0) return;
     copy.add_squares(squares);
     if (line == lines - 1) maxsim_norms(squares, norms + t % 2 * maxsim_rows);
@@ -192,7 +233,7 @@ SIE_DEVICE void maxsim_best(const sie_maxsim_args &a, MaxsimTile tile, float *st
       if (turn) next.first = tile.first + maxsim_rows;
       const int32_t next_line = turn ? 0 : line + 1;
       if (more) copy.load(a, next, next_line);
-      maxsim_multiply(stages + stage * maxsim_stage, place, dot);
+      maxsim_multiply(stages + stage * maxsim_stage, place, exact, dot);
       if (turn) {
         maxsim_keep_best(a.normalize != 0 ? norms + t % 2 * maxsim_rows : nullptr, tile, place, dot, most);
         tile = next;
@@ -205,12 +246,12 @@ SIE_DEVICE void maxsim_best(const sie_maxsim_args &a, MaxsimTile tile, float *st
     }
   }
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
-#pragma unroll
-    for (int step = 4; step > 0; step /= 2) most[i] = fmaxf(most[i], ptx::shuffle_xor(most[i], step));
-    const int32_t half = static_cast<int32_t>(threadIdx.x) / 32 % 2;
-    if (threadIdx.x % 8 == 0)
-      ptx::store_shared(best + half * maxsim_query_rows + place.query + 4 * i, most[i]);
+  for (int i = 0; i < 2; i++) {
+    most[i] = fmaxf(most[i], ptx::shuffle_xor(most[i], 1));
+    most[i] = fmaxf(most[i], ptx::shuffle_xor(most[i], 2));
+    const int32_t half = place.first_row / 32;
+    if (place.lane % 4 == 0)
+      ptx::store_shared(best + half * maxsim_query_rows + place.query + 8 * i, most[i]);
   }
   __syncthreads();
 }
@@ -221,8 +262,9 @@ __global__ void __launch_bounds__(maxsim_threads, maxsim_min_ctas)
     maxsim_kernel(const __grid_constant__ sie_maxsim_args a) {
   ptx::grid_dependency_wait();
   SIE_DYNAMIC_SHARED(memory);
-  float *const stages = reinterpret_cast<float *>(memory), *const norms = stages + 2 * maxsim_stage,
-               *const best = norms + 2 * maxsim_rows;
+  uint16_t *const stages = reinterpret_cast<uint16_t *>(memory);
+  float *const norms = reinterpret_cast<float *>(stages + 2 * maxsim_stage), *const best =
+                                                                                 norms + 2 * maxsim_rows;
   const int64_t b = blockIdx.x;
   if (b >= *a.seqs.n) return;
   const int32_t first = a.cu_seqlens[b], end = a.cu_seqlens[b + 1], query = a.partner[b];

@@ -353,6 +353,32 @@ TEST(gemm_cost_of_pooling_by_hand) {
         "slow memory: %s, %.4f us", limit_name(p.limit), p.us);
 }
 
+// Four multiprocessors: a text of 130 rows has three tiles, and 40 query rows are two of them; five texts of one
+// tile are more than the busiest.
+TEST(gemm_cost_of_maxsim_by_hand) {
+  using sie_cuda::Limit;
+  const int32_t lengths[] = {130, 20}, ones[] = {64, 64, 64, 64, 64, 64, 64, 64, 64, 64};
+  sie_cuda::Prediction p = predict_maxsim(round_card(), 512, 40, lengths, 2);
+  // 6 tiles of 64·32·512 products, three times at 256 a clock.
+  CHECK(
+      p.limit == Limit::tensor && same(p.us, (1500 + 6 * 12288) / 2e3 + 2) && same(p.floor_us, 150 * 1024e-6),
+      "%s, %.4f us", limit_name(p.limit), p.us);
+  p = predict_maxsim(round_card(), 512, 32, ones, 10);
+  CHECK(same(p.us, (1500 + 2.5 * 12288) / 2e3 + 2), "of one tile: %.4f us", p.us);
+  sie_cuda::Card card = round_card();
+  card.multiply_adds = 1e6;
+  p = predict_maxsim(card, 512, 40, lengths, 2);
+  CHECK(p.limit == Limit::l2 && same(p.us, (1500 + 6 * 2048) / 2e3 + 2), "%s, %.4f us", limit_name(p.limit),
+        p.us);
+  p = predict_maxsim(card, 32, 40, lengths, 2);
+  CHECK(p.limit == Limit::latency && same(p.us, (1500 + 6 * 128) / 2e3 + 2), "%s, %.4f us",
+        limit_name(p.limit), p.us);
+  card.dram_bytes_s = 1e9;
+  p = predict_maxsim(card, 32, 40, lengths, 2);
+  CHECK(p.limit == Limit::dram && same(p.us, 150 * 64e-3 / 0.88 + 2), "%s, %.4f us", limit_name(p.limit),
+        p.us);
+}
+
 // Which tile is the faster one where the reason is known.
 TEST(gemm_cost_orders_tiles) {
   GemmWork w = square(0, false);
