@@ -235,44 +235,48 @@ SIE_DEVICE void attend(Rows<D> &rows, const Queries<D> &q, const Sight &sight, c
   weigh<T, D, kKeys>(rows, s, v_tile, lane);
 }
 
-// Divides, rounds and stores the first `valid` rows from y on. The four lanes of a row exchange
-// their words so that each holds 16 neighbouring bytes: full-width stores without shared memory.
+// Divides row `row` of accumulators by l, rounds and stores it, if it is one of the first `valid` from y
+// on. l and at(j, e), column 8j + 2(l%4) + e, are lane l's. The four lanes of a row exchange their words
+// so that each holds 16 neighbouring bytes: full-width stores without shared memory.
+template <ptx::Operand T, int D, class At>
+SIE_DEVICE void store_row(float l, const At &at, uint16_t *y, int64_t ld, int row, int valid, int lane) {
+  const bool odd = (lane & 1) != 0, upper = (lane & 2) != 0;
+  l += ptx::shuffle_xor(l, 1);
+  l += ptx::shuffle_xor(l, 2);
+  const float inverse = l == 0.0f ? 0.0f : __fdiv_rn(1.0f, l);
+#pragma unroll
+  for (int i = 0; i < D / 8; i += 4) {
+    // Word u of lane t: columns 8(i + u) + 2t, +1. Wanted: word u of lane t = columns 8(i + t) +
+    // 2u, +1.
+    uint32_t word[4];
+#pragma unroll
+    for (int u = 0; u < 4; u++) word[u] = ptx::pack2<T>(at(i + u, 0) * inverse, at(i + u, 1) * inverse);
+#pragma unroll
+    for (int u = 0; u < 4; u += 2) {
+      const uint32_t received = ptx::shuffle_xor(odd ? word[u] : word[u + 1], 1);
+      word[u] = odd ? received : word[u];
+      word[u + 1] = odd ? word[u + 1] : received;
+    }
+#pragma unroll
+    for (int u = 0; u < 2; u++) {
+      const uint32_t received = ptx::shuffle_xor(upper ? word[u] : word[u + 2], 2);
+      word[u] = upper ? received : word[u];
+      word[u + 2] = upper ? word[u + 2] : received;
+    }
+    if (row < valid) {
+      ptx::store_global_whole(y + row * ld + (i + (lane & 3)) * 8,
+                              make_uint4(word[0], word[1], word[2], word[3]));
+    }
+  }
+}
+
+// The first `valid` of the warp's sixteen rows.
 template <ptx::Operand T, int D>
 SIE_DEVICE void store_rows(const Rows<D> &rows, uint16_t *y, int64_t ld, int valid, int lane) {
-  bool odd = (lane & 1) != 0, upper = (lane & 2) != 0;
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    float l = rows.l[r];
-    l += ptx::shuffle_xor(l, 1);
-    l += ptx::shuffle_xor(l, 2);
-    float inverse = l == 0.0f ? 0.0f : __fdiv_rn(1.0f, l);
-    int row = (lane >> 2) + 8 * r;
-#pragma unroll
-    for (int i = 0; i < D / 8; i += 4) {
-      // Word u of lane t: columns 8(i + u) + 2t, +1. Wanted: word u of lane t = columns 8(i + t) +
-      // 2u, +1.
-      uint32_t word[4];
-#pragma unroll
-      for (int u = 0; u < 4; u++) {
-        word[u] = ptx::pack2<T>(rows.o[i + u][2 * r] * inverse, rows.o[i + u][2 * r + 1] * inverse);
-      }
-#pragma unroll
-      for (int u = 0; u < 4; u += 2) {
-        uint32_t received = ptx::shuffle_xor(odd ? word[u] : word[u + 1], 1);
-        word[u] = odd ? received : word[u];
-        word[u + 1] = odd ? word[u + 1] : received;
-      }
-#pragma unroll
-      for (int u = 0; u < 2; u++) {
-        uint32_t received = ptx::shuffle_xor(upper ? word[u] : word[u + 2], 2);
-        word[u] = upper ? received : word[u];
-        word[u + 2] = upper ? word[u + 2] : received;
-      }
-      if (row < valid) {
-        ptx::store_global_whole(y + row * ld + (i + (lane & 3)) * 8,
-                                make_uint4(word[0], word[1], word[2], word[3]));
-      }
-    }
+    const auto at = [&](int j, int e) { return rows.o[j][2 * r + e]; };
+    store_row<T, D>(rows.l[r], at, y, ld, (lane >> 2) + 8 * r, valid, lane);
   }
 }
 

@@ -32,6 +32,7 @@
 #define SIE_KERNELS_CUDA_GEMM_EPILOGUE_CUH
 
 #include "cuda/activation.cuh"
+#include "cuda/e4m3_scale.cuh"
 #include "cuda/gemm_epilogue.h"
 #include "cuda/ptx/convert.h"
 #include "cuda/ptx/vector.h"
@@ -54,13 +55,6 @@ SIE_DEVICE float gemm_promote(float block_scale, float inner, float total) {
 SIE_DEVICE float gemm_add_addend(float z, float addend) { return __fadd_rn(z, addend); }
 
 SIE_DEVICE float gemm_add_residual(float v, float residual) { return __fadd_rn(v, residual); }
-
-// The scale of a block with the given largest |y|, and the factor of its elements.
-SIE_DEVICE float e4m3_scale(float largest) {
-  float scale = __fdiv_rn(largest, 448.0f);
-  return scale < 7.888609052210118e-31f ? 1.0f : scale;  // 2⁻¹⁰⁰
-}
-SIE_DEVICE float e4m3_inverse(float scale) { return __fdiv_rn(1.0f, scale); }
 
 template <int32_t Value>
 struct Constant {

@@ -83,8 +83,8 @@ SIE_DEVICE void norm_and_store(float (&v)[V][8], int64_t row, int32_t c, const N
   float most = 0;
 #pragma unroll
   for (int i = 0; i < V; i++) most = octet_max<S>(most, v[i], first + i * stride, c);
-  const float scale = f8_scale(threads->max(most));
-  const float inverse = __fdiv_rn(1.0f, scale);
+  const float scale = e4m3_scale(threads->max(most));
+  const float inverse = e4m3_inverse(scale);
 #pragma unroll
   for (int i = 0; i < V; i++) store_octet_f8<S>(yq, row, first + i * stride, c, v[i], inverse);
   if (threads->thread() == 0) yq.scale[row] = scale;

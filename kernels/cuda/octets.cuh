@@ -10,6 +10,7 @@
 #ifndef SIE_KERNELS_CUDA_OCTETS_CUH
 #define SIE_KERNELS_CUDA_OCTETS_CUH
 
+#include "cuda/e4m3_scale.cuh"
 #include "cuda/ptx/convert.h"
 #include "cuda/ptx/device.h"
 #include "cuda/ptx/vector.h"
@@ -153,13 +154,6 @@ SIE_DEVICE bool in_row(int32_t column, int j, int32_t c) {
 }
 
 // ---- fp8 rows
-
-// The scale of elements whose largest magnitude is `most`: most/448; less than 2⁻¹⁰⁰ counts as 1
-// (sie_tensor).
-SIE_DEVICE float f8_scale(float most) {
-  const float scale = __fdiv_rn(most, 448.0f);
-  return scale < 7.888609052210118e-31f ? 1.0f : scale;
-}
 
 // max|v| over the octet's columns of the row; NaNs do not count.
 template <Storage S>

@@ -41,8 +41,8 @@ __global__ void __launch_bounds__(row_threads, row_min_blocks(S, V))
     most = octet_max<S>(most, v[i], first + i * stride, c);
   }
   ptx::grid_dependency_launch();
-  const float scale = f8_scale(threads.max(most));
-  const float inverse = __fdiv_rn(1.0f, scale);
+  const float scale = e4m3_scale(threads.max(most));
+  const float inverse = e4m3_inverse(scale);
 #pragma unroll
   for (int i = 0; i < V; i++) store_octet_f8<S>(a.y, row, first + i * stride, c, v[i], inverse);
   if (threads.thread() == 0) a.y.scale[row] = scale;
@@ -73,8 +73,8 @@ __global__ void __launch_bounds__(row_threads, 4) quantise_blocks_kernel(const s
     float most = octet_max<S>(0.0f, v, column, c);
 #pragma unroll
     for (int step = 8; step > 0; step /= 2) most = fmaxf(most, ptx::shuffle_xor(most, step));
-    const float scale = f8_scale(most);
-    store_octet_f8<S>(a.y, row, column, c, v, __fdiv_rn(1.0f, scale));
+    const float scale = e4m3_scale(most);
+    store_octet_f8<S>(a.y, row, column, c, v, e4m3_inverse(scale));
     if (lane % 16 == 0 && column < c) a.y.scale[row * blocks + column / block_columns] = scale;
   }
 }
