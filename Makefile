@@ -15,8 +15,12 @@ help: ## this list
 
 # ---- set-up: every step says what it does and is skipped when its result is there -----------------------------
 
-deps: ## install the Debian packages the build needs
+deps: ## install the Debian packages the build needs, and unpack golden files
 	@tools/setup/deps.sh build
+	@test ! -d testdata/packed || python3 -B tools/golden/packed.py
+
+testdata: ## write the golden files of testdata/packed, which git tracks, into testdata/golden; a second run does nothing
+	@python3 -B tools/golden/packed.py
 
 tokenizers: deps
 	@tools/setup/tokenizers.sh
@@ -254,7 +258,7 @@ fuzz: libsie tokenizers ## every fuzz target for FUZZTIME (30s) each
 fuzz-http: libsie tokenizers ## fuzz a real server over HTTP, compare answers made together and alone, end it under load (FUZZTIME=10m, SEED=…)
 	$(GO) test $(GOTAGS) -count=1 -timeout 0 -v ./tools/test/fuzzhttp -fuzz.for $(or $(FUZZTIME),10m) $(if $(SEED),-fuzz.seed $(SEED))
 
-golden: minilm ## make testdata/golden anew from the Python reference
+golden: minilm ## make testdata/golden and its archives in testdata/packed anew from the Python reference
 	@tools/setup/venv.sh golden
 	build/venv-golden/bin/python tools/golden/make.py
 

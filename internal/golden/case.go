@@ -30,13 +30,17 @@ type entry struct {
 }
 
 // Root returns the folder testdata/golden of this source tree, or the folder that SIE_GOLDEN names,
-// for tests that run elsewhere.
+// for tests that run elsewhere. A file that is only in an archive yet fails the test.
 func Root(t testing.TB) string {
-	if dir := os.Getenv("SIE_GOLDEN"); dir != "" {
-		return dir
-	}
 	t.Helper()
-	return filepath.Join(testrig.Root(t), "testdata", "golden")
+	dir := os.Getenv("SIE_GOLDEN")
+	if dir == "" {
+		dir = filepath.Join(testrig.Root(t), "testdata", "golden")
+	}
+	if err := unpacked(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // Open opens a case after it has checked that every file matches the manifest.

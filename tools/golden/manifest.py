@@ -1,13 +1,16 @@
 """MANIFEST.json of a golden case: what made it, with which versions, and the sha256 of every file.
 
 A case is one folder under testdata/golden. `write` is called last by each maker; Go's
-internal/golden checks the sums, so a golden file that changes without its maker is noticed.
+internal/golden checks the sums, so a golden file that changes without its maker is noticed. `write`
+makes the case's archive, too, which git tracks instead of the large files (packed.py).
 """
 
 import hashlib
 import json
 import pathlib
 import platform
+
+import packed
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "testdata" / "golden"
@@ -42,3 +45,4 @@ def write(case: pathlib.Path, command: str, model: str, dtype: str, notes: dict)
         "sha256": files,
     }
     (case / "MANIFEST.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+    packed.pack(case)

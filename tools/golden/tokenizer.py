@@ -21,6 +21,8 @@ import tokenizers
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import AddedToken
 
+import packed
+
 VERSION = "0.23.3"  # the Python release of the crate pinned in runtime/tokenizer/rust/Cargo.toml
 OUT = pathlib.Path(__file__).resolve().parents[2] / "testdata/golden/tokenizer"
 LIMITS = [2, 3, 16, 128, 512]
@@ -298,6 +300,7 @@ def main():
         print(name, path.stat().st_size, (folder / "golden.json").stat().st_size)
     (OUT / "texts.json").write_text(
         json.dumps(all_texts, ensure_ascii=True, indent=0) + "\n", encoding="utf-8")
+    packed.pack(OUT)
 
 
 if __name__ == "__main__":

@@ -260,18 +260,20 @@ serving_step() {
   part "$1" "$2" "$python" -B "$here/serving/run.py" "$1" "$scratch/serving" "$results"
 }
 
-# Twice at once: two processes share a card, and neither may see it. In a rehearsal one card of the
-# three and one head.
+# Large golden files travel in archives, which Python unpacks. Twice at once: two processes share a card,
+# and neither may see it. In a rehearsal one card of the three and one head.
 models() {
   local some=TestGPU
   [ -z "$rehearse" ] || some='TestGPUHeads/sm_9.0/(classify|splade)'
   # shellcheck disable=SC2016 # the words are expanded by that bash
   part models 90 env SIE_REQUIRE_CARD=1 SIE_GOLDEN="$root/testdata/golden" bash -c '
+    "$4" -B "$5" || exit
     "$1" -test.v -test.run "$2" >"$3/other.txt" 2>&1 &
     "$1" -test.v -test.run "$2"
     first=$?
     wait $! || { status=$?; echo "the other process at the same time:"; cat "$3/other.txt"; exit $status; }
-    exit $first' models "$bundle/bin/models.test" "$some" "$scratch"
+    exit $first' models "$bundle/bin/models.test" "$some" "$scratch" \
+    "$python" "$root/tools/golden/packed.py"
 }
 
 # What there is so far, joined: the steps' own files are in RESULTS/serving.

@@ -32,7 +32,8 @@ SCRIPTS = {
           *) while [ "$1" != --json ]; do shift; done
              for i in 1 2 3; do echo "{\\"name\\":\\"case$i\\"}" >>"$2"; say "case$i"; done ;;
         esac""",
-    "models.test": 'echo "--- PASS: $2"; say "--- PASS: $2"',
+    # It needs golden files, which the checkout has in an archive.
+    "models.test": 'test -s "$SIE_GOLDEN/st-mean/model.safetensors" || exit 1\necho "--- PASS: $2"; say "--- PASS: $2"',
     "compute-sanitizer": """
         [ "$1" != --version ] || exit 0
         echo "========= COMPUTE-SANITIZER"; echo "========= Saved nothing"
@@ -81,6 +82,11 @@ class Killed(unittest.TestCase):
         (tools / "serving/run.py").write_text(RUN)
         for peer in ("torch_peer.py", "report.py"):
             (self.root / "checkout/kernels/bench" / peer).write_text("")
+        (self.root / "checkout/tools/golden").mkdir()
+        shutil.copy(HERE.parent / "golden/packed.py", self.root / "checkout/tools/golden/packed.py")
+        archives = self.root / "checkout/testdata/packed"
+        archives.mkdir(parents=True)
+        shutil.copy(HERE.parents[1] / "testdata/packed/st-mean.packed", archives)
         self.check = tools / "check.sh"
 
     def start(self, half, results):
@@ -172,6 +178,15 @@ class Killed(unittest.TestCase):
             results = self.root / f"packed-{turn}"
             said, _ = (running := self.start("--serving", results)).communicate()
             self.assertEqual((running.returncode, self.states(results)["models"]), (0, "passed"), said)
+
+    def test_a_broken_archive_fails_the_models(self):
+        archive = self.root / "checkout/testdata/packed/st-mean.packed"
+        archive.write_bytes(archive.read_bytes()[:-1])
+        results = self.root / "r"
+        running = self.start("--serving", results)
+        running.communicate()
+        self.assertEqual((running.returncode, self.states(results)["models"]), (1, "failed"))
+        self.assertIn("st-mean.packed has", (results / "models.txt").read_text())
 
     def test_a_program_that_fails_under_a_sanitizer(self):
         (self.bin / "sie_conformance").write_text(
