@@ -63,7 +63,9 @@ set_source_files_properties(
   PROPERTIES COMPILE_OPTIONS -Wpedantic)
 target_compile_features(csrc_tests PRIVATE c_std_11)
 set_target_properties(csrc_tests PROPERTIES C_EXTENSIONS OFF)
-target_link_options(csrc_tests PRIVATE -Wl,--wrap=posix_memalign,--wrap=mmap,--wrap=pthread_create,--wrap=syscall)
+target_link_options(
+  csrc_tests PRIVATE -Wl,--wrap=posix_memalign,--wrap=mmap,--wrap=pthread_create,--wrap=syscall,--wrap=sie_cpu_detect
+  -Wl,--wrap=sie_cpu_ops)
 # Behind the long lists, before all that is short. With AddressSanitizer two of five cases.
 set(of_csrc 2)
 if(SIE_SANITIZE MATCHES "address")

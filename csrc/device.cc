@@ -15,6 +15,7 @@
 #endif
 
 #include "cpu_limits.h"
+#include "cpu_name.h"
 #include "gpu.h"
 #include "grow.h"
 #include "hooks.h"
@@ -62,28 +63,9 @@ const char *isa_name(uint32_t isa) {
 
 void read_name(char *name, size_t cap) {
 #if defined(__x86_64__)
-  unsigned int brand[12] = {};
-  if (__get_cpuid_max(0x80000000u, nullptr) >= 0x80000004u) {
-    for (unsigned int i = 0; i < 3; i++) {
-      __get_cpuid(0x80000002u + i, &brand[4 * i], &brand[4 * i + 1], &brand[4 * i + 2], &brand[4 * i + 3]);
-    }
-  }
-  char text[sizeof brand + 1] = {};
-  memcpy(text, brand, sizeof brand);
-  snprintf(name, cap, "%s", text[0] != '\0' ? text + strspn(text, " ") : "x86-64 CPU");
+  name_x86_64([](uint32_t leaf, uint32_t *r) { __cpuid(leaf, r[0], r[1], r[2], r[3]); }, name, cap);
 #elif defined(__aarch64__)
-  // MIDR_EL1 as Linux shows it: implementer in the top byte of its low word, part number from bit 4.
-  unsigned long long midr = 0;
-  if (FILE *file = fopen("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1", "re")) {
-    if (fscanf(file, "%llx", &midr) != 1) midr = 0;
-    fclose(file);
-  }
-  if (midr == 0) {
-    snprintf(name, cap, "arm64 CPU");
-  } else {
-    snprintf(name, cap, "arm64 CPU, implementer 0x%02llx, part 0x%03llx", midr >> 24 & 0xff,
-             midr >> 4 & 0xfff);
-  }
+  name_arm64("", name, cap);
 #else
   snprintf(name, cap, "CPU");
 #endif

@@ -99,7 +99,7 @@ sie_status record_linear(sie_program *p, const void *params, sie_error *err) {
   op.residual = l.residual;
   op.inputs[0] = l.adapter;
   int64_t pairs = p->lora_pairs.size();
-  if (l.n_adapters > 0) SIE_TRY(add_adapters(p, l, value.compute, &op, err));
+  SIE_TRY(add_adapters(p, l, value.compute, &op, err));
   sie_status status = append(p, op, value.space, value.compute, columns, err);
   while (status != SIE_OK && p->lora_pairs.size() > pairs) p->lora_pairs.pop();
   if (status != SIE_OK || l.n_adapters == 0) return status;

@@ -131,9 +131,9 @@ sie_status record_columns(sie_program *p, const void *params, sie_error *err) {
   SIE_TRY(check_value_or_given(p, c.x, "x", err));
   SIE_TRY(check_zero(c.reserved, "reserved", err));
   Value value = p->values[c.x];
-  SIE_FAIL_IF(c.column < 0 || c.width < 1 || c.column > value.columns || c.width > value.columns - c.column,
-              SIE_INVALID_ARGUMENT, err, "%lld columns from column %lld of a value of %lld columns",
-              static_cast<ll>(c.width), static_cast<ll>(c.column), static_cast<ll>(value.columns));
+  SIE_FAIL_IF(c.column < 0 || c.width < 1 || c.width > value.columns - c.column, SIE_INVALID_ARGUMENT, err,
+              "%lld columns from column %lld of a value of %lld columns", static_cast<ll>(c.width),
+              static_cast<ll>(c.column), static_cast<ll>(value.columns));
   value.column += c.column;
   value.columns = c.width;
   SIE_FAIL_IF(!reserve_value(p, c.y), SIE_OUT_OF_MEMORY, err, "no memory to record a view");

@@ -28,7 +28,7 @@ sie_op_bounds bounds_of(const sie_program *p, const Op &op, const SlabCaps &caps
   bounds.seqs = caps.seqs;
   bounds.c = in.columns;
   bounds.max_len = caps.longest;
-  if (op.weights[0] != nullptr && (has_matrix(op.kind) || op.kind == SIE_OP_LORA)) {
+  if (has_matrix(op.kind) || op.kind == SIE_OP_LORA) {
     bounds.compute = op.weights[0]->packed.compute;
     bounds.n = op.weights[0]->n;
     bounds.k = op.weights[0]->k;
@@ -120,16 +120,13 @@ sie_status rehearse(const sie_program *p, sie_error *err) {
   Block lane = {};
   const int32_t none = 0;
   alignas(64) const int32_t nothing[16] = {};
-  alignas(64) const float no_query[16] = {};
   const sie_out_item no_item = {};
   Slab slab = {};
   for (int32_t s = 1; s <= max_spaces; s++) {
     bool one = kind_of(p, s) == SIE_SPACE_SEQS;
     slab.spaces[s] = {0, one ? nullptr : nothing, nothing, nothing};
   }
-  for (int32_t i = 1; i <= max_inputs; i++) {
-    slab.inputs[i] = p->inputs[i].dtype == SIE_F32 ? static_cast<const void *>(no_query) : nothing;
-  }
+  for (int32_t i = 1; i <= max_inputs; i++) slab.inputs[i] = nothing;
   for (const sie_out_item *&items : slab.items) items = &no_item;
   Replay replay = {};
   replay.program = p;

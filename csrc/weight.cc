@@ -256,7 +256,7 @@ sie_status fill(sie_weight *w, const sie_weight_desc *d, sie_error *err) {
   if (copied) here.emplace(seats, 0);
   SIE_FAIL_IF(chunk == nullptr, SIE_OUT_OF_MEMORY, err, "no memory to convert a weight");
   sie_status status = SIE_OK;
-  for (int64_t first = 0; first < d->n && status == SIE_OK; first += rows) {
+  for (int64_t first = 0; first < d->n; first += rows) {
     int64_t count = rows < d->n - first ? rows : d->n - first;
     int64_t denormals = 0;
     status = read_rows(d, first, count, chunk, &denormals, err);
@@ -270,7 +270,7 @@ sie_status fill(sie_weight *w, const sie_weight_desc *d, sie_error *err) {
   }
   release(&block);
   here.reset();
-  return status == SIE_OK && copied && seats.nodes > 1 ? copy_to_nodes(w, group, err) : status;
+  return status == SIE_OK && copied ? copy_to_nodes(w, group, err) : status;
 }
 
 }  // namespace

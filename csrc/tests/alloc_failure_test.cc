@@ -18,7 +18,8 @@
 
 namespace {
 
-std::atomic<int> calls_left{-1};  // −1: never fail
+using wrapped::calls_left;
+
 std::atomic<int> failed_calls{0};
 
 bool fails_now() {

@@ -106,16 +106,17 @@ struct Made {
 
   // What longer lists have left behind their ends: no operation and no buffer.
   void leave_behind(int ops) {
-    Buffer large = {};
+    // The operation would give the last buffer the memory of this one.
+    const int32_t count = static_cast<int32_t>(p.buffers.size());
+    Buffer large = p.buffers[count - 1];
     large.bytes = 1 << 20;
-    large.shares = -1;
-    large.dtype = SIE_F32;
+    large.last = ops;
     p.buffers.push(large);
     p.buffers.pop();
     PlannedOp again = p.plan[ops - 1];
     again.op.kind = SIE_OP_LAYERNORM;
-    again.in[0] = operand(0);
-    again.out = operand(static_cast<int32_t>(p.buffers.size()) - 1);
+    again.in[0] = operand(count);
+    again.out = operand(count - 1);
     p.plan.push(again);
     p.plan.pop();
   }

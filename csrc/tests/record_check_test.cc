@@ -15,6 +15,7 @@ constexpr sie_space tokens = 1, sequences = 2, words = 3;
 
 // A program with two values of tokens and one of sequences; inputs 1 (tokens) and 20 (sequences).
 struct Made {
+  sie_ops ops = {};
   sie_device device;
   sie_program p;
   sie_weight w;
@@ -265,4 +266,33 @@ TEST(checks_end_with_an_operation) {
   op.out = 11, op.sum = SIE_NO_VALUE;
   PASSES(sie::append(&m.p, op, tokens, SIE_COMPUTE_F32, 8, &err));
   CHECK(m.p.values.size() == 12 && m.p.values[11].columns == 8 && m.p.values[0].space == 0, "value 11");
+}
+
+// Lists of entries: none, one, and as many operations as a program has.
+TEST(checks_of_lists) {
+  Made m;
+  sie_norm_params n = sized<sie_norm_params>();
+  sie_op op = {SIE_NORM, 0, &n};
+  PASSES(sie_program_add(&m.p, nullptr, 0, &err));
+  PASSES(sie_program_add(&m.p, &op, 0, &err));
+  SAYS("1 entries; ops is NULL", sie_program_add(&m.p, nullptr, 1, &err));
+  SAYS("-1 entries", sie_program_add(&m.p, &op, -1, &err));
+  sie_stream_params s = sized<sie_stream_params>();
+  s.x = 4;
+  op = {SIE_STREAM, 0, &s};
+  m.ops.join_columns = [](const sie_join_columns_args *, const sie_share *) { return SIE_OK; };
+  m.device.ops = &m.ops;
+  const sie::Op last = m.p.ops[m.p.ops.size() - 1];
+  while (m.p.ops.size() < 4095) CHECK(m.p.ops.push(last), "no memory");
+  PASSES(sie_program_add(&m.p, &op, 1, &err));
+  CHECK(m.p.entries == 1 && m.p.values[4].stream, "%lld entries", static_cast<long long>(m.p.entries));
+  CHECK(m.p.ops.push(last), "no memory");
+  SAYS("entry 1, stream: a program has at most 4096 operations", sie_program_add(&m.p, &op, 1, &err));
+  op.reserved = 7;
+  m.p.ops.pop();
+  SAYS("entry 1, stream: reserved is 7", sie_program_add(&m.p, &op, 1, &err));
+  op.kind = 9999;
+  SAYS("entry 1 is of kind 9999", sie_program_add(&m.p, &op, 1, &err), SIE_UNSUPPORTED);
+  m.p.ended = true;
+  SAYS("the program is ended", sie_program_add(&m.p, &op, 1, &err));
 }
