@@ -88,9 +88,9 @@ class Planner {
         linear += static_cast<double>(op.weights[0]->n) * static_cast<double>(op.weights[0]->k);
       if (op.kind == SIE_OP_ATTENTION) attention += 0.5 * op.attention.heads * pair_flops(op.attention);
     }
-    double balance = attention > 0 ? linear / attention : 0;
-    bool any = attention > 0;
-    p_->balance = any ? std::clamp<int64_t>(static_cast<int64_t>(balance), 1, max_batch_tokens) : 0;
+    p_->balance = attention > 0
+                      ? std::clamp<int64_t>(static_cast<int64_t>(linear / attention), 1, max_batch_tokens)
+                      : 0;
   }
 
   int64_t slab_rows(bool of_seqs) const { return of_seqs ? p_->slab_seqs : p_->slab_tokens; }
@@ -149,7 +149,7 @@ class Planner {
         if (operand == 0 && reads_quantised(op)) {
           uses_[v].quantised++;
           if (v != base) uses_[base].floats++;  // for quantising
-          if (v == base && op.lora >= 0) uses_[base].adapted++;
+          if (op.lora >= 0) uses_[base].adapted++;
           continue;
         }
         uses_[base].floats++;
@@ -166,7 +166,7 @@ class Planner {
   // CPU's cache; one more line a row spreads them.
   int64_t row_bytes(int64_t columns, int64_t element) const {
     int64_t row = round_up(columns * element, 64);
-    return !gpu_ && row >= 2048 && row % 2048 == 0 ? row + 64 : row;
+    return !gpu_ && row % 2048 == 0 ? row + 64 : row;
   }
 
   // Adds a buffer, alive from the operation that is about to be emitted; -1 if there is no memory.
@@ -329,7 +329,6 @@ class Planner {
     if (only_quantised) return SIE_OK;
     int32_t dtype = activation_dtype(out.compute);
     if (op.kind == SIE_OP_LINEAR && op.residual != SIE_NO_VALUE) dtype = sum_dtype(op.out);
-    if (op.kind == SIE_OP_POOL || op.kind == SIE_OP_SPLADE || op.kind == SIE_OP_MAXSIM) dtype = SIE_F32;
     if (moves_rows(op)) dtype = planned->in[0].dtype;
     if (out.stream || uses.exact) dtype = SIE_F32;
     out.buffer = add_buffer(out.space, out.columns, {dtype});
@@ -455,8 +454,8 @@ class Planner {
     if (op.lora >= 0) SIE_TRY(emit_lora(op, &planned.addend));
     for (int i = 0; i < max_operands; i++) {
       if (op.in[i] == SIE_NO_VALUE) continue;
-      if (i == 0 && reads_quantised(op)) {
-        planned.in[i] = operand(p_->values[op.in[0]].quantised, 0);
+      if (reads_quantised(op)) {  // has one operand
+        planned.in[i] = operand(p_->values[op.in[i]].quantised, 0);
       } else {
         planned.in[i] = takes_class_type(op, i) ? class_operand(op.in[i]) : float_operand(op.in[i]);
       }
@@ -467,7 +466,7 @@ class Planner {
     if (op.out != SIE_NO_VALUE) SIE_TRY(emit_result(op, &planned));
     if (op.sum != SIE_NO_VALUE) SIE_TRY(emit_sum(op, &planned));
     for (sie_value v : {op.in[0], op.in[1]}) {
-      if (op.updates && v != SIE_NO_VALUE) forget_quantised(p_->values[v].base);
+      if (op.updates) forget_quantised(p_->values[v].base);
     }
     return push(planned);
   }
