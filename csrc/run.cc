@@ -128,7 +128,7 @@ void run_ticket(Run *run, int32_t slab, int32_t member, int32_t executor) {
 // in turn. A refusal costs only speed: executors touch their lanes first.
 void place_arena(const sie_arena &arena) {
   const Seats &seats = arena.device->seats;
-  if (arena.device->is_gpu() || !has_nodes(seats) || !arena.memory.mapped) return;
+  if (!has_nodes(seats) || !arena.memory.mapped) return;  // a GPU's has no memory here
   int64_t begin = 0;
   for (int32_t node = 0; node < seats.nodes; node++) {
     int64_t bytes = arena.lane_stride * arena.device->node_executors[node];

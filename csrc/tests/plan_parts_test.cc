@@ -22,8 +22,7 @@ using made::words;
 const char *short_name(int32_t dtype) { return sie::dtype_name(dtype); }
 
 struct Made : Program {
-  std::vector<sie_status> unused;
-
+  ~Made() { sie::release(&p.one_row_each); }
   Made() {
     p.caps.max_rows = p.caps.max_extents = 4000;
     p.caps.max_len = 200;

@@ -1,7 +1,5 @@
 // record_linear_test.cc — linears, their gates and adapters, and SPLADE: what is recorded of them, at every
 // bound, on made-up programs.
-#include <stdio.h>
-
 #include <vector>
 
 #include "made_program.h"

@@ -978,3 +978,34 @@ TEST(replayed_stages_have_rows) {
           static_cast<long long>(sie::rows_of_stage(m->r, 0)));
   }
 }
+
+// The zone behind a result is looked at where one caller computes all of it on a CPU; a kernel's own failure counts
+// before.
+#ifdef SIE_CHECK_ZONES
+TEST(replayed_zones) {
+  const auto m = std::make_unique<Made>();
+  m->p.buffers[0].offset = 512, m->p.buffers[0].bytes = 192;
+  static int64_t stray = 0;
+  static sie_status answer = SIE_OK;
+  m->ops.product = [](const sie_product_args *a, const sie_share *) {
+    static_cast<char *>(a->y.p)[stray] = 1;
+    return answer;
+  };
+  sie::PlannedOp op = planned_op(SIE_OP_PRODUCT, m->of_words, m->of_words);
+  op.op.in[1] = m->of_words;
+  op.out = m->at(512);
+  for (int64_t at : {191, 192, 255, 256}) {
+    const bool in_zone = at == 192 || at == 255;
+    for (sie_status status : {SIE_OK, SIE_UNSUPPORTED}) {
+      stray = at, answer = status;
+      m->run(op, status == SIE_OK && in_zone ? SIE_INTERNAL : status);
+      m->r.share.parts = 2;
+      m->run(op, status);
+      m->r.share.parts = 1;
+      m->device.kind = SIE_DEVICE_CUDA;
+      m->run(op, status);
+      m->device.kind = SIE_DEVICE_CPU;
+    }
+  }
+}
+#endif
