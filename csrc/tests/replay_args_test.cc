@@ -468,7 +468,7 @@ TEST(replayed_pooling) {
       sie_pool_args a = m->calls.pool;
       const sie_pool_output_args &o = m->calls.pool_output;
       if (output) {
-        a = {o.seqs, o.cu_seqlens, o.mode, 0, o.c, o.x, {}, o.w, o.index, o.cu_whole};
+        a = {o.seqs, o.cu_seqlens, o.mode, o.longest, o.c, o.x, {}, o.w, o.index, o.cu_whole};
         CHECK(o.items == m->items[6] && o.out == m->outputs[6], "another output");
       }
       CHECK(a.x.p == m->memory.data() + 64 && a.w == m->vector, "other rows");
@@ -478,6 +478,14 @@ TEST(replayed_pooling) {
     CHECK(a.seqs.cap == 102 && a.cu_seqlens == m->offsets[tokens] && a.mode == SIE_POOL_MEAN && a.c == 64 &&
               a.index == nullptr && a.cu_whole == nullptr,
           "pooling %d", a.mode);
+    CHECK(a.longest == 33, "a sequence of %d rows is the longest", a.longest);
+    // At least one row: none would be a number that nobody knows.
+    for (int64_t longest : {1, 0}) {
+      m->slab.max_len = longest;
+      a = pooled(m->of_tokens, SIE_POOL_MEAN);
+      CHECK(a.longest == 1, "a sequence of %d rows is the longest", a.longest);
+    }
+    m->slab.max_len = 33;
     a = pooled(m->of_words, sie::each_row);
     CHECK(a.seqs.cap == 103 && a.cu_seqlens == nullptr && a.mode == SIE_POOL_CLS && a.c == 16, "each row");
     a = pooled(m->of_kept, SIE_POOL_MEAN);
