@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -125,11 +126,10 @@ Run run(void (*body)(void *), void *with, int mutant, double limit) {
     dup2(words, 2);
     const rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
-    const itimerval timer = {
-        {0, 0},
-        {static_cast<time_t>(limit),
-         static_cast<suseconds_t>((limit - static_cast<double>(static_cast<time_t>(limit))) * 1e6)}};
-    setitimer(ITIMER_PROF, &timer, nullptr);
+    // By SIGKILL, which a body cannot block.
+    const rlim_t seconds = static_cast<rlim_t>(ceil(limit));
+    const rlimit cpu = {seconds, seconds};
+    setrlimit(RLIMIT_CPU, &cpu);
     if (mutant >= 0) {
       sie_mutant_states[mutant] = sie_mutant_on;
     } else {
@@ -172,10 +172,10 @@ Run run(void (*body)(void *), void *with, int mutant, double limit) {
     cause = WEXITSTATUS(status) == 0 ? "" : "numbers";
   } else {
     const int signal = WTERMSIG(status);
-    cause = signal == SIGPROF || signal == SIGXCPU ? "timeout"
-            : signal == SIGABRT                    ? "assertion"
-            : signal == SIGILL                     ? "bounds"
-                                                   : "crash";
+    cause = signal == SIGKILL   ? "timeout"
+            : signal == SIGABRT ? "assertion"
+            : signal == SIGILL  ? "bounds"
+                                : "crash";
   }
   snprintf(result.cause, sizeof result.cause, "%s", cause);
   return result;
