@@ -114,6 +114,7 @@ class PoolOutputCase : public Case {
     values_.reset(new OutRows(nullptr, units, c_.c, {SIE_F32, c_.out.dims, c_.out.normalize}));
     fill(x_.get(), &random, c_.input);
     for (int64_t i = 0; i < c_.c; i++) w_.push_back(random.real());
+    w_.push_back(NAN);  // behind the last weight: a score that reads it shows
     kept_.reset(new Kept(&random, sequences_));
     outputs = {out_->rows()};
   }

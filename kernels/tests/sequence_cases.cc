@@ -39,6 +39,7 @@ class SequenceCase : public Case {
     y_.reset(new Rows(&random, layout, units, c_.c, y));
     fill(x_.get(), &random, c_.input);
     for (int64_t i = 0; i < c_.c; i++) w_.push_back(random.real() * (c_.c < 16 ? 4.0f : 1.0f));
+    w_.push_back(NAN);  // behind the last weight: a score that reads it shows
     kept_.reset(new Kept(&random, sequences_));
     outputs = {y_.get()};
   }
