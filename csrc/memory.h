@@ -14,10 +14,11 @@
 
 namespace sie {
 
+// Block is memory from allocate or allocate_pages, until release; before and behind, it is empty.
 struct Block {
-  void *p;
-  size_t bytes;
-  bool mapped;
+  void *p = nullptr;
+  size_t bytes = 0;
+  bool mapped = false;
 
   char *at(int64_t offset) const { return static_cast<char *>(p) + offset; }
 };

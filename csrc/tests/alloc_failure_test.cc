@@ -4,6 +4,8 @@
 // The test binary is linked with --wrap, which redirects the library's calls here.
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -38,6 +40,8 @@ int __real_posix_memalign(void **p, size_t alignment, size_t bytes);
 int __wrap_posix_memalign(void **p, size_t alignment, size_t bytes);
 void *__real_mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset);
 void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset);
+int __real_munmap(void *address, size_t bytes);
+int __wrap_munmap(void *address, size_t bytes);
 int __real_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*entry)(void *),
                           void *argument);
 int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*entry)(void *),
@@ -52,6 +56,16 @@ int __wrap_posix_memalign(void **p, size_t alignment, size_t bytes) {
 void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset) {
   if (address == nullptr) address = wrapped::next_mapping.exchange(nullptr);
   return fails_now() ? MAP_FAILED : __real_mmap(address, bytes, protection, flags, file, offset);
+}
+
+// Whatever csrc gives back it was given: a block that nobody has filled does not pass unseen.
+int __wrap_munmap(void *address, size_t bytes) {
+  const int status = __real_munmap(address, bytes);
+  if (status != 0) {
+    fprintf(stderr, "munmap(%p, %zu): %s\n", address, bytes, strerror(errno));
+    abort();
+  }
+  return status;
 }
 
 int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*entry)(void *),
