@@ -214,7 +214,7 @@ TEST(long_slabs_wait_for_room) {
       Batch batch = batch_of(shape, {640, 520, 600, 639, 513, 40, 300});
       Result expected = run(&m, batch);
       m.program->region_tokens = tokens;
-      for (int round = 0; round < 10; round++) {
+      for (int round = 0; round < model::times(10, 1); round++) {
         // Both slots run: the second run's texts wait until the first run has left the region.
         CHECK(submit(&m, 0, batch) == SIE_OK && submit(&m, 1, batch) == SIE_OK, "%s", m.err.message);
         CHECK(m.slots[0]->n_long == 5, "%d long slabs", m.slots[0]->n_long);
@@ -241,7 +241,7 @@ TEST(long_texts_beside_short_ones) {
       Batch longer = batch_of(shape, {640, 600}), single = batch_of(shape, {17}),
             several = batch_of(shape, {90, 300, 64, 5, 128, 200});
       Result want_longer = run(&m, longer), want_single = run(&m, single), want_several = run(&m, several);
-      for (int round = 0; round < 20; round++) {
+      for (int round = 0; round < model::times(20, 2); round++) {
         CHECK(submit(&m, 0, longer) == SIE_OK, "%s", m.err.message);
         for (int i = 0; i < 4; i++) {
           const Batch &batch = i % 2 == 0 ? single : several;
