@@ -140,6 +140,13 @@ bool predict(const Card &card, const Point &point, double bytes, Predicted *pred
                                     static_cast<int64_t>(point.lengths.size()));
     return true;
   }
+  if (point.op == "muvera") {
+    // model_muvera's; its row and block fit twice in the shared memory of sm_90.
+    const sie_cuda::MuveraShape shape = {static_cast<int32_t>(m.width), 40, 6, 10240, 2};
+    prediction->by =
+        predict_muvera(card, shape, point.lengths.data(), static_cast<int64_t>(point.lengths.size()));
+    return true;
+  }
   if (!predicts_bytes(point)) return false;
   prediction->by = predict_rows(card, bytes, trips(point.op));
   return true;

@@ -27,6 +27,9 @@ constexpr double kWideShare = 0.85;
 // What kernels that only move rows reach of a copy.
 constexpr double kRowsShare = 0.88;
 
+// Clocks from an address to its data where L2 has it, about what is published of Hopper.
+constexpr double kL2Trip = 270;
+
 Prediction finish(const Card &card, double clocks, Limit limit, double dram_bytes, double floor_us) {
   const double compute = clocks / (card.ghz * 1e3), dram = dram_bytes / card.dram_bytes_s * 1e6;
   Prediction p;
@@ -245,6 +248,30 @@ Prediction predict_maxsim(const Card &card, int32_t columns, int32_t query_rows,
   Prediction p = finish(card, 3 * card.load_clocks + c.busiest(), c.limit(), bytes / kRowsShare,
                         bytes / card.dram_bytes_s * 1e6);
   if (3 * card.load_clocks > c.busiest() && p.limit != Limit::dram) p.limit = Limit::latency;
+  return p;
+}
+
+Prediction predict_muvera(const Card &card, const MuveraShape &a, const int32_t *lengths, int64_t seqs) {
+  int64_t rows = 0, longest = 0;
+  for (int64_t i = 0; i < seqs; i++) {
+    rows += lengths[i];
+    if (lengths[i] > longest) longest = lengths[i];
+  }
+  const int64_t ctas = up(seqs, a.documents), turns = up(ctas, 2 / a.documents * card.multiprocessors);
+  // An output's place in the table, then a source; the 8 warps of a document take its tokens by twos.
+  const int64_t trips = 2 * up(a.dims, 256 * a.documents) + up(up(longest, 8), 2);
+  const double latency = static_cast<double>(turns * a.repetitions * trips) * kL2Trip + 3 * card.load_clocks;
+  const double read = static_cast<double>(rows) * a.columns * 2,
+               tables = static_cast<double>(ctas * (a.dims + a.block())) * 4,
+               bytes = read + static_cast<double>(seqs * a.dims) * 4;
+  Cost c;
+  c.l2 = a.repetitions * (tables + read) / (card.multiprocessors * card.l2_bytes);
+  const double planes =
+      static_cast<double>(rows * a.columns * a.repetitions * a.bits) / (card.multiprocessors * card.lanes);
+  Prediction p = finish(card, planes + most(latency, c.l2), c.limit(), bytes / kRowsShare,
+                        bytes / card.dram_bytes_s * 1e6);
+  p.us += card.gap_us;  // two launches
+  if (p.limit != Limit::dram && latency > c.l2) p.limit = Limit::latency;
   return p;
 }
 

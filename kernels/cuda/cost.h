@@ -121,6 +121,17 @@ Prediction predict_pool(const Card &card, int32_t columns, const int32_t *length
 Prediction predict_maxsim(const Card &card, int32_t columns, int32_t query_rows, const int32_t *lengths,
                           int64_t seqs);
 
+// An encoding without projection, sketched to `dims` (muvera.cuh). Two documents a multiprocessor are under way.
+struct MuveraShape {
+  int32_t columns, repetitions, bits, dims;
+  int32_t documents;  // of a CTA, which read the tables once
+
+  int64_t block() const { return int64_t{columns} << bits; }
+};
+
+// The partitions of all tokens, by FMAs, and the kernel that sums and sketches.
+Prediction predict_muvera(const Card &card, const MuveraShape &shape, const int32_t *lengths, int64_t seqs);
+
 // A row operation that moves so many bytes. waves: dependent trips to memory before the first store.
 Prediction predict_rows(const Card &card, double bytes, double waves);
 

@@ -18,7 +18,7 @@ int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 struct Plan {
   int64_t block, columns;                                  // 2ᵏ·P, F
   int64_t shared_row, shared_block, slot_row, slot_block;  // floats
-  size_t shared_bytes;
+  size_t shared_bytes, pair_bytes;                         // of a CTA of one sequence, and of two
   int64_t slots;  // CTAs that have one; 0: everything lies in shared memory
   int64_t stride, partitions, means, norms, pooling, intermediates, end;
 };
@@ -51,6 +51,7 @@ Plan plan_of(const Shape &s) {
   left -= p.shared_block;
   (row <= left ? p.shared_row : p.slot_row) = row;
   p.shared_bytes = static_cast<size_t>(fixed + 4 * (p.shared_row + p.shared_block));
+  p.pair_bytes = static_cast<size_t>(2 * fixed + 2 * 4 * (row + block));
   const int64_t slot = p.slot_row + p.slot_block;
   p.slots = slot == 0 ? 0 : (s.seqs < muvera_slots ? s.seqs : muvera_slots);
   p.stride = round_up(s.tokens, 8);
@@ -83,6 +84,13 @@ sie_status launch_means(const sie_muvera_args &a, const float *norms, float *mea
   pool_args.y.ld = a.c;
   pool_args.y.dtype = SIE_F32;
   return pool(&pool_args, share);
+}
+
+// The shared memory of a CTA of two sequences, on devices that have so much: 163 KiB on sm_80, 227 on
+// sm_90 and sm_100, else 99.
+size_t pair_shared_max(int32_t sm) {
+  if (sm == 80) return 160 * 1024;
+  return sm >= 90 && sm < 120 ? 224 * 1024 : muvera_shared_max;
 }
 
 sie_status launch_partitions(const PartitionJob &job, int32_t bits, const sie_stream *on) {
@@ -191,12 +199,18 @@ sie_status muvera(const sie_muvera_args *args, const sie_share *share) {
   job.slots = reinterpret_cast<float *>(scratch + plan.intermediates);
   job.items = a.items;
   job.out = a.out;
+  if (job.sketch && plan.pair_bytes <= pair_shared_max(share->on->sm)) {
+    job.shared_row = static_cast<int32_t>(plan.shared_row + plan.slot_row);
+    job.shared_block = static_cast<int32_t>(plan.shared_block + plan.slot_block);
+    return SIE_LAUNCH(muvera_kernel<2>, static_cast<uint32_t>((a.seqs.cap + 1) / 2), 2 * muvera_threads,
+                      plan.pair_bytes, share->on, job);
+  }
   // CTAs with a slot take the sequences in turn; no more CTAs than run at a time.
   const int64_t resident = share->on->multiprocessors > 0 ? 2 * int64_t{share->on->multiprocessors} : 1;
   int64_t grid = plan.slots != 0 ? plan.slots : a.seqs.cap;
   if (plan.slots != 0 && grid > resident) grid = resident;
-  return SIE_LAUNCH(muvera_kernel, static_cast<uint32_t>(grid), muvera_threads, plan.shared_bytes, share->on,
-                    job);
+  return SIE_LAUNCH(muvera_kernel<1>, static_cast<uint32_t>(grid), muvera_threads, plan.shared_bytes,
+                    share->on, job);
 }
 
 }  // namespace sie_cuda

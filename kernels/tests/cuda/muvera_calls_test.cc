@@ -1,4 +1,6 @@
 // muvera_calls_test.cc — MUVERA on the GPU tables: refusals, the size of scratch, and its slots.
+#include <math.h>
+
 #include "common/muvera.h"
 #include "tests/cuda/operands.h"
 
@@ -212,10 +214,11 @@ TEST(muvera_scratch_is_no_larger_than_said) {
   }
 }
 
-// Each CTA has a slot of scratch, however many there are, and together they take all sequences.
-TEST(muvera_slots) {
-  constexpr int32_t sequences = 130, c = 24, f = 8;
-  Encoding e(c, 10, 0, f);  // 24,576 floats a block
+// Sequences with a block of c·2¹⁰ floats each; `slots`: no device holds two of them in shared memory, so that each CTA
+// has a slot of scratch, however many there are, and together they take all sequences.
+void check_large_blocks(int32_t c, bool slots) {
+  constexpr int32_t sequences = 130, f = 8;
+  Encoding e(c, 10, 0, f);
   const std::vector<int32_t> with_tokens = {0, 1, 2, 127, 128, 129};
   std::vector<int32_t> lengths(sequences, 0);
   for (int32_t b : with_tokens) lengths[static_cast<size_t>(b)] = 1;
@@ -233,30 +236,127 @@ TEST(muvera_slots) {
   a.items = items.data();
   std::vector<float> expected;
   for (const Gpu &gpu : gpus()) {
-    for (int32_t multiprocessors : {1, 0, 70}) {
+    std::vector<std::pair<int32_t, int32_t>> devices;  // sm, multiprocessors
+    for (int32_t multiprocessors : {1, 0, 70}) devices.push_back({gpu.on.sm, multiprocessors});
+    // Others of the same table: they have less shared memory, or more.
+    if (emulated(gpu) && gpu.on.sm == 80) devices.insert(devices.end(), {{86, 70}, {100, 70}});
+    if (emulated(gpu) && gpu.on.sm == 89) devices.push_back({120, 70});
+    for (const auto &[sm, multiprocessors] : devices) {
       Scratch scratch(gpu.ops, muvera_bounds(own.tokens(), sequences, c, 1, 10, c, f));
       sie_stream on = gpu.on;
+      on.sm = sm;
       on.multiprocessors = multiprocessors;
       sie_share share = scratch.share(0, 1);
       share.on = &on;
       Array<float> out(sequences * f, -1.0f);
       a.out = out.data();
-      CHECK(gpu.ops->muvera(&a, &share) == SIE_OK && memory.finish(&on) == SIE_OK, "%s with %d: refused",
-            gpu.ops->name, multiprocessors);
-      CHECK(scratch.intact(), "%s with %d: wrote behind its scratch", gpu.ops->name, multiprocessors);
+      CHECK(gpu.ops->muvera(&a, &share) == SIE_OK && memory.finish(&on) == SIE_OK,
+            "%s, sm_%d with %d: refused", gpu.ops->name, sm, multiprocessors);
+      CHECK(scratch.intact(), "%s, sm_%d with %d: wrote behind its scratch", gpu.ops->name, sm,
+            multiprocessors);
       // As many CTAs as slots, and a block fills one: each has written its own, so the last ends
       // where scratch does.
       uint32_t last;
       memcpy(&last, static_cast<char *>(share.scratch) + share.scratch_bytes - sizeof last, sizeof last);
-      CHECK(multiprocessors != 70 || last != 0xffffffffu, "%s: nobody used the last slot", gpu.ops->name);
+      CHECK(!slots || multiprocessors != 70 || last != 0xffffffffu, "%s: nobody used the last slot",
+            gpu.ops->name);
       const std::vector<float> got(out.begin(), out.end());
       if (expected.empty()) expected = got;
-      CHECK(got == expected, "%s with %d: other bits", gpu.ops->name, multiprocessors);
+      CHECK(got == expected, "%s, sm_%d with %d: other bits", gpu.ops->name, sm, multiprocessors);
     }
   }
   for (int32_t b : with_tokens) {
     float most = 0;
     for (int32_t i = 0; i < f; i++) most = std::max(most, std::abs(expected[static_cast<size_t>(b * f + i)]));
     CHECK(most > 0, "sequence %d has no sum", b);
+  }
+}
+
+TEST(muvera_slots) { check_large_blocks(32, true); }
+
+// Two blocks fit in the shared memory of sm_90 and sm_100 alone, or of sm_80 too: the same bits as of one, which has
+// a slot or its block in shared memory.
+TEST(muvera_two_sequences_have_the_bits_of_one) {
+  check_large_blocks(24, false);
+  check_large_blocks(16, false);
+}
+
+// Whoever shares a CTA with a document, and whether anybody does: its bits are those that it has alone, and nothing
+// is written behind its output. Documents of several lengths, two of them empty, in each order of a circle.
+TEST(muvera_bits_do_not_depend_on_the_neighbour) {
+  constexpr int32_t c = 20, f = 37, room = 40;  // floats from an output to the next
+  const std::vector<int32_t> lengths = {33, 0, 1, 290, 0, 7};
+  const int32_t documents = static_cast<int32_t>(lengths.size());
+  struct Form {
+    int32_t projected, fill, centre, query;
+  };
+  for (const Form &form : {Form{0, 0, 0, 0}, Form{5, 1, 0, 0}, Form{0, 0, 1, 1}, Form{5, 0, 1, 0}}) {
+    Encoding e(c, 3, form.projected, f);
+    for (const Gpu &gpu : gpus()) {
+      // `count` documents from `from` on, in a batch that has room for two more.
+      auto encode = [&](int32_t from, int32_t count) {
+        std::vector<int32_t> own;
+        std::vector<float> values;
+        for (int32_t i = 0; i < count; i++) {
+          const int32_t d = (from + i) % documents;
+          own.push_back(lengths[static_cast<size_t>(d)]);
+          for (int32_t at = 0; at < own.back() * c; at++)
+            values.push_back(static_cast<float>((d + 3) * at * at % 29) - 14.0f);
+        }
+        Sequences sequences(own);
+        values.push_back(0);  // x has a place where no document has tokens
+        Array<float> x(values.begin(), values.end()), out(static_cast<size_t>((count + 2) * room), -1.0f);
+        Array<int32_t> n = {static_cast<int32_t>(sequences.tokens()), count};
+        // Behind the last sequence's end is nothing that a kernel may read: here as if all had no tokens.
+        const int32_t *const ends = sequences.cu(0, count);
+        Array<int32_t> cu(ends, ends + count + 1);
+        cu.insert(cu.end(), 2, 0);
+        Array<sie_out_item> items(static_cast<size_t>(count + 2));
+        for (int32_t i = 0; i < count + 2; i++)
+          items[static_cast<size_t>(i)] = {SIE_F32, 0, 0, 0, int64_t{4} * i * room};
+        sie_muvera_args a = e.args;
+        a.tokens = {sequences.tokens(), &n[0]};
+        a.seqs = {count + 2, &n[1]};
+        a.cu_seqlens = cu.data();
+        a.x = {x.data(), c, SIE_F32, 0, nullptr, nullptr, nullptr};
+        a.fill_empty = form.fill;
+        a.center_tokens = form.centre;
+        a.is_query = form.query;
+        a.items = items.data();
+        a.out = out.data();
+        Scratch scratch(gpu.ops, muvera_bounds(sequences.tokens(), count + 2, c, 1, 3,
+                                               form.projected != 0 ? form.projected : c, f));
+        const sie_share share = scratch.share(0, 1);
+        CHECK(gpu.ops->muvera(&a, &share) == SIE_OK && memory.finish(&gpu.on) == SIE_OK, "%s: refused",
+              gpu.ops->name);
+        CHECK(scratch.intact(), "%s: wrote behind its scratch", gpu.ops->name);
+        for (int32_t i = 0; i < (count + 2) * room; i++) {
+          CHECK((i / room < count && i % room < f) || out[static_cast<size_t>(i)] == -1.0f,
+                "%s: wrote at %d of %d documents", gpu.ops->name, i, count);
+        }
+        return std::vector<float>(out.begin(), out.end());
+      };
+      encode(0, 0);  // writes nothing
+      std::vector<std::vector<float>> alone;
+      for (int32_t d = 0; d < documents; d++) {
+        alone.push_back(encode(d, 1));
+        const bool zeros = std::all_of(alone.back().begin(), alone.back().begin() + f,
+                                       [](float v) { return v == 0 && !std::signbit(v); });
+        // One token less its own mean is zero, too.
+        CHECK(zeros == (lengths[static_cast<size_t>(d)] <= form.centre), "%s: document %d alone",
+              gpu.ops->name, d);
+      }
+      for (int32_t from = 0; from < documents; from++) {
+        for (int32_t count = 2; count <= documents; count++) {
+          const std::vector<float> got = encode(from, count);
+          for (int32_t i = 0; i < count; i++) {
+            const int32_t d = (from + i) % documents;
+            CHECK(
+                memcmp(&got[static_cast<size_t>(i * room)], alone[static_cast<size_t>(d)].data(), f * 4) == 0,
+                "%s: document %d at %d of %d has other bits", gpu.ops->name, d, i, count);
+          }
+        }
+      }
+    }
   }
 }
