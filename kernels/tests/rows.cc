@@ -198,6 +198,7 @@ const int32_t *Sequences::cu(int64_t b, int64_t count) {
 
 Kept::Kept(Random *random, const Sequences &sequences) {
   int32_t row = 2;
+  index_.reserve(static_cast<size_t>(sequences.tokens()));  // no more: a sanitizer sees who reads on
   for (int64_t b = 0; b < sequences.count(); b++) {
     cu_whole_.push_back(row);
     for (int64_t i = 0; i < sequences.length(b); i++) {
