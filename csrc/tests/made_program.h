@@ -1,5 +1,5 @@
-// made_program.h — a made-up program for tests of what is recorded: spaces, inputs, values and weights
-// that nothing has created.
+// made_program.h — made-up programs for tests of what is recorded, planned and run: spaces, inputs, values and
+// weights that nothing has created.
 #ifndef SIE_CSRC_TESTS_MADE_PROGRAM_H
 #define SIE_CSRC_TESTS_MADE_PROGRAM_H
 
@@ -19,35 +19,20 @@ constexpr sie_space kept = 1, tokens = 2, sequences = 3, words = 4, queries = 5,
 constexpr sie_input query_rows = 1, ids = 2, more_ids = 3, word_ids = 4, of_sequence = 5, keep = 9,
                     keep_words = 10, last_rows = 20;
 
-struct Program {
+// A program without spaces, on a device of the CPU's kind that runs `ops`.
+struct Bare {
   sie_ops ops = *sie_ref_ops();
   sie_device device;
   sie_program p;
 
-  Program() {
+  Bare() {
     device.kind = SIE_DEVICE_CPU;
     device.ops = &ops;
     p.device = &device;
-    p.seqs = sequences;
-    p.rows = words;
-    space(tokens, SIE_SPACE_ROWS, "tokens");
-    space(sequences, SIE_SPACE_SEQS, "sequences");
-    space(words, SIE_SPACE_ROWS, "words");
-    space(queries, SIE_SPACE_SHARED, "queries");
-    space(kept, SIE_SPACE_SUBSET, "kept").marks = keep;
-    space(kept_words, SIE_SPACE_SUBSET, "kept_words").marks = keep_words;
-    input(query_rows, queries, SIE_F32, "query_rows");
-    input(ids, tokens, SIE_I32, "ids");
-    input(more_ids, tokens, SIE_I32, "more_ids");
-    input(word_ids, words, SIE_I32, "word_ids");
-    input(of_sequence, sequences, SIE_I32, "of_sequence");
-    input(keep, tokens, SIE_U8, "keep");
-    input(keep_words, words, SIE_U8, "keep_words");
-    input(last_rows, queries, SIE_F32, "last_rows");
     CHECK(sie::reserve_value(&p, SIE_NO_VALUE), "no memory");
   }
-  Program(const Program &) = delete;
-  Program &operator=(const Program &) = delete;
+  Bare(const Bare &) = delete;
+  Bare &operator=(const Bare &) = delete;
 
   sie::Space &space(sie_space number, uint32_t kind, const char *name) {
     sie::Space &s = p.spaces[number];
@@ -73,7 +58,33 @@ struct Program {
     CHECK(sie::append(&p, op, of, compute, columns, nullptr) == SIE_OK, "no memory");
     return op.out;
   }
-  // Some of its columns.
+
+  const sie::Op &last_op() const { return p.ops[p.ops.size() - 1]; }
+  const sie::Value &last_value() const { return p.values[p.values.size() - 1]; }
+};
+
+// A program with a space of each kind, and an input of each.
+struct Program : Bare {
+  Program() {
+    p.seqs = sequences;
+    p.rows = words;
+    space(tokens, SIE_SPACE_ROWS, "tokens");
+    space(sequences, SIE_SPACE_SEQS, "sequences");
+    space(words, SIE_SPACE_ROWS, "words");
+    space(queries, SIE_SPACE_SHARED, "queries");
+    space(kept, SIE_SPACE_SUBSET, "kept").marks = keep;
+    space(kept_words, SIE_SPACE_SUBSET, "kept_words").marks = keep_words;
+    input(query_rows, queries, SIE_F32, "query_rows");
+    input(ids, tokens, SIE_I32, "ids");
+    input(more_ids, tokens, SIE_I32, "more_ids");
+    input(word_ids, words, SIE_I32, "word_ids");
+    input(of_sequence, sequences, SIE_I32, "of_sequence");
+    input(keep, tokens, SIE_U8, "keep");
+    input(keep_words, words, SIE_U8, "keep_words");
+    input(last_rows, queries, SIE_F32, "last_rows");
+  }
+
+  // Some columns of a value.
   sie_value view(sie_value of, int64_t column, int64_t columns) {
     const sie_value v = value(p.values[of].space, columns, p.values[of].compute);
     p.values[v].base = of;
@@ -100,9 +111,6 @@ struct Program {
     w->index_least = least, w->index_end = end;
     return w;
   }
-
-  const sie::Op &last_op() const { return p.ops[p.ops.size() - 1]; }
-  const sie::Value &last_value() const { return p.values[p.values.size() - 1]; }
 
  private:
   std::deque<sie_weight> weights_;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 
+#include "made_program.h"
 #include "record.h"
 #include "says.h"
 
@@ -28,27 +29,19 @@ enum Value : sie_value {
   gates,            // 64 columns of words
   bf16_of_tokens,
   one_bf16,  // one column of words
-  made       // the next number
+  after      // the next number
 };
 
-struct Made {
-  sie_ops ops = *sie_ref_ops();
-  sie_device device;
-  sie_program p;
-
+struct Made : made::Bare {
   Made() {
-    device.kind = SIE_DEVICE_CPU;
-    device.ops = &ops;
-    p.device = &device;
     p.seqs = sequences;
     p.rows = labels;
     space(tokens, SIE_SPACE_ROWS, "tokens");
     space(sequences, SIE_SPACE_SEQS, "sequences");
     space(words, SIE_SPACE_ROWS, "words");
     space(queries, SIE_SPACE_SHARED, "queries");
-    space(subset, SIE_SPACE_SUBSET, "subset");
+    space(subset, SIE_SPACE_SUBSET, "subset").marks = 9;
     space(labels, SIE_SPACE_ROWS, "labels");
-    p.spaces[subset].marks = 9;
     const struct {
       sie_space space;
       uint32_t compute;
@@ -59,12 +52,7 @@ struct Made {
         {subset, SIE_COMPUTE_F32, 32},   {labels, SIE_COMPUTE_F32, 32},    {labels, SIE_COMPUTE_F32, 1},
         {sequences, SIE_COMPUTE_F32, 1}, {words, SIE_COMPUTE_F32, 64},     {tokens, SIE_COMPUTE_BF16, 32},
         {words, SIE_COMPUTE_BF16, 1}};
-    CHECK(sie::reserve_value(&p, SIE_NO_VALUE), "no memory");
-    for (const auto &v : values) {
-      sie::Op op = sie::new_op(SIE_OP_LINEAR);
-      op.out = static_cast<sie_value>(p.values.size());
-      CHECK(sie::append(&p, op, v.space, v.compute, v.columns, nullptr) == SIE_OK, "no memory");
-    }
+    for (const auto &v : values) value(v.space, v.columns, v.compute);
     p.values[stream].stream = true;
     input(1, words, SIE_I32, "one");
     input(2, words, SIE_I32, "two");
@@ -75,48 +63,31 @@ struct Made {
     input(9, tokens, SIE_U8, "nine");
     input(20, words, SIE_I32, "twenty");
   }
-  Made(const Made &) = delete;
-  Made &operator=(const Made &) = delete;
-
-  void space(sie_space number, uint32_t kind, const char *name) {
-    p.spaces[number].kind = kind;
-    p.spaces[number].max_rows = 50, p.spaces[number].max_each = kind == SIE_SPACE_ROWS ? 10 : 0;
-    strcpy(p.spaces[number].name.text, name);
-  }
-  sie::Input &input(sie_input number, sie_space of, int32_t dtype, const char *name) {
-    sie::Input &i = p.inputs[number];
-    i.space = of;
-    i.dtype = dtype;
-    i.least = INT32_MIN, i.bound = int64_t{1} << 31;
-    strcpy(i.name.text, name);
-    return i;
-  }
 
   sie_status take(uint32_t which, sie_value x, sie_space to, sie_input first, sie_input last,
                   sie_error *err) {
     sie_take_rows_params t = sized<sie_take_rows_params>();
     t.which = which, t.to = to;
-    t.x = x, t.y = static_cast<sie_value>(p.values.size());
+    t.x = x, t.y = next();
     t.first = first, t.last = last;
     return sie::record_take_rows(&p, &t, err);
   }
   sie_status softmax(sie_value x, float scale, sie_error *err) {
     sie_softmax_params s = sized<sie_softmax_params>();
-    s.x = x, s.y = static_cast<sie_value>(p.values.size());
+    s.x = x, s.y = next();
     s.scale = scale;
     return sie::record_softmax(&p, &s, err);
   }
   sie_status product(sie_value a, sie_value b, sie_error *err) {
     sie_product_params m = sized<sie_product_params>();
-    m.a = a, m.b = b, m.y = static_cast<sie_value>(p.values.size());
+    m.a = a, m.b = b, m.y = next();
     return sie::record_product(&p, &m, err);
   }
   sie_status dots(sie_value a, sie_value b, sie_error *err) {
     sie_dots_params d = sized<sie_dots_params>();
-    d.a = a, d.b = b, d.y = static_cast<sie_value>(p.values.size());
+    d.a = a, d.b = b, d.y = next();
     return sie::record_dots(&p, &d, err);
   }
-  const sie::Value &last_value() const { return p.values[p.values.size() - 1]; }
 };
 
 }  // namespace
@@ -269,16 +240,16 @@ TEST(places_take_rows_that_batches_give) {
     m->input(20, queries, SIE_F32, "twenty");
     for (sie_input i : {1, 7, 20}) m->p.inputs[i].columns = declared;
     sie_given_rows_params g = sized<sie_given_rows_params>();
-    g.y = made;
+    g.y = after;
     g.input = input, g.columns = columns;
     if (words != nullptr) {
       SAYS(words, sie::record_given_rows(&m->p, &g, &err));
-      CHECK(m->p.values.size() == made, "refused rows are a value");
+      CHECK(m->p.values.size() == after, "refused rows are a value");
       return;
     }
     PASSES(sie::record_given_rows(&m->p, &g, &err));
     const sie::Value &v = m->last_value();
-    CHECK(v.given == input && v.columns == columns && v.space == queries && v.base == made &&
+    CHECK(v.given == input && v.columns == columns && v.space == queries && v.base == after &&
               m->p.inputs[input].columns == columns && m->p.inputs[input].read,
           "rows of input %d are another value", input);
   };
@@ -344,9 +315,9 @@ TEST(places_find_spans_and_pairs) {
   // Given labels are those of a partner's group.
   auto given = [](Made *made_up, Spans *s) {
     sie_given_rows_params g = sized<sie_given_rows_params>();
-    g.y = made, g.input = 7, g.columns = 32;
+    g.y = after, g.input = 7, g.columns = 32;
     PASSES(sie::record_given_rows(&made_up->p, &g, &err));
-    s->labels = made;
+    s->labels = after;
     s->partner = 6;
   };
   m = spans(given, nullptr);

@@ -9,6 +9,7 @@
 
 #include "cut.h"
 #include "hooks.h"
+#include "made_program.h"
 #include "record.h"
 #include "run_parts.h"
 #include "says.h"
@@ -49,10 +50,7 @@ struct Planned {
   Cut cut;
   sie_space of;
 };
-struct Made {
-  sie_ops ops = *sie_ref_ops();
-  sie_device device;
-  sie_program p;
+struct Made : made::Bare {
   sie_weight w;
   sie_arena *arena = nullptr;
   sie_slot *slot = nullptr;
@@ -62,10 +60,7 @@ struct Made {
       steps.push_back({current, *a->rows.n, reinterpret_cast<intptr_t>(a->y.p), s->parts});
       return current == fails_at ? SIE_INTERNAL : SIE_OK;
     };
-    device.kind = SIE_DEVICE_CPU;
-    device.ops = &ops;
     device.threads = 4;
-    p.device = &device;
     p.seqs = sequences;
     p.spaces[tokens].kind = p.spaces[words].kind = SIE_SPACE_ROWS;
     p.spaces[sequences].kind = SIE_SPACE_SEQS;
@@ -74,12 +69,7 @@ struct Made {
     p.long_row_bytes = 64;
     p.stage_rows = 288;
     p.block_flops = 1e12;
-    CHECK(sie::reserve_value(&p, SIE_NO_VALUE), "no memory");
-    for (sie_space of : {tokens, words}) {
-      sie::Op op = sie::new_op(SIE_OP_LINEAR);
-      op.out = static_cast<sie_value>(p.values.size());
-      CHECK(sie::append(&p, op, of, SIE_COMPUTE_F32, 4, nullptr) == SIE_OK, "no memory");
-    }
+    value(tokens, 4), value(words, 4);
     sie::Buffer b = {};
     b.dtype = SIE_F32;
     b.columns = 4, b.ld = 16;
@@ -134,8 +124,6 @@ struct Made {
     }
     fails_at = -1;
   }
-  Made(const Made &) = delete;
-  Made &operator=(const Made &) = delete;
   ~Made() {
     sie_slot_free(slot);
     sie_arena_free(arena);

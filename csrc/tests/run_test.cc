@@ -8,6 +8,7 @@
 
 #include "hooks.h"
 #include "machine.h"
+#include "made_program.h"
 #include "record.h"
 #include "run_parts.h"
 #include "says.h"
@@ -40,10 +41,7 @@ void count_arrival(const void *) { arrivals++; }
 const sie::hooks::Hooks counting = {nullptr, nullptr, nullptr, nullptr, count_arrival, nullptr, nullptr};
 
 // Three linears, the second of which is late where there is a place for its rows; two slabs; three executors.
-struct Made {
-  sie_ops ops = *sie_ref_ops();
-  sie_device device;
-  sie_program p;
+struct Made : made::Bare {
   sie_weight w;
   sie_arena *arena = nullptr;
   sie_slot *slot = nullptr;
@@ -55,12 +53,9 @@ struct Made {
     ops.quantise_rows = [](const sie_quantise_rows_args *a, const sie_share *s) {
       return note({true, *a->rows.n, a->y.p, a->x.p, *s});
     };
-    device.kind = SIE_DEVICE_CPU;
-    device.ops = &ops;
     device.threads = 3;
     device.node_executors[0] = 3;
     device.seats.places[0] = 5, device.seats.places[1] = 6, device.seats.places[2] = 7;
-    p.device = &device;
     p.serial = 77;
     p.seqs = sequences;
     p.spaces[tokens].kind = SIE_SPACE_ROWS, p.spaces[sequences].kind = SIE_SPACE_SEQS;
@@ -68,12 +63,7 @@ struct Made {
     p.scratch_bytes = scratch, p.values_bytes = values;
     p.late_bytes = late ? 4096 : 0;
     p.late_limit = 3 * 100 * 4;  // three rows
-    CHECK(sie::reserve_value(&p, SIE_NO_VALUE), "no memory");
-    for (int i = 0; i < 2; i++) {
-      sie::Op op = sie::new_op(SIE_OP_LINEAR);
-      op.out = static_cast<sie_value>(p.values.size());
-      CHECK(sie::append(&p, op, tokens, SIE_COMPUTE_INT8, 100, nullptr) == SIE_OK, "no memory");
-    }
+    value(tokens, 100, SIE_COMPUTE_INT8), value(tokens, 100, SIE_COMPUTE_INT8);
     w.n = 100, w.k = 1000;
     w.packed.compute = SIE_COMPUTE_INT8;
     sie::Buffer b = {};
@@ -112,8 +102,6 @@ struct Made {
     PASSES(sie_program_submit(&p, arena, slot, nullptr, &err));
     failing_member = failing_call = -1;
   }
-  Made(const Made &) = delete;
-  Made &operator=(const Made &) = delete;
   ~Made() {
     slot->state.store(sie::run_idle);  // no executor has ended the run
     sie_slot_free(slot);
