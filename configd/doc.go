@@ -4,8 +4,8 @@
 //
 // Entry points: New with Options, Server.Set with what is built in, then the Server's Serve and
 // Shutdown; NATS, which tells gateways and workers of changes. The routes and their answers are
-// those of the reference's sie-config 0.10.1; testdata/reference.json and testdata/judge.json hold
-// what that answers.
+// those of the reference's sie-config 0.10.1; testdata/reference.json and testdata/judge.json.gz
+// hold what that answers.
 //
 // All answers are rendered once, by Content.With, and replaced together, so that a request never
 // sees half a change. Changes happen one after the other: each is made on a copy, committed to the

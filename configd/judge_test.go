@@ -1,6 +1,7 @@
 package configd_test
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 	"github.com/sie-engine/sie/weights/bucket/buckettest"
 )
 
-// judged is one request of judge.json, with the reference's answers to it.
+// judged is one request of judge.json.gz, with the reference's answers to it.
 type judged struct {
 	Method, Path, Body, Who, Key string
 	Spaces                       int    // the body is as many spaces
@@ -41,12 +42,17 @@ func (q *judged) String() string {
 // Every answer to the requests of judge.py is the reference's, in every mode, apart from what
 // judge.py lists with a reason and what settle leaves out.
 func TestTheJudgeAgrees(t *testing.T) {
-	text, err := os.ReadFile("testdata/judge.json")
+	file, err := os.Open("testdata/judge.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	text, err := gzip.NewReader(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []judged
-	if err := json.Unmarshal(text, &all); err != nil {
+	if err := json.NewDecoder(text).Decode(&all); err != nil {
 		t.Fatal(err)
 	}
 	if len(all) < 150 {

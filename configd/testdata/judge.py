@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes judge.json: what sie-config 0.10.1 answers to REQUESTS, in this order, for each of MODES.
+"""Writes judge.json.gz: what sie-config 0.10.1 answers to REQUESTS, in this order, for each of MODES.
 
 Run it in build/venv-config (tools/setup/venv.sh config); the S3 modes need build/bin/versitygw
 (tools/setup/buckets.sh):
     build/venv-config/bin/python configd/testdata/judge.py
 """
+import gzip
 import json
 import os
 import pathlib
@@ -218,7 +219,8 @@ def main() -> None:
         q = {k: v for k, v in q.items() if v not in (None, "")}
         out.append({**q, "answers": [{"modes": a["modes"], **a["answer"]} for a in answer.values()]})
     lines = ",\n".join(json.dumps(x, ensure_ascii=False) for x in out)
-    (here / "judge.json").write_text("[\n" + lines + "\n]\n")
+    packed = gzip.compress(f"[\n{lines}\n]\n".encode(), 9, mtime=0)
+    (here / "judge.json.gz").write_bytes(packed)
     print(len(out), "requests")
 
 
