@@ -28,6 +28,7 @@ from transformers import (AlbertConfig, AlbertModel, BertConfig, BertModel, Came
                           DistilBertConfig, DistilBertModel, ElectraConfig, ElectraModel, RobertaConfig,
                           RobertaModel, XLMRobertaConfig, XLMRobertaModel)
 
+import coarse
 import manifest
 
 FAMILIES = {
@@ -135,7 +136,7 @@ def randomise(model: torch.nn.Module, seed: int, branch_gain: float) -> None:
     generator = torch.Generator().manual_seed(seed)
 
     def normal(shape, std):
-        return torch.randn(shape, generator=generator, dtype=torch.float32) * std
+        return coarse.normal(shape, std, generator)
 
     with torch.no_grad():
         for name, p in model.named_parameters():

@@ -30,6 +30,7 @@ from safetensors.torch import save_file
 from transformers import DebertaV2Config, DebertaV2Model
 from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
+import coarse
 import heads
 import lora
 import manifest
@@ -83,7 +84,7 @@ def randomise(model, seed, strength=1.25):
     generator = torch.Generator().manual_seed(seed)
 
     def normal(shape, std):
-        return torch.randn(shape, generator=generator, dtype=torch.float32) * std
+        return coarse.normal(shape, std, generator)
 
     with torch.no_grad():
         for name, p in model.named_parameters():

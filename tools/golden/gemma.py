@@ -25,6 +25,7 @@ from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from transformers import Gemma3TextConfig, Gemma3TextModel, GemmaTokenizer
 
+import coarse
 import manifest
 import modernbert
 
@@ -71,7 +72,7 @@ def randomise(model, seed):
     generator = torch.Generator().manual_seed(seed)
 
     def normal(shape, std):
-        return torch.randn(shape, generator=generator, dtype=torch.float32) * std
+        return coarse.normal(shape, std, generator)
 
     with torch.no_grad():
         for name, p in model.named_parameters():

@@ -33,6 +33,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken
 from transformers import DebertaV2Config, ModernBertConfig, MT5Config
 
+import coarse
 import manifest
 import sentence
 
@@ -144,12 +145,15 @@ def split(n, rng):
         yield k
         n -= k
 
+# With these a label that is alone has a score above the threshold, which the test of pipelines reads.
+SEEDS = {"modern": 840, "dot": 722, "segments": 745}
+
 
 def randomise(model, seed):
     generator = torch.Generator().manual_seed(seed)
 
     def normal(shape, std):
-        return torch.randn(shape, generator=generator, dtype=torch.float32) * std
+        return coarse.normal(shape, std, generator)
 
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -266,4 +270,4 @@ if __name__ == "__main__":
     warnings.filterwarnings("ignore")
     for seed, name in enumerate(CASES, 700):
         if not sys.argv[1:] or name in sys.argv[1:]:
-            make(name, seed)
+            make(name, SEEDS.get(name, seed))

@@ -36,6 +36,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
+import coarse
 import manifest
 
 LONG = "the International Bank for Reconstruction and Development of the United Nations in New York"
@@ -248,7 +249,7 @@ def randomise(model: torch.nn.Module, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
 
     def normal(shape, std):
-        return torch.randn(shape, generator=generator) * std
+        return coarse.normal(shape, std, generator)
 
     with torch.no_grad():
         for name, p in model.named_parameters():

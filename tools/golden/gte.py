@@ -32,6 +32,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import GteConfig, GteModel
 
+import coarse
 import heads
 import manifest
 import rope
@@ -90,7 +91,7 @@ def randomise(model, seed):
     generator = torch.Generator().manual_seed(seed)
 
     def normal(shape, std):
-        return torch.randn(shape, generator=generator, dtype=torch.float32) * std
+        return coarse.normal(shape, std, generator)
 
     with torch.no_grad():
         for name, p in model.named_parameters():

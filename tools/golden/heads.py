@@ -30,6 +30,7 @@ from transformers import (
 )
 
 import bert
+import coarse
 import manifest
 import sentence
 
@@ -205,7 +206,7 @@ def splade(name: str, seed: int, activation: str) -> None:
 
 
 def matrix(generator, rows: int, columns: int) -> torch.Tensor:
-    return torch.randn((rows, columns), generator=generator) / math.sqrt(columns)
+    return coarse.normal((rows, columns), 1 / math.sqrt(columns), generator)
 
 
 def colbert(name: str, seed: int, layers: list[dict]) -> None:
@@ -290,7 +291,7 @@ def main() -> None:
     transformers_cases(200, CLASSIFIERS, TAGGERS, MASKED)
     transformers_cases(260, *LATER)
     cross_encoder("rerank-sigmoid", 221, None, num_labels=1)
-    cross_encoder("rerank-identity", 222, "torch.nn.modules.linear.Identity", num_labels=1)
+    cross_encoder("rerank-identity", 282, "torch.nn.modules.linear.Identity", num_labels=1)
     splade("splade-bert", 231, "relu")
     splade("splade-bert-log1p", 232, "log1p_relu")
     colbert("colbert-linear", 241, [])

@@ -30,6 +30,7 @@ from peft import __version__ as peft_version
 from safetensors.torch import save_file
 from torch import nn
 
+import coarse
 import heads
 import lora
 import manifest
@@ -243,7 +244,7 @@ def randomise(model, seed):
     generator = torch.Generator().manual_seed(seed)
 
     def normal(shape, std):
-        return torch.randn(shape, generator=generator, dtype=torch.float32) * std
+        return coarse.normal(shape, std, generator)
 
     with torch.no_grad():
         for name, p in model.named_parameters():

@@ -36,6 +36,7 @@ from transformers import (
     XLMRobertaForSequenceClassification, XLMRobertaModel,
 )
 
+import coarse
 import heads
 import lora
 import manifest
@@ -147,7 +148,7 @@ def randomise(model, seed):
     generator = torch.Generator().manual_seed(seed)
 
     def normal(shape, std):
-        return torch.randn(shape, generator=generator, dtype=torch.float32) * std
+        return coarse.normal(shape, std, generator)
 
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -362,7 +363,7 @@ def tasks(seed):
     generator, stored, scale = torch.Generator().manual_seed(seed), {}, 2 / rank
 
     def normal(*shape):
-        return (torch.randn(shape, generator=generator) * 0.4).to(torch.bfloat16).float()
+        return coarse.normal(shape, 0.4, generator).to(torch.bfloat16).float()
 
     deltas = {}
     for name, w in base.items():

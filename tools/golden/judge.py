@@ -26,6 +26,7 @@ from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normaliz
 from transformers import (PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
                           Qwen3ForCausalLM)
 
+import coarse
 import manifest
 import qwen
 import texts
@@ -121,7 +122,7 @@ def model(config_class, model_class, vocab: int, seed: int, **more):
     if not config.tie_word_embeddings:
         with torch.no_grad():
             generator = torch.Generator().manual_seed(seed)
-            m.lm_head.weight.copy_(torch.randn(m.lm_head.weight.shape, generator=generator) * 0.3)
+            m.lm_head.weight.copy_(coarse.normal(m.lm_head.weight.shape, 0.3, generator))
     with torch.no_grad():
         m.model.embed_tokens.weight.mul_(0.25)  # so that no softmax saturates
         for p in m.parameters():

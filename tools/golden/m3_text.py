@@ -27,6 +27,7 @@ from safetensors.numpy import save_file
 from sie_server.adapters.bge_m3 import BGEM3Adapter
 from sie_server.types.inputs import Item
 
+import coarse
 import manifest
 
 BASE = "st-xlmr-mean-torch"
@@ -53,7 +54,7 @@ def main() -> None:
     case.mkdir(parents=True)
     generator = torch.Generator().manual_seed(261)
     for name, rows in ("colbert_linear", 64), ("sparse_linear", 1):
-        torch.save({"weight": torch.randn((rows, 64), generator=generator) / 8,
+        torch.save({"weight": coarse.normal((rows, 64), 1 / 8, generator),
                     "bias": torch.randn(rows, generator=generator) * 0.3}, case / f"{name}.pt")
     with tempfile.TemporaryDirectory() as root:
         model = Path(root) / "model"

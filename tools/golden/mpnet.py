@@ -28,6 +28,7 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from transformers import MPNetConfig, MPNetModel, MPNetTokenizerFast
 
+import coarse
 import heads
 import lora
 import manifest
@@ -58,7 +59,7 @@ def randomise(model, seed):
     generator = torch.Generator().manual_seed(seed)
 
     def normal(shape, std):
-        return torch.randn(shape, generator=generator, dtype=torch.float32) * std
+        return coarse.normal(shape, std, generator)
 
     with torch.no_grad():
         for name, p in model.named_parameters():

@@ -5,7 +5,7 @@
 
 Only files that PACKED names are in archives; git ignores them where they lie (testdata/golden/.gitignore).
 What is there with the right bytes is left alone, so a second run writes nothing. Standard library of
-Python 3.11 only: a GPU host has that and the checkout.
+Python 3.11 only: a GPU host has that and the checkout. One built without lzma unpacks nothing.
 
 An archive is MAGIC, the length of the compressed index (4 bytes, little endian), the index, and
 streams. A file is cut into regions, and a region takes its bytes from streams:
@@ -24,6 +24,7 @@ import collections
 import fnmatch
 import hashlib
 import json
+import lzma
 import os
 import pathlib
 import struct
@@ -38,7 +39,11 @@ ARCHIVES = ROOT / "testdata" / "packed"
 MAGIC = b"sie-packed-1\n"
 # Names of files, in any folder of a case.
 PACKED = ("*.safetensors", "pytorch_model.bin", "adapter_model.bin", "*.pt",
-          "tokenizer.json", "golden.json", "places.json", "left.json", "texts.json", "texts.jsonl")
+          "tokenizer.json", "golden.json", "places.json", "left.json", "texts.json", "texts.jsonl",
+          "cases.json", "adjacent.json", "merge.json", "relations.json", "spans.json", "tokens.json",
+          "triples.json", "union.json", "splits.json", "unicode.json", "windows.json",
+          "accents.json", "added.json", "cased.json", "items.json", "llama.json", "minilm.json",
+          "roberta.json", "sentencepiece.json", "xlmr.json")
 WIDTHS = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
 FORMATS = {2: "H", 4: "I", 8: "Q"}
 
@@ -115,9 +120,13 @@ class Packer:
         return {"sha256": hashlib.sha256(data).hexdigest(), "regions": regions}
 
 
+# Of words lzma makes two thirds of what zlib does.
+LZMA = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 1 << 20, "lc": 4, "lp": 0, "pb": 0}]
+
+
 def smallest(data: bytes) -> tuple[str, bytes]:
-    """The shortest of what zlib makes of a stream, and how: words and codes want other strategies."""
-    tried = [("stored", data)]
+    """The shortest form of a stream, and which it is. zlib's two strategies are for words and for codes."""
+    tried = [("stored", data), ("lzma", lzma.compress(data, lzma.FORMAT_RAW, filters=LZMA))]
     for strategy in (zlib.Z_DEFAULT_STRATEGY, zlib.Z_HUFFMAN_ONLY):
         c = zlib.compressobj(9, zlib.DEFLATED, -15, 9, strategy)
         tried.append(("deflate", c.compress(data) + c.flush()))
@@ -187,14 +196,19 @@ class Archive:
         """(name, bytes) of every file. A file whose checksum is wrong is an error."""
         try:
             yield from self._contents()
-        except (zlib.error, ValueError, IndexError, KeyError, TypeError) as e:
+        except (zlib.error, lzma.LZMAError, EOFError, ValueError, IndexError, KeyError, TypeError) as e:
             raise Corrupt(f"{self.path} cannot be read ({e}): restore it with git") from e
 
     def _contents(self):
         at, streams, place = self.begin, {}, collections.Counter()
         for name, (method, size, stored) in self.streams.items():
             blob = self.data[at:at + stored]
-            streams[name] = blob if method == "stored" else zlib.decompress(blob, -15, max(size, 1))
+            if method == "deflate":
+                streams[name] = zlib.decompress(blob, -15, max(size, 1))
+            elif method == "lzma":
+                streams[name] = lzma.decompress(blob, lzma.FORMAT_RAW, filters=LZMA)
+            else:
+                streams[name] = blob
             at += stored
 
         def take(stream, count):

@@ -27,6 +27,7 @@ from safetensors.torch import save_file
 from transformers import ModernBertConfig, ModernBertModel
 
 import bytelevel
+import coarse
 import manifest
 
 TEXTS = [
@@ -55,13 +56,12 @@ def randomise(model, seed):
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
-            noise = torch.randn(p.shape, generator=generator)
             if name.endswith("norm.weight"):
-                p.copy_(1 + 0.2 * noise)
+                p.copy_(1 + coarse.normal(p.shape, 0.2, generator))
             elif "embeddings." in name:
-                p.copy_(0.3 * noise)
+                p.copy_(coarse.normal(p.shape, 0.3, generator))
             else:
-                p.copy_(noise * 1.1 / math.sqrt(p.shape[1]))
+                p.copy_(coarse.normal(p.shape, 1.1 / math.sqrt(p.shape[1]), generator))
 
 
 def dense(seed, rows, columns, **more):
@@ -69,7 +69,7 @@ def dense(seed, rows, columns, **more):
     layer = models.Dense(columns, rows, bias=False, **more)
     with torch.no_grad():
         for p in layer.parameters():
-            p.copy_(torch.randn(p.shape, generator=generator) / math.sqrt(columns))
+            p.copy_(coarse.normal(p.shape, 1 / math.sqrt(columns), generator))
     return layer
 
 

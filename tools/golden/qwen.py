@@ -25,6 +25,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import Qwen2Config, Qwen2Model, Qwen3Config, Qwen3Model
 
+import coarse
 import manifest
 
 FAMILIES = {"qwen2": (Qwen2Config, Qwen2Model), "qwen3": (Qwen3Config, Qwen3Model)}
@@ -82,7 +83,7 @@ def randomise(model: torch.nn.Module, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
 
     def normal(shape, std):
-        return torch.randn(shape, generator=generator, dtype=torch.float32) * std
+        return coarse.normal(shape, std, generator)
 
     with torch.no_grad():
         for name, p in model.named_parameters():

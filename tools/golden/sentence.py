@@ -30,6 +30,7 @@ from transformers import (
 )
 
 import bert
+import coarse
 import manifest
 
 TEXTS = [
@@ -114,7 +115,7 @@ def only_torch(case) -> None:
 
 def dense(seed: int, rows: int, columns: int, **kwargs) -> Dense:
     generator = torch.Generator().manual_seed(seed)
-    weight = torch.randn((rows, columns), generator=generator) * 1.2 / math.sqrt(columns)
+    weight = coarse.normal((rows, columns), 1.2 / math.sqrt(columns), generator)
     bias = torch.randn((rows,), generator=generator) * 0.3
     return Dense(columns, rows, init_weight=weight, init_bias=bias, **kwargs)
 

@@ -19,6 +19,7 @@ from peft import __version__ as peft_version
 from safetensors.torch import save_file
 from transformers import MT5Config, T5Config, T5EncoderModel, UMT5Config, UMT5EncoderModel
 
+import coarse
 import lora
 import manifest
 import modernbert
@@ -52,7 +53,7 @@ def randomise(model, seed):
     generator = torch.Generator().manual_seed(seed)
 
     def normal(shape, std):
-        return torch.randn(shape, generator=generator, dtype=torch.float32) * std
+        return coarse.normal(shape, std, generator)
 
     with torch.no_grad():
         for name, p in model.named_parameters():

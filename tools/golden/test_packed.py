@@ -241,6 +241,17 @@ class Checkout(unittest.TestCase):
         lines = (HERE.parents[1] / "testdata/golden/.gitignore").read_text().splitlines()
         self.assertEqual([line for line in lines if line and line[0] != "#"], list(packed.PACKED))
 
+    def test_matrices_of_models_have_few_values(self):
+        """coarse.py draws them. What a class draws by itself, a pooler that nothing reads, has 64 × 64."""
+        seen = 0
+        for archive in packed.ARCHIVES.glob("*.packed"):
+            for name, entry in packed.Archive(archive).files.items():
+                if name.endswith((".safetensors", ".bin", ".pt")) and not name.endswith("golden.safetensors"):
+                    seen += 1
+                    noise = max([r[2] for r in entry["regions"] if r[0] == "p"], default=0)
+                    self.assertLessEqual(noise, 64 * 64, f"{archive.stem}/{name}")
+        self.assertGreater(seen, 300)
+
     def test_git_tracks_no_packed_file(self):
         root = HERE.parents[1]
         if not (root / ".git").exists():

@@ -266,6 +266,14 @@ class Fits(unittest.TestCase):
         self.assertFalse(good)
         self.assertIn("together 63.0 MiB, 62 are the most", "\n".join(said))
 
+    def test_this_checkout(self):
+        root = str(HERE.parents[1])
+        if not os.path.exists(os.path.join(root, ".git")):
+            return  # a copy without git tracks nothing
+        sizes = fits.tracked(root)
+        self.assertGreater(sum(sizes.values()), 10 << 20)
+        self.assertEqual(fits.judge(sizes, 0)[0][1:], [])
+
 
 if __name__ == "__main__":
     unittest.main()
