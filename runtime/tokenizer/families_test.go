@@ -46,6 +46,19 @@ func gunzip(path string) []byte {
 	return out
 }
 
+// kept returns what a family's folder holds of a file, or nil. Models of SentencePiece and
+// tokenizer.json come from an archive of golden files; other files are compressed.
+func kept(family, name string) []byte {
+	path := filepath.Join(filesDir, family, name)
+	if data, err := os.ReadFile(path); err == nil {
+		return data
+	}
+	if _, err := os.Stat(path + ".gz"); err != nil {
+		return nil
+	}
+	return gunzip(path + ".gz")
+}
+
 // moreTexts returns the texts of the corpus and those that only these tests use.
 var moreTexts = sync.OnceValue(func() []string {
 	var list []json.RawMessage
@@ -90,13 +103,12 @@ func familyDir(t *testing.T, family string, g *familyGolden) string {
 	files := make(map[string]string)
 	names := append([]string{"vocab.txt", "vocab.json", "merges.txt", "tokenizer.json"}, spmFiles...)
 	for _, name := range names {
-		path := filepath.Join(filesDir, family, name+".gz")
-		if _, err := os.Stat(path); err == nil {
-			files[name] = string(gunzip(path))
+		if data := kept(family, name); data != nil {
+			files[name] = string(data)
 		}
 	}
 	if len(files) == 0 {
-		t.Fatalf("no vocabulary of %s", family)
+		t.Fatalf("no vocabulary of %s: run `make testdata`", family)
 	}
 	for name, content := range g.Files {
 		files[name] = string(content)

@@ -203,8 +203,8 @@ func TestLoadErrorsNameTheFile(t *testing.T) {
 
 // Texts are cleaned up when the configuration says so, except those of BPE.
 func TestCleanUp(t *testing.T) {
-	unigram := string(gunzip(filepath.Join(filesDir, "t5", "spiece.model.gz")))
-	bpe := string(gunzip(filepath.Join(filesDir, "mistral", "tokenizer.model.gz")))
+	unigram := string(kept("t5", "spiece.model"))
+	bpe := string(kept("mistral", "tokenizer.model"))
 	for _, c := range []struct{ class, vocab, more, want string }{
 		{"T5", unigram, "", "it 's . no ,"},
 		{"T5", unigram, `,"clean_up_tokenization_spaces":true`, "it's. no,"},

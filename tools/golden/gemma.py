@@ -10,7 +10,6 @@ tokenizer is that of tokenizer_files.py.
 """
 
 import copy
-import gzip
 import json
 import math
 import shutil
@@ -164,8 +163,8 @@ def embedder(seed):
     shutil.rmtree(case, ignore_errors=True)
     with tempfile.TemporaryDirectory() as work:
         source = Path(work)
-        packed = manifest.GOLDEN / "tokenizer-files/gemma/tokenizer.model.gz"
-        (source / "tokenizer.model").write_bytes(gzip.decompress(packed.read_bytes()))
+        model = manifest.GOLDEN / "tokenizer-files/gemma/tokenizer.model"
+        (source / "tokenizer.model").write_bytes(model.read_bytes())
         tok = GemmaTokenizer.from_pretrained(source, add_eos_token=True, model_max_length=LONGEST)
         plain = dict(vocab_size=len(tok), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
                      num_key_value_heads=1, head_dim=32, intermediate_size=24, query_pre_attn_scalar=32,

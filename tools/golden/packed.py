@@ -38,7 +38,7 @@ GOLDEN = ROOT / "testdata" / "golden"
 ARCHIVES = ROOT / "testdata" / "packed"
 MAGIC = b"sie-packed-1\n"
 # Names of files, in any folder of a case.
-PACKED = ("*.safetensors", "pytorch_model.bin", "adapter_model.bin", "*.pt",
+PACKED = ("*.safetensors", "pytorch_model.bin", "adapter_model.bin", "*.pt", "*.model",
           "tokenizer.json", "golden.json", "places.json", "left.json", "texts.json", "texts.jsonl",
           "cases.json", "adjacent.json", "merge.json", "relations.json", "spans.json", "tokens.json",
           "triples.json", "union.json", "splits.json", "unicode.json", "windows.json",

@@ -29,6 +29,7 @@ import transformers
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import decoders
 
+import packed
 import texts as corpora
 import tokenizer as first
 
@@ -357,6 +358,22 @@ def squeeze(path, data):
     path.write_bytes(gzip.compress(data, 9, mtime=0))
 
 
+# Models of SentencePiece and tokenizer.json lie in the archive (packed.py), which keeps four alike in the room
+# of one; other files are compressed.
+
+def of(kept, name):
+    return kept / (name if packed.is_packed(name) else f"{name}.gz")
+
+
+def keep(kept, name, data):
+    of(kept, name).write_bytes(data if packed.is_packed(name) else gzip.compress(data, 9, mtime=0))
+
+
+def read(kept, name):
+    data = of(kept, name).read_bytes()
+    return data if packed.is_packed(name) else gzip.decompress(data)
+
+
 def main():
     args = argparse.ArgumentParser()
     args.add_argument("--retrain", action="store_true")
@@ -374,20 +391,21 @@ def main():
         kept.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory() as work:
             folder = pathlib.Path(work)
-            if args.retrain or not all((kept / f"{f}.gz").exists() for f in files):
+            if args.retrain or not all(of(kept, f).exists() for f in files):
                 train(family, folder)
                 for f in files:
-                    squeeze(kept / f"{f}.gz", (folder / f).read_bytes())
+                    keep(kept, f, (folder / f).read_bytes())
             for name, config in variants.items():
                 place = folder / name
                 place.mkdir()
                 for f in files:
-                    (place / f).write_bytes(gzip.decompress((kept / f"{f}.gz").read_bytes()))
+                    (place / f).write_bytes(read(kept, f))
                 for f, value in config.items():
                     (place / f).write_text(json.dumps(value), encoding="utf-8")
                 result = {"files": config, **golden(load(family, place, config), all_texts)}
                 squeeze(kept / f"{name}.json.gz", json.dumps(result).encode())
                 print(family, name, result["class"], (kept / f"{name}.json.gz").stat().st_size, flush=True)
+    packed.pack(OUT)
 
 
 if __name__ == "__main__":
