@@ -174,7 +174,7 @@ int64_t smve_scratch(const sie_op_bounds *bounds) {
 
 sie_status smve(const sie_smve_args *a, const sie_share *share) {
   if (!is_float(a->x.dtype)) return SIE_UNSUPPORTED;
-  if (a->repetitions < 1 || a->width < 1 || a->top < 1 || a->top > a->width || a->max_nonzeros < 0)
+  if (a->repetitions < 1 || a->top < 1 || a->top > a->width || a->max_nonzeros < 0)
     return SIE_INVALID_ARGUMENT;
   if (int64_t{a->repetitions} * a->width > INT32_MAX) return SIE_UNSUPPORTED;
   const Range seqs = share_of(*a->seqs.n, share);

@@ -21,7 +21,7 @@ const sie_lora_pair *pair_of(const sie_lora_args *a, int64_t row) {
     }
   }
   const int32_t adapter = a->adapter[b];
-  return adapter >= 0 && a->adapters[adapter].rank > 0 ? &a->adapters[adapter] : nullptr;
+  return adapter >= 0 ? &a->adapters[adapter] : nullptr;
 }
 
 sie_tensor matrix(const void *p, int64_t columns, int32_t dtype) {

@@ -25,7 +25,7 @@ void write_i8(const float *x, int64_t dims, void *out) {
   if (s == 0) s = 1;
   for (int64_t i = 0; i < dims; i++) {
     float q = rintf(x[i] / s * 127.0f);
-    static_cast<int8_t *>(out)[i] = static_cast<int8_t>(q >= -127 && q <= 127 ? q : 0);
+    static_cast<int8_t *>(out)[i] = static_cast<int8_t>(isnan(q) ? 0 : q);
   }
 }
 

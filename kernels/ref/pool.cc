@@ -91,7 +91,7 @@ void pool_sequence(const sie_pool_args *a, int64_t b, double *weights, float *y)
       y[c] = end > first ? static_cast<float>(largest_of(a->x, first, end, c)) : 0;
     return;
   }
-  if (end > first) weigh_rows(a, b, first, end - first, weights);
+  weigh_rows(a, b, first, end - first, weights);
   for (int64_t c = 0; c < a->c; c++) {
     double sum = 0;
     for (int64_t r = first; r < end; r++) sum += weights[r - first] * load(a->x, r, c);

@@ -23,7 +23,7 @@ struct Angle {
 
 Angle angle_of(const sie_qk_norm_rope_args *a, int64_t rows, int64_t position, int64_t i) {
   const int64_t h = a->rot / 2;
-  if (a->turns == nullptr || rows <= a->positions) {
+  if (rows <= a->positions) {
     return {static_cast<double>(a->cos[position * h + i]), static_cast<double>(a->sin[position * h + i])};
   }
   const int32_t *turns = a->turns + (rows - a->positions - 1) * 2 * h;
@@ -68,7 +68,7 @@ sie_status qk_norm_rope(const sie_qk_norm_rope_args *a, const sie_share *share) 
       int64_t position = r - a->cu_seqlens[b] + start;
       for (int64_t h = 0; h < a->heads; h++)
         rotate_head(a, a->q, r, h * a->head_dim, rows, position, a->q_gamma, x);
-      for (int64_t h = 0; h < a->kv_heads && a->k.p != nullptr; h++)
+      for (int64_t h = 0; h < a->kv_heads; h++)
         rotate_head(a, a->k, r, h * a->head_dim, rows, position, a->k_gamma, x);
     }
   }

@@ -32,8 +32,7 @@ inline int64_t scales_of_row(const sie_tensor &t, int64_t c) {
   return t.scale_group == 128 ? (c + 127) / 128 : 1;
 }
 
-// Element (r, c) of a tensor or table. A u8 element is dequantised by its row's scale, zero point
-// and outlier; an e4m3 element is returned without its scale.
+// Element (r, c) of a tensor or table, of any type but u8; an e4m3 element without its scale.
 inline double load(const sie_tensor &t, int64_t r, int64_t c) {
   int64_t at = r * t.ld + c;
   switch (t.dtype) {
@@ -43,11 +42,6 @@ inline double load(const sie_tensor &t, int64_t r, int64_t c) {
       return sie_f32_from_f16(static_cast<const uint16_t *>(t.p)[at]);
     case SIE_F8E4M3:
       return sie_f32_from_f8e4m3(static_cast<const uint8_t *>(t.p)[at]);
-    case SIE_U8: {
-      int32_t level = static_cast<const uint8_t *>(t.p)[at] - t.zero[r];
-      if (t.outlier != nullptr && t.outlier[r].column == c) level += t.outlier[r].excess;
-      return static_cast<double>(t.scale[r]) * level;
-    }
     default:
       return static_cast<const float *>(t.p)[at];
   }
@@ -90,7 +84,7 @@ inline void quantise_u8_row(const float *x, int64_t c, const sie_tensor &t, int6
     outlier = 0;
     for (int64_t i = 0; i < c; i++) {
       float a = fabsf(x[i]), b = isnan(x[outlier]) ? 0 : fabsf(x[outlier]);
-      if (a > b || (a == b && a > 0 && x[outlier] < 0 && x[i] > 0)) outlier = i;
+      if (a > b || (a == b && x[outlier] < 0 && x[i] > 0)) outlier = i;
     }
   }
   float lo = 0, hi = 0, least = 0, most = 0;

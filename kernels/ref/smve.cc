@@ -93,7 +93,7 @@ int64_t smve_scratch(const sie_op_bounds *bounds) {
 
 sie_status smve(const sie_smve_args *a, const sie_share *share) {
   if (!is_float(a->x.dtype)) return SIE_UNSUPPORTED;
-  if (a->repetitions < 1 || a->width < 1 || a->top < 1 || a->top > a->width || a->max_nonzeros < 0)
+  if (a->repetitions < 1 || a->top < 1 || a->top > a->width || a->max_nonzeros < 0)
     return SIE_INVALID_ARGUMENT;
   if (int64_t{a->repetitions} * a->width > INT32_MAX) return SIE_UNSUPPORTED;
   Range seqs = share_of(*a->seqs.n, share);
@@ -109,7 +109,7 @@ sie_status smve(const sie_smve_args *a, const sie_share *share) {
       for (int64_t t = 0; t < item.tokens; t++)
         keep_largest(item, item.first + t, r, item.kept + (r * item.tokens + t) * a->top);
     }
-    const int64_t count = item.tokens > 0 ? pool(item) : 0;
+    const int64_t count = pool(item);
     SparseRow row(a->items[b], a->out);
     for (int64_t i = 0; i < count; i++) {
       if (a->max_nonzeros == 0 || among_largest(item.pooled, count, i, a->max_nonzeros))

@@ -5,20 +5,41 @@ namespace sie_ref {
 
 namespace {
 
+// What the comments on top of the files say, and no byte more.
 int64_t scratch_bytes(const sie_op_bounds *bounds) {
-  if (bounds->kind == SIE_OP_MUVERA) return muvera_scratch(bounds);
-  if (bounds->kind == SIE_OP_SMVE) return smve_scratch(bounds);
-  if (bounds->kind == SIE_OP_PAIRS) return pairs_scratch(bounds);
-  if (bounds->kind == SIE_OP_SPLADE) return splade_scratch(bounds);
-  if (bounds->kind == SIE_OP_LSTM) return lstm_scratch(bounds);
-  if (bounds->kind == SIE_OP_LORA) return bounds->max_rank * static_cast<int64_t>(sizeof(double));
-  if (bounds->kind == SIE_OP_LINEAR) return (bounds->k + (bounds->n + 1) / 2) * 8;
-  if (bounds->kind == SIE_OP_ATTENTION)
-    return (bounds->max_len * (2 * bounds->head_dim + 1) + bounds->head_dim) * 8;
-  int64_t columns = bounds->c > bounds->n ? bounds->c : bounds->n;
-  if (bounds->head_dim > columns) columns = bounds->head_dim;
-  int64_t rows = (columns + 1) * 2 * static_cast<int64_t>(sizeof(float));
-  return rows + bounds->max_len * static_cast<int64_t>(sizeof(double));
+  const int64_t floats = sizeof(float), doubles = sizeof(double);
+  switch (bounds->kind) {
+    case SIE_OP_EMBED_LAYERNORM:
+    case SIE_OP_LAYERNORM:
+      return 2 * bounds->c * floats;
+    case SIE_OP_QUANTISE_ROWS:
+    case SIE_OP_OUTPUT_ROWS:
+      return bounds->c * floats;
+    case SIE_OP_POOL:
+      return bounds->max_len * doubles;
+    case SIE_OP_POOL_OUTPUT:
+      return ((bounds->c + 1) / 2 + bounds->max_len) * doubles;
+    case SIE_OP_QK_NORM_ROPE:
+      return bounds->head_dim * doubles;
+    case SIE_OP_LINEAR:
+      return bounds->k * doubles + bounds->n * floats;
+    case SIE_OP_ATTENTION:
+      return (bounds->max_len * (2 * bounds->head_dim + 1) + bounds->head_dim) * doubles;
+    case SIE_OP_LORA:
+      return bounds->max_rank * doubles;
+    case SIE_OP_MUVERA:
+      return muvera_scratch(bounds);
+    case SIE_OP_SMVE:
+      return smve_scratch(bounds);
+    case SIE_OP_PAIRS:
+      return pairs_scratch(bounds);
+    case SIE_OP_SPLADE:
+      return splade_scratch(bounds);
+    case SIE_OP_LSTM:
+      return lstm_scratch(bounds);
+    default:
+      return 0;
+  }
 }
 
 }  // namespace

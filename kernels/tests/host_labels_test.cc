@@ -21,8 +21,8 @@ std::vector<int32_t> offsets() {
 
 std::vector<const sie_ops *> tables() {
   std::vector<const sie_ops *> all = {sie_ref_ops()};
-  for (uint32_t isa : {SIE_ISA_AVX2, SIE_ISA_AVX512, SIE_ISA_AVX512_VNNI, SIE_ISA_AMX, SIE_ISA_NEON,
-                       SIE_ISA_NEON_DOT}) {
+  for (uint32_t isa :
+       {SIE_ISA_AVX2, SIE_ISA_AVX512, SIE_ISA_AVX512_VNNI, SIE_ISA_AMX, SIE_ISA_NEON, SIE_ISA_NEON_DOT}) {
     if (const sie_ops *ops = sie_cpu_ops(isa)) all.push_back(ops);
   }
   return all;
@@ -133,5 +133,22 @@ TEST(host_softmax_over_rows) {
       }
     }
     CHECK(softmax(ops, cu, x.data(), y.data(), SIE_BF16) == SIE_UNSUPPORTED, "%s: to bf16", ops->name);
+  }
+}
+
+// The largest score is taken off before e to its power: the scale may be large where scores are small.
+// What follows the last sequence is no part of it.
+TEST(host_softmax_of_small_scores) {
+  for (const sie_ops *ops : tables()) {
+    float x[3 * narrow_ld] = {}, y[3 * narrow_ld];
+    x[0] = 0.5e-4f, x[narrow_ld] = -0.5e-4f, x[2 * narrow_ld] = 1e30f;
+    for (float &v : y) v = NAN;
+    const int32_t cu[] = {0, 2, 3}, rows = 2, one = 1;
+    sie_softmax_args a = {{rows, &rows}, {1, &one}, cu, 1e4f, 0, of(x, narrow_ld), of(y, narrow_ld)};
+    const sie_share share = whole();
+    CHECK(ops->softmax(&a, &share) == SIE_OK, "%s: softmax is refused", ops->name);
+    const double want = 1 / (1 + exp(-1)), got = static_cast<double>(y[0]);
+    CHECK(fabs(got - want) < 1e-5, "%s: y[0] = %g, %g expected", ops->name, got, want);
+    CHECK(isnan(y[2 * narrow_ld]), "%s: softmax writes behind its sequences", ops->name);
   }
 }

@@ -1,5 +1,6 @@
 // host_rows_test.cc — row kernels of every CPU table: types that they lack are refused and nothing
 // is written; optional operands of a layernorm one at a time, and in place.
+#include <math.h>
 #include <string.h>
 
 #include "common/dtype.h"
@@ -262,5 +263,157 @@ TEST(host_products_are_of_floats) {
     refuse(x.tensor(), bytes.tensor(), &y, true);
     refuse(x.tensor(), x.tensor(), &byte_y, true);
     refuse(x.tensor(), x.tensor(), &half_y, false);
+  }
+}
+
+// The columns behind a row's own hold numbers in what is read, and marks in what is written.
+TEST(host_products_and_means_keep_to_their_columns) {
+  const int32_t cu[] = {0, rows}, first[rows] = {0, 0, 1}, last[rows] = {1, 2, 2}, one = 1;
+  const int64_t own = columns - 1;
+  for (const sie_ops *ops : host_tables()) {
+    for (int32_t dtype : {SIE_F32, SIE_BF16}) {
+      Operand a(dtype), b(dtype), y(dtype), means(dtype);
+      a.fill(1), b.fill(2);
+      const sie_product_args product = {{rows, &row_count}, own, a.tensor(), b.tensor(), y.tensor()};
+      const sie_take_rows_args take = {
+          {rows, &row_count}, {1, &one},     cu, cu, SIE_POOL_MEAN, 0, first, last, own,
+          a.tensor(),         means.tensor()};
+      const sie_share share = {0, 1, nullptr, 0, nullptr};
+      CHECK(ops->product(&product, &share) == SIE_OK, "%s: a product is refused", ops->name);
+      CHECK(ops->take_rows(&take, &share) == SIE_OK, "%s: means are refused", ops->name);
+      for (const Operand *written : {&y, &means}) {
+        for (int64_t r = 0; r < rows; r++) {
+          const uint8_t *behind = written->bytes.data() + (r * columns + own) * (dtype == SIE_F32 ? 4 : 2);
+          CHECK(behind[0] == 0xff && behind[1] == 0xff, "%s: wrote behind row %lld", ops->name,
+                static_cast<long long>(r));
+        }
+      }
+    }
+  }
+}
+
+// Without a norm the sum of the three tables is what comes out, to the bit.
+TEST(host_embeds_three_tables_without_a_norm) {
+  const int32_t ids[rows] = {2, 0, 1}, types[rows] = {1, 0, 1}, cu[] = {0, 1, rows}, two = 2;
+  for (const sie_ops *ops : host_tables()) {
+    Operand word(SIE_F32), position(SIE_F32), type(SIE_F32), y(SIE_F32);
+    word.fill(1), position.fill(2), type.fill(3);
+    sie_embed_layernorm_args a = {};
+    a.tokens = {rows, &row_count}, a.seqs = {2, &two};
+    a.ids = ids, a.type_ids = types, a.cu_seqlens = cu;
+    a.word = word.tensor(), a.position = position.tensor(), a.type = type.tensor(), a.y = y.tensor();
+    a.position_offset = 1;
+    a.norm = SIE_NORM_NONE;
+    a.c = columns;
+    Scratch scratch(ops, bounds_of(SIE_OP_EMBED_LAYERNORM));
+    const sie_share share = scratch.share(0, 1);
+    CHECK(ops->embed_layernorm(&a, &share) == SIE_OK, "%s: an embedding is refused", ops->name);
+    for (int64_t i = 0; i < rows * columns; i++) {
+      const int64_t r = i / columns, c = i % columns, place = r < 1 ? 1 : r;
+      const float want = (word.f32(ids[r] * columns + c) + position.f32(place * columns + c)) +
+                         type.f32(types[r] * columns + c);
+      CHECK(y.f32(i) == want, "%s: y[%lld, %lld] = %g, %g expected", ops->name, static_cast<long long>(r),
+            static_cast<long long>(c), static_cast<double>(y.f32(i)), static_cast<double>(want));
+    }
+  }
+}
+
+// The largest and smallest columns of the item are kept; what lies behind them, and behind the
+// scratch, is not touched.
+TEST(host_outputs_keep_to_their_columns) {
+  for (const sie_ops *ops : host_tables()) {
+    for (uint32_t dims : {uint32_t{columns - 1}, uint32_t{columns - 2}}) {
+      for (uint32_t dtype : {SIE_F32, SIE_F16, SIE_I8, SIE_U8}) {
+        Operand x(SIE_F32);
+        x.fill(1);
+        const sie_out_item item = {static_cast<int32_t>(dtype), static_cast<int32_t>(dims), 1, 0, 0};
+        const int32_t one = 1;
+        sie_op_bounds bounds = bounds_of(SIE_OP_OUTPUT_ROWS);
+        bounds.c = columns - 1;
+        const int64_t used = ops->scratch_bytes(&bounds);
+        Array<float> scratch(static_cast<size_t>(used / 4 + 64), 1.0f);
+        Array<uint8_t> out(columns * 8, 0x55);
+        sie_output_rows_args a = {{1, &one}, columns - 1, x.tensor(), &item, out.data()};
+        const sie_share share = {0, 1, scratch.data(), used, nullptr};
+        CHECK(ops->output_rows(&a, &share) == SIE_OK, "%s: an output is refused", ops->name);
+        const size_t width = dtype == SIE_F32 ? 4 : (dtype == SIE_F16 ? 2 : 1);
+        for (size_t i = dims * width; i < out.size(); i++)
+          CHECK(out[i] == 0x55, "%s: type %u: wrote byte %zu behind the item", ops->name, dtype, i);
+        for (size_t i = static_cast<size_t>(used / 4); i < scratch.size(); i++)
+          CHECK(scratch[i] == 1.0f, "%s: type %u: wrote behind the scratch", ops->name, dtype);
+      }
+    }
+  }
+}
+
+// The weights of a sequence's rows are its own.
+TEST(host_pooling_keeps_to_its_scratch) {
+  const int32_t cu[] = {0, rows}, one = 1;
+  for (const sie_ops *ops : host_tables()) {
+    Operand x(SIE_F32), y(SIE_F32);
+    x.fill(1);
+    sie_op_bounds bounds = bounds_of(SIE_OP_POOL);
+    bounds.max_len = rows;
+    const int64_t used = ops->scratch_bytes(&bounds);
+    Array<double> scratch(static_cast<size_t>(used / 8 + 64), 1.0);
+    sie_pool_args a = {};
+    a.seqs = {1, &one};
+    a.cu_seqlens = cu;
+    a.mode = SIE_POOL_MEAN;
+    a.c = columns;
+    a.x = x.tensor(), a.y = y.tensor();
+    const sie_share share = {0, 1, scratch.data(), used, nullptr};
+    CHECK(ops->pool(&a, &share) == SIE_OK, "%s: a mean is refused", ops->name);
+    for (size_t i = static_cast<size_t>((used + 7) / 8); i < scratch.size(); i++)
+      CHECK(scratch[i] == 1.0, "%s: wrote behind the scratch", ops->name);
+  }
+}
+
+// A sequence without a query scores 0, whatever lies before the queries.
+TEST(host_maxsim_without_a_query) {
+  const int32_t one = 1, cu[] = {0, rows}, cu_queries[] = {-1, 0, 1}, partner = -1;
+  for (const sie_ops *ops : host_tables()) {
+    Operand x(SIE_F32);
+    x.fill(1);
+    Array<float> queries(2 * columns, 1.0f);
+    float y = 7;
+    sie_maxsim_args a = {};
+    a.rows = {rows, &row_count}, a.seqs = {1, &one};
+    a.cu_seqlens = cu, a.cu_queries = cu_queries + 1, a.partner = &partner;
+    a.c = columns;
+    a.x = x.tensor();
+    a.queries = queries.data() + columns;
+    a.y.p = &y, a.y.ld = 1, a.y.dtype = SIE_F32;
+    sie_op_bounds bounds = bounds_of(SIE_OP_MAXSIM);
+    bounds.query_rows = 1;
+    Scratch scratch(ops, bounds);
+    const sie_share share = scratch.share(0, 1);
+    CHECK(ops->maxsim(&a, &share) == SIE_OK && y == 0, "%s: y = %g, 0 expected", ops->name,
+          static_cast<double>(y));
+  }
+}
+
+// One block of the last row has a scale that is not finite.
+TEST(host_marks_each_block) {
+  const int32_t two = 2, cu[] = {0, 2, rows};
+  constexpr int64_t wide = 300, blocks = 3;
+  Array<uint8_t> x(rows * wide, 0);
+  for (const sie_ops *ops : host_tables()) {
+    for (int64_t bad = 0; bad < rows * blocks; bad++) {
+      Array<float> scale(rows * blocks, 1.0f);
+      scale[static_cast<size_t>(bad)] = INFINITY;
+      int32_t flags[2] = {};
+      sie_mark_nonfinite_args a = {};
+      a.rows = {rows, &row_count}, a.seqs = {2, &two};
+      a.cu_seqlens = cu;
+      a.c = wide;
+      a.x.p = x.data(), a.x.ld = wide, a.x.dtype = SIE_F8E4M3, a.x.scale_group = 128,
+      a.x.scale = scale.data();
+      a.flags = flags;
+      const sie_share share = {0, 1, nullptr, 0, nullptr};
+      CHECK(ops->mark_nonfinite(&a, &share) == SIE_OK, "%s: blocks are refused", ops->name);
+      CHECK(flags[0] == (bad < 2 * blocks) && flags[1] == (bad >= 2 * blocks), "%s: scale %lld: flags %d %d",
+            ops->name, static_cast<long long>(bad), flags[0], flags[1]);
+    }
   }
 }
