@@ -157,12 +157,15 @@ TEST(muvera_refuses) {
     none.simhash = nullptr;
     none.ams = none.sketch_first = none.sketch_source = nullptr;
     none.x.p = nullptr;
-    share = scratch.share(0, 1);
-    CHECK(gpu.ops->muvera(&none, &share) == SIE_OK && memory.finish(&gpu.on) == SIE_OK, "%s: no tokens",
-          gpu.ops->name);
-    for (size_t i = 0; i < 2 * 2 * 16; i++)
-      CHECK(o.out[i / 32 * 64 + i % 32] == 0, "%s: [%zu]", gpu.ops->name, i);
-    o.clear();
+    for (int32_t normalize : {0, 1}) {
+      none.normalize = normalize;
+      share = scratch.share(0, 1);
+      CHECK(gpu.ops->muvera(&none, &share) == SIE_OK && memory.finish(&gpu.on) == SIE_OK, "%s: no tokens",
+            gpu.ops->name);
+      for (size_t i = 0; i < 2 * 2 * 16; i++)
+        CHECK(o.out[i / 32 * 64 + i % 32] == 0, "%s: [%zu]", gpu.ops->name, i);
+      o.clear();
+    }
   }
 }
 
@@ -214,10 +217,10 @@ TEST(muvera_scratch_is_no_larger_than_said) {
   }
 }
 
-// Sequences with a block of c·2¹⁰ floats each; `slots`: no device holds two of them in shared memory, so that each CTA
-// has a slot of scratch, however many there are, and together they take all sequences.
-void check_large_blocks(int32_t c, bool slots) {
-  constexpr int32_t sequences = 130, f = 8;
+// Sequences with a block of c·2¹⁰ floats each, sketched to f columns; `slots`: no device holds two of them in shared
+// memory, so that each CTA has a slot of scratch, however many there are, and together they take all sequences.
+void check_large_blocks(int32_t c, int32_t f, bool slots) {
+  constexpr int32_t sequences = 130;
   Encoding e(c, 10, 0, f);
   const std::vector<int32_t> with_tokens = {0, 1, 2, 127, 128, 129};
   std::vector<int32_t> lengths(sequences, 0);
@@ -272,13 +275,14 @@ void check_large_blocks(int32_t c, bool slots) {
   }
 }
 
-TEST(muvera_slots) { check_large_blocks(32, true); }
+TEST(muvera_slots) { check_large_blocks(32, 8, true); }
 
 // Two blocks fit in the shared memory of sm_90 and sm_100 alone, or of sm_80 too: the same bits as of one, which has
 // a slot or its block in shared memory.
 TEST(muvera_two_sequences_have_the_bits_of_one) {
-  check_large_blocks(24, false);
-  check_large_blocks(16, false);
+  check_large_blocks(24, 8, false);
+  check_large_blocks(16, 8, false);
+  check_large_blocks(8, 17504, false);  // a row that one has in its slot, beside its block in shared memory
 }
 
 // Whoever shares a CTA with a document, and whether anybody does: its bits are those that it has alone, and nothing
