@@ -142,13 +142,13 @@ TEST(host_softmax_of_small_scores) {
   for (const sie_ops *ops : tables()) {
     float x[3 * narrow_ld] = {}, y[3 * narrow_ld];
     x[0] = 0.5e-4f, x[narrow_ld] = -0.5e-4f, x[2 * narrow_ld] = 1e30f;
-    for (float &v : y) v = NAN;
+    for (float &v : y) v = 7;
     const int32_t cu[] = {0, 2, 3}, rows = 2, one = 1;
     sie_softmax_args a = {{rows, &rows}, {1, &one}, cu, 1e4f, 0, of(x, narrow_ld), of(y, narrow_ld)};
     const sie_share share = whole();
     CHECK(ops->softmax(&a, &share) == SIE_OK, "%s: softmax is refused", ops->name);
     const double want = 1 / (1 + exp(-1)), got = static_cast<double>(y[0]);
     CHECK(fabs(got - want) < 1e-5, "%s: y[0] = %g, %g expected", ops->name, got, want);
-    CHECK(isnan(y[2 * narrow_ld]), "%s: softmax writes behind its sequences", ops->name);
+    CHECK(y[2 * narrow_ld] == 7, "%s: softmax writes behind its sequences", ops->name);
   }
 }
