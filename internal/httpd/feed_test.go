@@ -2,6 +2,7 @@ package httpd
 
 import (
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 // watching returns a rig with a feed of numbers at /feed.
 func watching(t *testing.T, opt FeedOptions) (*rig, *Feed) {
 	r := start(t, Options{})
-	var n int
-	opt.Frame = func() ([]byte, error) { n++; return []byte(strconv.Itoa(n)), nil }
+	var n atomic.Int64 // when the server ends, each watcher makes a frame of its own
+	opt.Frame = func() ([]byte, error) { return strconv.AppendInt(nil, n.Add(1), 10), nil }
 	f := r.NewFeed(opt)
 	r.routes = append(r.routes, Route{Method: "GET", Path: "/feed", Serve: f.Serve})
 	return r, f
