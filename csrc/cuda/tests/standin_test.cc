@@ -27,8 +27,10 @@ TEST(a_stream_keeps_its_order) {
 }
 
 // The number of rounds, out of 30, in which a kernel of a non-blocking stream read what an upload of
-// pageable memory had not written yet.
+// pageable memory had not written yet. later is what the host's memory holds after the call: neither a
+// round nor -1, which an early read finds in memory that nothing has written.
 int early_reads(bool wait) {
+  constexpr int32_t later = -2;
   Gpu gpu;
   int32_t host[n], *result = pinned_memory(bytes);
   DevicePointer a = device_memory(bytes), b = device_memory(bytes);
@@ -36,12 +38,12 @@ int early_reads(bool wait) {
   for (int32_t round = 0; round < 30; round++) {
     for (unsigned i = 0; i < n; i++) host[i] = round;
     OK(cuMemcpyHtoD_v2(a, host, bytes));
-    for (unsigned i = 0; i < n; i++) host[i] = -1;  // it is staged
+    for (unsigned i = 0; i < n; i++) host[i] = later;  // it is staged
     if (wait) OK(cuStreamSynchronize(nullptr));
     CHECK(add(gpu.stream, b, a, 0, n) == SIE_OK, "launch");
     OK(cuMemcpyDtoHAsync_v2(result, b, bytes, gpu.stream));
     OK(cuStreamSynchronize(gpu.stream));
-    CHECK(result[0] != -1, "memory was read after the call");
+    CHECK(result[0] != later, "memory was read after the call");
     early += result[0] != round;
     int32_t there = -1;
     OK(cuMemcpyDtoH_v2(&there, a, sizeof there));  // the default stream has its own order
