@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -35,20 +34,6 @@ func open(t testing.TB, o engine.Options) *engine.Device {
 	}
 	t.Cleanup(dev.Close)
 	return dev
-}
-
-// testTurn returns the number in SIE_TEST_TURN, or 0 and false.
-func testTurn(t *testing.T) (n int, given bool) {
-	t.Helper()
-	text := os.Getenv("SIE_TEST_TURN")
-	if text == "" {
-		return 0, false
-	}
-	u, err := strconv.ParseUint(text, 10, 31)
-	if err != nil {
-		t.Fatalf("SIE_TEST_TURN=%s is not a number", text)
-	}
-	return int(u), true
 }
 
 // load loads a model and a runner for it; both end with the test.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
@@ -31,7 +32,7 @@ var cards = []string{"8.0", "8.9", "9.0"}
 // a row have all.
 func cardsInTurn(t *testing.T) []string {
 	t.Helper()
-	turn, given := testTurn(t)
+	turn, given := testrig.Turn(t)
 	if !given {
 		return cards
 	}
@@ -45,7 +46,7 @@ func cardsInTurn(t *testing.T) []string {
 // class after as many turns for each class. Where all cards run, they differ in part and class.
 func inTurn(t *testing.T, parts int, f inPart) {
 	t.Helper()
-	turn, given := testTurn(t)
+	turn, given := testrig.Turn(t)
 	card := turn % len(cards)
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		of, all := turn/len(cards), computes(t, dev)
@@ -59,7 +60,8 @@ func inTurn(t *testing.T, parts int, f inPart) {
 
 // The real all-MiniLM-L6-v2 against sentence-transformers in float32. An emulated GPU takes minutes
 // for the whole set of 1,100 texts, which SIE_GOLDEN_ALL=1 runs; otherwise four queries and four
-// passages run.
+// passages run. With a number in SIE_TEST_TURN one card and class of three, so that three turns in
+// a row have all.
 func TestGPUMiniLM(t *testing.T) {
 	dir := minilmDir(t)
 	c := golden.Open(t, "minilm")
@@ -69,13 +71,17 @@ func TestGPUMiniLM(t *testing.T) {
 	if os.Getenv("SIE_GOLDEN_ALL") == "1" {
 		queries, order = 100, indices(0, all.seqs())
 	}
-	for _, card := range []struct {
+	turn, given := testrig.Turn(t)
+	for i, card := range []struct {
 		capability string
 		compute    engine.Compute
 		// cosine at least, per text; the ranking's NDCG@10 at least, with all texts
 		cosine, ndcg float64
 	}{{"8.0", engine.ComputeF16, 0.99999, 0.999}, {"9.0", engine.ComputeBF16, 0.9995, 0.999},
 		{"9.0", engine.ComputeFP8, 0.99, 0.99}} {
+		if given && i != turn%3 {
+			continue
+		}
 		t.Run("sm_"+card.capability+"/"+card.compute.String(), func(t *testing.T) {
 			if _, err := engine.StandIn("capability " + card.capability); err != nil {
 				t.Fatal(err)

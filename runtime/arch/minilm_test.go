@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
@@ -17,7 +18,7 @@ func TestMiniLM(t *testing.T) {
 	c := golden.Open(t, "minilm")
 	all := goldenBatch(c)
 	vectors, _ := c.Float32("vectors")
-	turn, turns := testTurn(t)
+	turn, turns := testrig.Turn(t)
 	dev := open(t, engine.Options{})
 	for _, compute := range computes(t, dev) {
 		t.Run(compute.String(), func(t *testing.T) {
