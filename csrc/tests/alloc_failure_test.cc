@@ -58,7 +58,7 @@ void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fi
   return fails_now() ? MAP_FAILED : __real_mmap(address, bytes, protection, flags, file, offset);
 }
 
-// Whatever csrc gives back it was given: a block that nobody has filled does not pass unseen.
+// Ends the process where munmap refuses: a pointer that csrc never set is hardly ever a page's.
 int __wrap_munmap(void *address, size_t bytes) {
   const int status = __real_munmap(address, bytes);
   if (status != 0) {
