@@ -101,7 +101,7 @@ if(SIE_EMULATED)
   target_include_directories(gpu_tests PRIVATE csrc csrc/tests csrc/cuda/tests)
   target_compile_options(gpu_tests PRIVATE -O1)
   add_dependencies(gpu_tests standin)
-  sie_add_halves(gpu_programs SHARD 5 80 gpu_tests)
+  sie_add_halves(gpu_programs SHARD 9 80 gpu_tests)
   set_tests_properties(gpu_programs_0 gpu_programs_1 gpu_programs_whole_0 gpu_programs_whole_1 PROPERTIES ENVIRONMENT_MODIFICATION
                        "SIE_LIBCUDA=set:$<TARGET_FILE:standin>;SIE_SIMT_LAUNCHES=unset:;ASAN_OPTIONS=set:handle_segv=0")
 endif()

@@ -68,26 +68,30 @@ race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/bat
   ./runtime/model ./runtime/service ./runtime/task ./runtime/tokenizer ./runtime/engine ./runtime/ipc \
   ./gateway/fleet ./gateway/queue ./sidecar/worker"
 
-# The number of commits says what takes turns; a clone of depth 1 has turn 1. Six commits in a row see
-# all of it:
-#   every case of the conformance list, on the CPU and with emulated kernels (cmake/tests.cmake), and
-#   all of them, and of csrc's tests, under AddressSanitizer
-#   every card that models are emulated on, and every passage of MiniLM
-#   the samples of mutants of the CPU's code and of the CUDA kernels, and those of the architectures
-#   every package under the race detector, every fuzz target, the chart, and both cards that kernels
-#   are compiled for
+# The number of commits says what takes turns; a clone of depth 1 has turn 1. Twelve commits in a row
+# see all of it, the next one this commit's other half:
+#   odd   AddressSanitizer; a sample of mutants of the CPU's code, and all of the architectures'; the
+#         chart; clients of one sie-server
+#   even  the CUDA kernels for one of two cards and the build with them inside, and a sample of their
+#         mutants; half of the packages under the race detector; clients of a cluster
+#   each  parts of the conformance list and of csrc's tests (cmake/tests.cmake), one of three cards
+#         that models are emulated on, a third of the fuzz targets, a fifth of MiniLM's passages in
+#         fp32, the megabyte texts of a fourth of the tokenizers
 turn=${SIE_TEST_TURN:-$(git rev-list --count HEAD 2>/dev/null || echo 1)}
 unset SIE_TEST_TURN # for the steps alone that are given it
 even=$((turn % 2 == 0))
-case $even in 0) mutants=host ;; 1) mutants=cuda ;; esac
+case $even in
+  0) mutants=host target=sie-server ;;
+  1) mutants=cuda target=cluster ;;
+esac
 
 # later NAME…: these steps are not of this turn.
 later() { printf '== %s: with the next commit (SIE_TEST_TURN=%d)\n' "$*" $((turn + 1)); }
 
-# half PACKAGE…: those of this turn.
+# half PACKAGE…: those of this even turn.
 half() {
   local i
-  for ((i = 1 - even; i < $#; i += 2)); do echo "${@:i+1:1}"; done
+  for ((i = turn / 2 % 2; i < $#; i += 2)); do echo "${@:i+1:1}"; done
 }
 
 # Each kernel is compiled for one of two cards, 89 (mma.sync, e4m3) and 90a (wgmma). What 80 and 86
@@ -115,8 +119,12 @@ c_side() {
   step "Mutants: proofs, and a sample" bash \
     -c 'python3 -B tools/mutate/mutate.py check && python3 -B tools/mutate/mutate.py sample --sources "$1" --seconds 45 --longest 10 --jobs "$(nproc)"' \
     mutants "$mutants"
-  step "C under AddressSanitizer and UBSan: build" tools/test/asan.sh build host
-  step "C under AddressSanitizer and UBSan" env "SIE_TEST_TURN=$turn" tools/test/asan.sh run
+  if [ $even = 1 ]; then
+    later "C under AddressSanitizer and UBSan"
+  else
+    step "C under AddressSanitizer and UBSan: build" tools/test/asan.sh build host
+    step "C under AddressSanitizer and UBSan" env "SIE_TEST_TURN=$turn" tools/test/asan.sh run
+  fi
   until [ -e "$work/set-up" ] || [ -e "$work/failed" ]; do sleep 1; done
   local need=()
   if [ $even = 1 ]; then
@@ -148,10 +156,14 @@ go_side() {
     step "Chart, and what is beside it" go -C tools/kube test -count=1 -timeout 10m ./chart ./check ./natscheck
     step "Mutants of the architectures" go run ./tools/mutate/golists
   fi
-  step "Clients" build/venv-clients/bin/python -m pytest -q tools/test/clients
-  # shellcheck disable=SC2046,SC2086
-  step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test -tags 'native lockcheck' \
-    -race -short -timeout 30m $(half $race_packages)
+  step "Clients" env "SIE_TARGETS=$target" build/venv-clients/bin/python -m pytest -q tools/test/clients
+  if [ $even = 1 ]; then
+    # shellcheck disable=SC2046,SC2086
+    step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test -tags 'native lockcheck' \
+      -race -short -timeout 30m $(half $race_packages)
+  else
+    later "Go under the race detector"
+  fi
   until [ -e "$work/c-is-built" ]; do sleep 1; done
   step "The GPU path, emulated" env SIE_REQUIRE_MINILM=1 "SIE_TEST_TURN=$turn" tools/test/emulated.sh
   step "Models on emulated AMX" tools/test/amx.sh

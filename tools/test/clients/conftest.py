@@ -107,6 +107,19 @@ def until(condition, what):
 
 # What client tests are run against; SIE_TARGETS names some of them.
 TARGETS = os.environ.get("SIE_TARGETS", "sie-server,cluster").split(",")
+# Of the files whose tests do not ask for a target those that need a cluster. The others start a sie-server.
+OF_CLUSTERS = {"test_changed_models", "test_live_models", "test_pinned", "test_quota", "test_same",
+               "test_sdk_gateway", "test_traces"}
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out the tests that are about a target which SIE_TARGETS does not name."""
+    def wanted(test):
+        kind = "cluster" if test.module.__name__ in OF_CLUSTERS else "sie-server"
+        return "target" in test.fixturenames or kind in TARGETS
+
+    config.hook.pytest_deselected(items=[test for test in items if not wanted(test)])
+    items[:] = [test for test in items if wanted(test)]
 
 
 @pytest.fixture(scope="session", params=TARGETS)
