@@ -20,34 +20,18 @@ namespace SIE_ISA_NS {
 
 namespace {
 
-// The sequence that holds token t: the last b with cu[b] ≤ t, found by halving.
-int64_t sequence_of(const int32_t *cu, int64_t seqs, int64_t t) {
-  int64_t low = 0, high = seqs;
-  while (high - low > 1) {
-    int64_t middle = low + (high - low) / 2;
-    if (cu[middle] <= t) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
-
 template <typename T>
 void prefetch_row(const T *row, int64_t c) {
   const char *p = reinterpret_cast<const char *>(row);
-  for (int64_t byte = 0; byte < c * static_cast<int64_t>(sizeof(T)); byte += 64)
-    fetch_near(p + byte);
+  for (int64_t byte = 0; byte < c * static_cast<int64_t>(sizeof(T)); byte += 64) fetch_near(p + byte);
 }
 
 template <typename T, typename Y>
 void embed_tokens(const sie_embed_layernorm_args *a, Range tokens, float *s) {
-  if (tokens.first >= tokens.last) return;
   const int64_t ahead = 2, c = a->c;
   const Norm norm = {a->gamma, a->beta, a->eps, a->weight_offset, a->norm == SIE_NORM_LAYER};
   const Vec word_scale = vset(a->word_scale);
-  int64_t b = sequence_of(a->cu_seqlens, *a->seqs.n, tokens.first);
+  int64_t b = 0;
   for (int64_t t = tokens.first; t < tokens.last; t++) {
     while (t >= a->cu_seqlens[b + 1]) b++;
     if (t + ahead < tokens.last) prefetch_row(row_of<const T>(a->word, a->ids[t + ahead]), c);
@@ -78,10 +62,9 @@ sie_status embed_layernorm(const sie_embed_layernorm_args *a, const sie_share *s
   const Range tokens = share_of(*a->tokens.n, share);
   float *scratch = static_cast<float *>(share->scratch);
   const bool from_f32 = a->word.dtype == SIE_F32, to_f32 = a->y.dtype == SIE_F32;
-  if (from_f32 && to_f32) embed_tokens<float, float>(a, tokens, scratch);
-  if (from_f32 && !to_f32) embed_tokens<float, Bf16>(a, tokens, scratch);
-  if (!from_f32 && to_f32) embed_tokens<Bf16, float>(a, tokens, scratch);
-  if (!from_f32 && !to_f32) embed_tokens<Bf16, Bf16>(a, tokens, scratch);
+  auto *const run = from_f32 ? (to_f32 ? embed_tokens<float, float> : embed_tokens<float, Bf16>)
+                             : (to_f32 ? embed_tokens<Bf16, float> : embed_tokens<Bf16, Bf16>);
+  run(a, tokens, scratch);
   return SIE_OK;
 }
 

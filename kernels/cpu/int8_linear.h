@@ -75,12 +75,12 @@ static inline const char *int8_copy_tails(const sie_linear_args *a, char *tails)
   return tails;
 }
 
-/* The linear of an instruction set, whose product takes `block` rows at once. Scratch holds the
- * tails, then a group of f32 rows when y is u8: the range of a row is known only when all its
- * columns are. */
+/* The linear of an instruction set for a weight of class INT8; its product takes `block` rows at
+ * once. Scratch holds the tails, then a group of f32 rows when y is u8: the range of a row is known
+ * only when all its columns are. */
 static inline sie_status int8_linear(const sie_linear_args *a, const sie_share *share, Int8Product product,
                                      int64_t block) {
-  if (a->w->compute != SIE_COMPUTE_INT8 || a->x.dtype != SIE_U8) return SIE_UNSUPPORTED;
+  if (a->x.dtype != SIE_U8) return SIE_UNSUPPORTED;
   if (!is_float(a->y.dtype) && a->y.dtype != SIE_U8) return SIE_UNSUPPORTED;
   const int64_t panels = int8_padded_columns(a->n) / kInt8Panel;
   char *const tails = static_cast<char *>(share->scratch);

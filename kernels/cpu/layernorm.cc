@@ -75,10 +75,9 @@ sie_status layernorm(const sie_layernorm_args *a, const sie_share *share) {
   const Range rows = share_of(*a->rows.n, share);
   float *scratch = static_cast<float *>(share->scratch);
   const bool from_f32 = a->x.dtype == SIE_F32, to_f32 = a->y.dtype == SIE_F32;
-  if (from_f32 && to_f32) layernorm_rows<float, float>(a, rows, scratch);
-  if (from_f32 && !to_f32) layernorm_rows<float, Bf16>(a, rows, scratch);
-  if (!from_f32 && to_f32) layernorm_rows<Bf16, float>(a, rows, scratch);
-  if (!from_f32 && !to_f32) layernorm_rows<Bf16, Bf16>(a, rows, scratch);
+  auto *const run = from_f32 ? (to_f32 ? layernorm_rows<float, float> : layernorm_rows<float, Bf16>)
+                             : (to_f32 ? layernorm_rows<Bf16, float> : layernorm_rows<Bf16, Bf16>);
+  run(a, rows, scratch);
   return SIE_OK;
 }
 

@@ -141,7 +141,7 @@ void add_addend(const sie_linear_args *a, int64_t row, int64_t rows, int64_t n, 
   for (int64_t m = 0; m < rows; m++, z += kPanel) {
     const float *addend = row_of<const float>(a->addend, row + m) + n;
     for (int64_t i = 0; i < end - n; i += kLanes) {
-      vstore_row(z, i, end - n, vload_row(z, i, end - n) + vload_row(addend, i, end - n));
+      vstore(z + i, vload(z + i) + vload_row(addend, i, end - n));  // z has room for whole vectors
     }
   }
 }
@@ -216,7 +216,7 @@ void finish_tile(const sie_linear_args *a, const Columns &columns, const Fetch &
   }
   multiply_tile(fetch.reach, rows, columns.vecs, tile);
   if (a->addend.p != nullptr) add_addend(a, row, rows, n, end, z);
-  if (a->residual.p != nullptr && a->residual.dtype == SIE_BF16) {
+  if (a->residual.dtype == SIE_BF16) {
     finish<Bf16>(a, z, row, rows, n, end, y, ldy);
   } else {
     finish<float>(a, z, row, rows, n, end, y, ldy);

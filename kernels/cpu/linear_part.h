@@ -8,7 +8,7 @@ namespace sie_cpu {
 
 struct LinearPart {
   Range rows, panels;
-  bool empty() const { return rows.first == rows.last || panels.first == panels.last; }
+  bool empty() const { return rows.first == rows.last; }  // a part that has rows has a panel
 };
 
 // The part of this call. Panels are dealt out first, since the weights of a panel are then read by one
@@ -16,7 +16,7 @@ struct LinearPart {
 // that leaves the largest part less to do: panels may be fewer than parts, or divide badly among them.
 static inline LinearPart part_of(int64_t rows, int64_t panels, int64_t block, const sie_share *share) {
   const int64_t parts = share->parts, blocks = (rows + block - 1) / block;
-  int64_t down = 1, across = panels < parts ? panels : parts, least = 0;
+  int64_t down = 1, across = 1, least = 0;
   const int64_t most = panels >= panels_of_share * parts ? 1 : parts < blocks ? parts : blocks;
   for (int64_t d = 1; d <= most; d++) {
     const int64_t side = parts / d < panels ? parts / d : panels;
@@ -27,8 +27,8 @@ static inline LinearPart part_of(int64_t rows, int64_t panels, int64_t block, co
     across = side;
     least = largest;
   }
-  const int64_t line = across > 0 ? share->part / across : 0, column = across > 0 ? share->part % across : 0;
-  if (across == 0 || line >= down) return {{0, 0}, {0, 0}};
+  const int64_t line = share->part / across, column = share->part % across;
+  if (line >= down) return {{0, 0}, {0, 0}};
   const int64_t last = blocks * (line + 1) / down * block;
   return {{blocks * line / down * block, last < rows ? last : rows},
           {panels * column / across, panels * (column + 1) / across}};

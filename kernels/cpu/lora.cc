@@ -72,7 +72,7 @@ void multiply_b(const sie_lora_args *a, const sie_lora_pair &pair, int64_t row, 
 
 // Rows [first, last), which share an adapter.
 void run(const sie_lora_args *a, int32_t adapter, int64_t first, int64_t last, const Scratch &scratch) {
-  if (adapter < 0 || a->adapters[adapter].rank == 0) {
+  if (adapter < 0) {
     for (int64_t r = first; r < last; r++)
       memset(row_of<float>(a->y, r), 0, static_cast<size_t>(a->n) * sizeof(float));
     return;
@@ -102,7 +102,7 @@ sie_status lora(const sie_lora_args *a, const sie_share *share) {
   const Scratch scratch = divide(static_cast<float *>(share->scratch), a->k, a->max_rank);
   const int64_t seqs = *a->seqs.n;
   int64_t row = rows.first;
-  for (int64_t b = 0; b < seqs && row < rows.last;) {
+  for (int64_t b = 0; row < rows.last;) {
     const int32_t adapter = a->adapter[b];
     int64_t last = end_of(a, b);
     for (b++; b < seqs && a->adapter[b] == adapter; b++) last = end_of(a, b);

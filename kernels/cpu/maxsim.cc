@@ -22,14 +22,15 @@ namespace SIE_ISA_NS {
 
 namespace {
 
-// The panel in scratch: rows [first, first + count) of the queries; first −1: empty.
+// The panel in scratch: rows [first, first + count) of the queries; first −1: empty. A row that a
+// panel begins with belongs to one query, whose end decides count.
 struct Panel {
   float *b;  // [C][width], width = count in whole vectors
   int64_t first, count;
 };
 
 void load_panel(const sie_maxsim_args *a, int64_t first, int64_t count, Panel *panel) {
-  if (panel->first == first && panel->count == count) return;
+  if (panel->first == first) return;
   panel->first = first;
   panel->count = count;
   transpose_rows(a->queries + first * a->c, a->c, count, a->c, panel->b);
@@ -47,7 +48,8 @@ float norm_of(const float *x, int64_t c) {
 float add_best(const sie_maxsim_args *a, const Panel &panel, int64_t first, int64_t end, float *wide,
                float sum) {
   const int64_t vecs = vectors_in(panel.count), tiles = tile_count(end - first);
-  alignas(64) float best[kPanel], z[kRows * kPanel];
+  alignas(64) float best[kPanel];
+  alignas(64) float z[kRows * kPanel];
   for (int64_t v = 0; v < vecs; v++) vstore(best + v * kLanes, vset(-__builtin_inff()));
   for (int64_t i = 0; i < tiles; i++) {
     const int64_t row = first + tile_start(end - first, tiles, i),

@@ -142,8 +142,7 @@ void score_word(const sie_pairs_args *a, int64_t b, int64_t i, Tile *tile, sie_f
 sie_status pairs(const sie_pairs_args *a, const sie_share *share, LinearFn linear) {
   const bool floats = is_float(a->words_x.dtype) && is_float(a->words_u.dtype) &&
                       is_float(a->labels_x.dtype) && is_float(a->labels_u.dtype);
-  const bool known = a->w->compute == SIE_COMPUTE_F32 || a->w->compute == SIE_COMPUTE_BF16;
-  if (!floats || !known || !are_found_items(a->items, *a->seqs.n)) return SIE_UNSUPPORTED;
+  if (!floats || !are_found_items(a->items, *a->seqs.n)) return SIE_UNSUPPORTED;
   if (a->n_logits < 1 || a->n_logits > 3) return SIE_INVALID_ARGUMENT;
   Tile tile;
   begin_tile(a, linear, share, &tile);

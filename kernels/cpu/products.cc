@@ -23,7 +23,7 @@ SIE_INLINE Vec load_at(const sie_tensor &t, int64_t r, int64_t i, int64_t c) {
 
 // Lane j of block[i]: element i of row r + j, from column `from` on; 0 beyond c.
 SIE_INLINE void load_block(const sie_tensor &t, int64_t r, int64_t rows, int64_t from, int64_t c,
-                           Vec block[kLanes]) {
+                           Vec (&block)[kLanes]) {
   for (int64_t j = 0; j < kLanes; j++) block[j] = load_at(t, r + (j < rows ? j : 0), from, c);
   vtranspose(block);
 }

@@ -123,7 +123,7 @@ int64_t pool(const Item &item) {
       item.counts[at] += item.values[i] != 0 ? 1 : 0;
     }
     for (int64_t at = 0; at < end - base; at++) {
-      if (item.counts[at] == 0 || item.sums[at] == 0) continue;
+      if (item.sums[at] == 0) continue;  // one that nobody has kept, too
       item.pooled_values[count] =
           a->is_query != 0 ? item.sums[at] : item.sums[at] / static_cast<float>(item.counts[at]);
       item.pooled_columns[count++] = static_cast<int32_t>(base + at);
@@ -199,7 +199,7 @@ sie_status smve(const sie_smve_args *a, const sie_share *share) {
       load_rows(item, t, count);
       for (int64_t r = 0; r < a->repetitions; r++) keep_largest(item, r, t, count);
     }
-    write(item, item.tokens > 0 ? pool(item) : 0, a->items[b]);
+    write(item, pool(item), a->items[b]);
   }
   return SIE_OK;
 }

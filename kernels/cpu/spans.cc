@@ -25,7 +25,8 @@ namespace SIE_ISA_NS {
 
 namespace {
 
-// A panel of labels in scratch: rows [first, first + count) of M; first −1: empty.
+// A panel of labels in scratch: rows [first, first + count) of M; first −1: empty. A row that a panel
+// begins with belongs to one group of labels, whose end decides count.
 struct Labels {
   float *b;  // [K][width], width = count in whole vectors
   int64_t first, count;
@@ -38,7 +39,7 @@ float element(const sie_tensor &x, int64_t row) {
 }
 
 void load_labels(const sie_spans_args *a, int64_t first, int64_t count, Labels *panel) {
-  if (panel->first == first && panel->count == count) return;
+  if (panel->first == first) return;
   panel->first = first;
   panel->count = count;
   if (a->labels.dtype == SIE_F32) {

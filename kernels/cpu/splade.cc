@@ -33,7 +33,7 @@ struct Groups {
     const Range of = {panels * group / count * panel, panels * (group + 1) / count * panel};
     return {of.first, of.last < n ? of.last : n};
   }
-  int64_t widest() const { return ((panels + count - 1) / count * panel + kLanes - 1) / kLanes * kLanes; }
+  int64_t widest() const { return (panels + count - 1) / count * panel; }  // whole vectors, as a panel is
 };
 
 Groups groups_of(int64_t n, int64_t panel) {
