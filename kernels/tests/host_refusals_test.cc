@@ -25,14 +25,14 @@ struct Refusals {
   sie_status (*sie_ops::*entry)(const Args *, const sie_share *);
   const char *name;
   Args good;
-  bool ref_only = false;
+  bool ref_only = false, without_ref = false;
 
   template <class Change>
   void expect(sie_status want, const char *what, Change change) const {
     Args args = good;
     change(&args);
     for (const sie_ops *ops : backends()) {
-      if (stream_of(ops) != nullptr || (ref_only && ops != sie_ref_ops())) continue;
+      if (stream_of(ops) != nullptr || (ops == sie_ref_ops() ? without_ref : ref_only)) continue;
       alignas(64) static uint8_t scratch[1 << 16];
       const sie_share share = {0, 1, scratch, sizeof scratch, nullptr};
       const sie_status status = (ops->*entry)(&args, &share);
@@ -198,6 +198,9 @@ TEST(host_refuses_other_adapters) {
   r.takes("no rank", unchanged);
   pairs[0] = {nullptr, nullptr, 1, SIE_U8};
   r.lacks("an adapter of bytes", unchanged);
+  r.without_ref = true;
+  pairs[0].rank = 0;
+  r.takes("no rank of any type", unchanged);
 }
 
 TEST(host_refuses_marks_of_other_rows) {
@@ -207,8 +210,7 @@ TEST(host_refuses_marks_of_other_rows) {
   r.good.cu_seqlens = starts;
   r.good.c = 1;
   r.good.x = of(SIE_F32);
-  for (int32_t dtype : {SIE_F32, SIE_BF16, SIE_U8})
-    r.takes("x", [=](Args *a) { a->x.dtype = dtype; });
+  for (int32_t dtype : {SIE_F32, SIE_BF16, SIE_U8}) r.takes("x", [=](Args *a) { a->x.dtype = dtype; });
   r.lacks("x of int8", [](Args *a) { a->x.dtype = SIE_I8; });
   for (int32_t which : {0, +SIE_POOL_CLS, +SIE_POOL_LAST})
     r.takes("which", [=](Args *a) { a->which = which; });
@@ -270,6 +272,9 @@ TEST(host_refuses_other_encodings) {
   m.denies("no repetition", [](sie_muvera_args *a) { a->repetitions = 0; });
   for (int32_t bits : {0, 10}) m.takes("bits", [=](sie_muvera_args *a) { a->simhash_bits = bits; });
   for (int32_t bits : {-1, 11}) m.denies("bits", [=](sie_muvera_args *a) { a->simhash_bits = bits; });
+  m.without_ref = true;
+  m.denies("fewer than no columns", [](sie_muvera_args *a) { a->projected = -1; });
+  m.denies("fewer than no dimensions", [](sie_muvera_args *a) { a->final_dims = -1; });
   for (const sie_ops *ops : backends()) {
     if (stream_of(ops) != nullptr) continue;
     sie_op_bounds b = {};
@@ -395,6 +400,14 @@ TEST(host_refuses_other_attention) {
   for (int32_t reach : {0, SIE_MAX_BIAS_REACH}) r.takes("reach", [=](Args *a) { a->bias_reach = reach; });
   for (int32_t reach : {-1, SIE_MAX_BIAS_REACH + 1})
     r.denies("reach", [=](Args *a) { a->bias_reach = reach; });
+  r.without_ref = true;
+  for (int32_t mask : {SIE_MASK_FULL, SIE_MASK_WINDOW}) r.takes("mask", [=](Args *a) { a->mask = mask; });
+  for (int32_t mask : {SIE_MASK_FULL - 1, SIE_MASK_WINDOW + 1})
+    r.lacks("mask", [=](Args *a) { a->mask = mask; });
+  for (int32_t d : {1, 256}) r.takes("columns of a head", [=](Args *a) { a->head_dim = d; });
+  for (int32_t d : {0, 257}) r.lacks("columns of a head", [=](Args *a) { a->head_dim = d; });
+  r.lacks("no key head", [](Args *a) { a->kv_heads = 0; });
+  r.lacks("heads that do not divide", [](Args *a) { a->heads = 3, a->kv_heads = 2; });
 }
 
 TEST(host_refuses_other_buckets) {
@@ -443,13 +456,15 @@ TEST(host_refuses_other_linears) {
   auto r = of_entry(&sie_ops::linear, "linear");
   using Args = sie_linear_args;
   alignas(64) static float data[4096];
-  static const sie_packed weight = {SIE_COMPUTE_F32, 0, 12, 8, data}, fp8 = {SIE_COMPUTE_FP8, 0, 12, 8, data};
+  static const sie_packed weight = {SIE_COMPUTE_F32, 0, 12, 8, data}, fp8 = {SIE_COMPUTE_FP8, 0, 12, 8, data},
+                          bytes = {SIE_COMPUTE_INT8, 0, 12, 8, data};
   r.good.rows = {0, &none};
   r.good.n = 12, r.good.k = 8;
   r.good.x = r.good.y = of(SIE_F32);
   r.good.w = &weight;
   r.takes("f32", [](Args *) {});
   r.lacks("x of another class", [](Args *a) { a->x = of(SIE_BF16); });
+  r.lacks("x of f32 for bytes", [](Args *a) { a->w = &bytes; });
   r.lacks("a residual of bytes", [](Args *a) { a->residual = of(SIE_U8); });
   r.takes("an addend", [](Args *a) { a->addend = of(SIE_F32); });
   r.lacks("an addend of bf16", [](Args *a) { a->addend = of(SIE_BF16); });

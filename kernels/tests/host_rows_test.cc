@@ -396,7 +396,7 @@ TEST(host_maxsim_without_a_query) {
 // One block of the last row has a scale that is not finite.
 TEST(host_marks_each_block) {
   const int32_t two = 2, cu[] = {0, 2, rows};
-  constexpr int64_t wide = 300, blocks = 3;
+  constexpr int64_t wide = 257, blocks = 3;
   Array<uint8_t> x(rows * wide, 0);
   for (const sie_ops *ops : host_tables()) {
     for (int64_t bad = 0; bad < rows * blocks; bad++) {

@@ -14,12 +14,17 @@ TEST(linear_parts_make_up_the_whole) {
         for (int32_t parts : {1, 2, 3, 5, 7, 16, 24, 63, 64}) {
           std::vector<int> done(static_cast<size_t>(rows * panels));
           int64_t largest = 0;
+          bool ended = false;  // parts that have nothing come last
           for (int32_t part = 0; part < parts; part++) {
             const sie_share share = {part, parts, nullptr, 0, nullptr};
             const sie_cpu::LinearPart p = sie_cpu::part_of(rows, panels, block, &share);
             CHECK(p.rows.first >= 0 && p.rows.last <= rows && p.panels.first >= 0 && p.panels.last <= panels,
                   "part %d of %d leaves the whole", part, parts);
-            if (p.empty()) continue;
+            const bool none = p.rows.first == p.rows.last || p.panels.first == p.panels.last;
+            CHECK(p.empty() == none && (none || !ended), "part %d of %d has nothing, or something", part,
+                  parts);
+            ended = none;
+            if (none) continue;
             CHECK(p.rows.first % block == 0 && (p.rows.last % block == 0 || p.rows.last == rows),
                   "part %d of %d cuts a block", part, parts);
             for (int64_t r = p.rows.first; r < p.rows.last; r++) {
