@@ -16,13 +16,18 @@ _FOLDERS = ("kernels/cpu", "kernels/ref", "csrc")
 # The tests' own; and what this machine does not compile, which would live whatever it does.
 _NOT_MUTATED = {"csrc/hooks.h", "kernels/cpu/vec_neon.h"}
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"/]+\.h)"', re.MULTILINE)
+_INCLUDE_CPU = re.compile(r'^\s*#\s*include\s+"(cpu/[^"/]+\.h)"', re.MULTILINE)
 # Targets whose objects the programs hold. csrc_tests has csrc with hooks; the AMX kernels run on
 # emulated tiles as well.
 _TARGETS = re.compile(
     r"CMakeFiles/(kernels_ref|kernels_cpu_\w+|kernels_amx_emulated|table_amx_emulated|csrc_hooked)\.dir/")
-_TESTS = re.compile(r"CMakeFiles/csrc_tests\.dir/csrc/tests/\w+\.cc\.o")
+_TESTS = re.compile(r"CMakeFiles/(csrc_tests\.dir/csrc|kernel_case_objects\.dir/kernels)/tests/\w+\.cc\.o")
 # What a broken program may do before it ends: wait for ever, so its time is wall time.
 PROGRAMS = {"csrc_tests": (), "kernel_tests": ("--host",)}
+
+
+def _is_test(name):
+    return name.startswith(("csrc/tests/", "kernels/tests/"))
 
 
 class Sources(build.Sources):
@@ -40,7 +45,7 @@ class Sources(build.Sources):
             if path.suffix != ".cc" or not (_TARGETS.search(target) or _TESTS.search(target)):
                 continue
             name = str(path.relative_to(self.root))
-            if name.startswith("csrc/tests/") and not self._includes(path.read_text(), "csrc"):
+            if _is_test(name) and not self._includes(path.read_text(), self._folder(name)):
                 continue
             self.commands[target] = (entry["directory"], words)
             self._sources[target] = name
@@ -51,13 +56,14 @@ class Sources(build.Sources):
 
     def _includes(self, text, folder):
         """Mutated files that a file of the folder includes. Tests of csrc see its headers as if
-        they lay there."""
-        names = (f"{folder}/{include}" for include in _INCLUDE.findall(text))
+        they lay there, those of the kernels see kernels/cpu."""
+        includes = (_INCLUDE_CPU if folder == "kernels" else _INCLUDE).findall(text)
+        names = (f"{folder}/{include}" for include in includes)
         return [n for n in names if (self.root / n).is_file()]
 
     def _folder(self, name):
-        folder = str(pathlib.PurePath(name).parent)
-        return "csrc" if folder == "csrc/tests" else folder
+        folder = pathlib.PurePath(name).parent
+        return str(folder.parent if _is_test(name) else folder)
 
     def _read(self, name):
         if name in self._all:
@@ -93,7 +99,8 @@ class Sources(build.Sources):
         return str(self.root / self._sources[unit])
 
     def include_folders(self, unit, tree):
-        return [tree / "csrc"] if self._sources[unit].startswith("csrc/tests/") else []
+        name = self._sources[unit]
+        return [tree / self._folder(name)] if _is_test(name) else []
 
     def other_headers(self, unit):
         paths = [*self.root.glob("kernels/*.h"), *self.root.glob("kernels/common/*.h"),
@@ -103,6 +110,8 @@ class Sources(build.Sources):
                       *self.root.glob("csrc/tests/*")]
         elif "emulated" in unit:
             paths += self.root.glob("kernels/tests/emulated*.h")
+        elif self._sources[unit].startswith("kernels/tests/"):
+            paths += self.root.glob("kernels/tests/*.h")
         return build.digest_of(p.read_text() for p in sorted(paths) if p.is_file())
 
     def tests_digest(self):
