@@ -14,6 +14,19 @@ import (
 type conns struct {
 	mu   sync.Mutex
 	open map[net.Conn]bool // the value: idle, between two requests
+	// lost holds what to call when a connection that is to be handed over is closed before that.
+	// It may not block.
+	lost map[net.Conn]func()
+}
+
+// handOver has f called unless fasthttp hands the connection over: its answer could not be written.
+func (c *conns) handOver(conn net.Conn, f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lost == nil {
+		c.lost = make(map[net.Conn]func())
+	}
+	c.lost[conn] = f
 }
 
 // note records a change of state; fasthttp calls it.
@@ -27,7 +40,11 @@ func (c *conns) note(conn net.Conn, state fasthttp.ConnState) {
 		}
 		c.open[conn] = state == fasthttp.StateIdle
 	case fasthttp.StateClosed, fasthttp.StateHijacked:
+		if f := c.lost[conn]; f != nil && state == fasthttp.StateClosed {
+			f()
+		}
 		delete(c.open, conn)
+		delete(c.lost, conn)
 	}
 }
 

@@ -122,9 +122,12 @@ func (f *Feed) Serve(r *Request, _ string) {
 			"too many status sockets are open, or the server is shutting down")
 		return
 	}
-	// The upgrader writes its own answer when it refuses.
+	// The upgrader writes its own answer when it refuses. Where the answer cannot be written, stream
+	// does not run.
 	if err := upgrader.Upgrade(r.RequestCtx, f.stream); err != nil {
 		f.leave()
+	} else {
+		f.server.conns.handOver(r.Conn(), f.leave)
 	}
 }
 

@@ -1,6 +1,9 @@
 package httpd
 
 import (
+	"errors"
+	"io"
+	"net"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -98,4 +101,37 @@ func TestWatchersLeave(t *testing.T) {
 		c.Close()
 		testrig.Until(t, "it has left", func() bool { return f.Watchers() == 0 })
 	}
+}
+
+// deaf accepts connections to which nothing can be written: their peers have left.
+type deaf struct{ net.Listener }
+
+func (l deaf) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return deafConn{c}, err
+}
+
+type deafConn struct{ net.Conn }
+
+func (deafConn) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+// A watcher that has left before its answer is written has no place any more: the feed never gets
+// its connection.
+func TestWatcherLeavesBeforeItsAnswer(t *testing.T) {
+	r, f := watching(t, FeedOptions{Interval: time.Hour, MaxWatchers: 1})
+	c, err := net.Dial("tcp", r.listen(func(l net.Listener) net.Listener { return deaf{l} }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = io.WriteString(c, "GET /feed HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(c); err != nil || len(b) > 0 {
+		t.Fatalf("%q, %v", b, err)
+	}
+	testrig.Until(t, "its place is free", func() bool { return f.Watchers() == 0 })
+	read(t, r.watch())
 }
