@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -156,5 +157,55 @@ func TestTransfersAreBounded(t *testing.T) {
 		if (kept > 0 && len(s.bytes) == 0) != want || kept > int64(c.transfer) {
 			t.Errorf("%d more: %d bytes are kept, %v stored", more, kept, s.bytes)
 		}
+	}
+}
+
+// fetches notes the slices whose payloads are fetched.
+type fetches struct {
+	*sim
+	n int
+}
+
+func (f *fetches) fetch(*slice) { f.n++ }
+
+// A payload counts what is read of it at most, whatever its message says of its size.
+func TestPayloadsCountWhatIsRead(t *testing.T) {
+	for said, want := range map[uint64]int64{
+		0: 2 << 20, 3: 2 << 20, 5 << 20: 6 << 20, maxPayloadBytes + 1: maxPayloadBytes,
+		1 << 63: maxPayloadBytes, math.MaxUint64: maxPayloadBytes,
+	} {
+		f := &fetches{sim: newSim(t, 1)}
+		c := newCore(lane, "w", time.Minute, f)
+		for id, n := range map[string]uint64{"a": 0, "b": said} {
+			c.slices[id] = &slice{item: work.Item{WorkItemID: id, PayloadBytes: n}, state: fetching}
+		}
+		c.toFetch = []*slice{c.slices["b"], c.slices["a"]}
+		c.fetchNext()
+		if fetched := 2 - len(c.toFetch); c.payloads != want || f.n != fetched {
+			t.Errorf("%d bytes: %d count, want %d; %d payloads are fetched", said, c.payloads, want, f.n)
+		}
+		for _, s := range c.slices {
+			c.fetchedNoMore(s)
+		}
+		if c.payloads != 0 {
+			t.Errorf("%d bytes: %d count when all are gone", said, c.payloads)
+		}
+	}
+}
+
+// A slice that the server still has is dropped once, however long it stays there.
+func TestWhatIsDroppedIsCountedOnce(t *testing.T) {
+	s := connected(t)
+	c := s.c
+	x := &slice{item: work.Item{WorkItemID: "x", ReplySubject: "_INBOX.g.x"}, request: "g.x", state: sent,
+		model: c.model("org/a"), until: s.now, call: "1"}
+	c.slices["x"], c.requests["g.x"], c.marks = x, map[*slice]bool{x: true}, []*slice{x}
+	for range 5 {
+		c.now = c.now.Add(work.MarkInterval + 1)
+		c.visit()
+	}
+	c.cancelled("sie.cancel.g.x", nil)
+	if n, more := s.stats["dropped deadline"], s.stats["dropped cancelled"]; n != 1 || more != 0 {
+		t.Errorf("it was dropped %d times by its deadline, %d times by a cancellation", n, more)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tinylib/msgp/msgp"
+
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/ipc"
@@ -282,5 +284,35 @@ func TestUnsupportedModelsAreLeftToOthers(t *testing.T) {
 	c.forgotten()
 	if got := c.heartbeat(false).UnsupportedModels; len(got) > 0 {
 		t.Errorf("another server process: %v", got)
+	}
+}
+
+// A slice that waits for its configuration once more, when it was read already, keeps its size.
+func TestASliceKeepsItsSizeWhileItIsHeld(t *testing.T) {
+	s := connected(t)
+	c, id := s.c, simModels[0]
+	gave := func(hash string) {
+		e := &control.Export{Epoch: 2, Hashes: map[string]string{id: hash}}
+		c.gave(e, &ipc.ConfigResponse{Applied: true}, nil)
+		c.release()
+	}
+	gave("a")
+	m := s.delivers(id, true, func(it *work.Item) {
+		it.ModelConfigHash = "a"
+		it.Items = []msgp.Raw{msgp.AppendString(nil, strings.Repeat("t", 4000))}
+	})
+	x := c.slices[m.id]
+	bytes, tokens, size := x.bytes, x.tokens, x.model.size
+	if x.state != queued || bytes < 4000 || x.model.tokens != tokens {
+		t.Fatalf("%+v", x)
+	}
+	if gave("b"); x.state != held || x.model.tokens != 0 {
+		t.Fatalf("of another configuration: %+v", x)
+	}
+	gave("a")
+	if x.state != queued || x.bytes != bytes || x.tokens != tokens || x.model.tokens != tokens ||
+		x.model.size != size {
+		t.Errorf("%d bytes and %d tokens of %d and %d; a slice has %v tokens, was %v", x.bytes, x.tokens,
+			bytes, tokens, x.model.size, size)
 	}
 }

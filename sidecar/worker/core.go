@@ -304,13 +304,14 @@ func (c *core) expired(s *slice) bool {
 // drop ends a slice that is of no use: its gateway has answered, is gone, or was told. Its messages
 // are acknowledged.
 func (c *core) drop(s *slice, why string) {
+	if s.dropped { // before; the server still has it
+		return
+	}
 	c.do.count("dropped", why)
 	c.settle(s, c.do.ack)
 	if s.state == sent {
-		if !s.dropped {
-			s.dropped = true
-			c.do.cancel([]string{s.item.WorkItemID})
-		}
+		s.dropped = true
+		c.do.cancel([]string{s.item.WorkItemID})
 		return // its outcome, or the server's death, gives the credit back
 	}
 	c.forget(s)

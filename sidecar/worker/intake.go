@@ -205,8 +205,8 @@ func (c *core) take(s *slice) {
 func (c *core) fetchNext() {
 	for len(c.toFetch) > 0 {
 		s := c.toFetch[0]
-		// without a size it is that of what a message holds
-		n := int64(max(s.item.PayloadBytes, uint64(c.maxPayload)))
+		// without a size it is that of what a message holds; more than the most is not read
+		n := int64(min(max(s.item.PayloadBytes, uint64(c.maxPayload)), maxPayloadBytes))
 		if c.slices[s.item.WorkItemID] == s {
 			if c.payloads > 0 && c.payloads+n > maxPayloadBytes {
 				return
@@ -271,15 +271,17 @@ func (c *core) enqueue(s *slice) {
 		return
 	}
 	it := &s.item
-	n := len(it.Single)
-	for _, list := range [][]msgp.Raw{it.Items, it.ScoreItems} {
-		for _, x := range list {
-			n += len(x) + len(it.Query)
+	if s.bytes == 0 { // else it was here before, was held, and its texts are gone
+		n := len(it.Single)
+		for _, list := range [][]msgp.Raw{it.Items, it.ScoreItems} {
+			for _, x := range list {
+				n += len(x) + len(it.Query)
+			}
 		}
+		s.bytes = max(n, 1)
+		s.tokens = s.model.estimate(s.bytes)
+		it.Items, it.ScoreItems, it.Single, it.Query, it.OutputSchema = nil, nil, nil, nil, nil
 	}
-	s.bytes = max(n, 1)
-	s.tokens = s.model.estimate(s.bytes)
-	it.Items, it.ScoreItems, it.Single, it.Query, it.OutputSchema = nil, nil, nil, nil, nil
 	s.state = queued
 	c.hot[s.model] = true
 	if it.Alone {
