@@ -115,6 +115,7 @@ func (s *Server) frame() ([]byte, error) {
 	for len(b) > maxFrame { // halves the lists: a client takes no more than 1 MiB
 		v.Workers, v.Models = v.Workers[:len(v.Workers)/2], v.Models[:len(v.Models)/2]
 		v.Lanes, v.Queues, v.Truncated = v.Lanes[:len(v.Lanes)/2], v.Queues[:len(v.Queues)/2], true
+		v.Configured, v.Live = v.Configured[:len(v.Configured)/2], v.Live[:len(v.Live)/2]
 		b = encode(v)
 	}
 	return b, nil

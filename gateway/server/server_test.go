@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/sie-engine/sie/gateway/fleet"
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/inference"
@@ -409,6 +410,21 @@ func TestFramesAreBounded(t *testing.T) {
 	if err != nil || len(b) > maxFrame || len(b) < maxFrame/8 || !strings.Contains(string(b),
 		`"truncated":true`) ||
 		!strings.Contains(string(b), `"worker_count":3000`) {
+		t.Errorf("%v, %d bytes: %.300s", err, len(b), b)
+	}
+}
+
+// A frame is made even where the names of the workers' profiles alone are more than it may hold.
+func TestFramesOfManyProfilesAreBounded(t *testing.T) {
+	many := &fleet.Snapshot{}
+	for i := range 8500 {
+		l := bus.Lane{Pool: "p", Profile: fmt.Sprintf("%0125d", i), Bundle: "b"}
+		many.Workers = append(many.Workers, &fleet.Worker{ID: fmt.Sprint("w-", i), Lane: l, Live: true})
+	}
+	r := start(t, func(o *Options) { o.Fleet = func() *fleet.Snapshot { return many } })
+	b, err := r.frame()
+	if err != nil || len(b) > maxFrame || len(b) < maxFrame/8 || !strings.Contains(string(b),
+		`"truncated":true`) || !strings.Contains(string(b), `"worker_count":8500`) {
 		t.Errorf("%v, %d bytes: %.300s", err, len(b), b)
 	}
 }
