@@ -18,7 +18,7 @@ import (
 // dropped without being decoded.
 func (q *Queue) receive(m *nats.Msg) {
 	now := time.Now()
-	q.heard.Store(now.UnixNano())
+	q.heard.Store(int64(now.Sub(q.began)))
 	id, i, attempt, ok := splitInbox(strings.TrimPrefix(m.Subject, q.inbox))
 	if !ok {
 		return

@@ -132,10 +132,10 @@ func (q *Queue) waiters() {
 func (q *Queue) gap(now time.Time) bool {
 	k := &q.keeper
 	since := k.beatAt
-	if at := time.Unix(0, q.connectedAt.Load()); at.After(since) && !since.IsZero() {
+	if q.since().After(since) && !since.IsZero() {
 		// what was published to a dead connection before its end was noticed told nobody anything
-		if heard := time.Unix(0, q.heard.Load()); heard.Before(since) && q.heard.Load() != 0 {
-			since = heard
+		if n := q.heard.Load(); n != 0 && q.began.Add(time.Duration(n)).Before(since) {
+			since = q.began.Add(time.Duration(n))
 		}
 	}
 	if !since.IsZero() && k.lookAt.IsZero() && now.Sub(since) > heartbeatGap {
@@ -154,7 +154,7 @@ func (q *Queue) gap(now time.Time) bool {
 
 // lookAt finds what is to be done for one request.
 func (q *Queue) lookAt(r *request, lines map[*line]*found, connected, all bool, now time.Time) {
-	pool, since := r.line.pool.state(), time.Unix(0, q.connectedAt.Load())
+	pool, since := r.line.pool.state(), q.since()
 	r.line.mu.Lock()
 	checked := r.line.checked
 	r.line.mu.Unlock()
@@ -386,7 +386,7 @@ func (q *Queue) lost(p *pool) {
 
 // poll asks for the state of a pool's stream if it is time, or after a reconnect.
 func (q *Queue) poll(p *pool, now time.Time) {
-	since := time.Unix(0, q.connectedAt.Load())
+	since := q.since()
 	p.mu.Lock()
 	first := p.lastAt.Before(since) && p.pollAt.Before(since.Add(pollEvery)) // since the reconnect
 	due := !p.polling && p.epoch > 0 && (!now.Before(p.pollAt) || first)

@@ -8,8 +8,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tinylib/msgp/msgp"
 
 	"github.com/sie-engine/sie/internal/bus"
@@ -279,5 +281,54 @@ func TestWorkLeavesTheStreamAtItsDeadline(t *testing.T) {
 		if h := b.sent[0].Header; h.Get(bus.HeaderTTL) != want || h.Get(bus.HeaderMsgID) != "r.0#2" {
 			t.Errorf("%v before the deadline: %v", left, h)
 		}
+	}
+}
+
+// setBack returns what now is when the host's clock is set back meanwhile: the monotonic reading,
+// which follows the wall clock in a Time, goes on. Above 30 bits of nanoseconds are the seconds.
+func setBack(now time.Time, by time.Duration) time.Time {
+	*(*uint64)(unsafe.Pointer(&now)) -= uint64(by/time.Second) << 30
+	return now
+}
+
+// What was lost is found, and what is on its way is left alone, after the host's clock was set back.
+func TestTheClockIsSetBack(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	q, err := New(Options{Router: "gw", Metrics: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	w := newWorld(1, 0)
+	w.queue, w.created, w.mute = q, time.Now(), true
+	q.broker = w
+	q.Connected()
+	l := q.line(lane, modelID)
+	l.prepared = true
+	ahead := time.Now().Add(time.Minute)
+	now := setBack(ahead, time.Hour)
+	if now.Sub(ahead) != 0 || !now.Round(0).Before(ahead.Round(0)) {
+		t.Fatalf("set back, %v is %v", ahead, now)
+	}
+	for id, s := range map[string]state{"sent": sent, "taken": taken} {
+		r := newRequest(id, l, nil, work.Item{Operation: work.Detokenize, RequestID: id,
+			ReplySubject: "_INBOX.gw." + id, Total: 1},
+			[]msgp.Raw{msgp.AppendString(nil, "text")}, []slice{{end: 1, bytes: 10}})
+		r.next, r.late = 1, now.Add(time.Hour)
+		q.requests[r.id] = r
+		r.setLocked(&r.slices[0], s, now)
+		r.slices[0].sentAt, r.slices[0].markedAt = now, now
+	}
+	count := func(cause string) float64 {
+		return series(t, registry, "sie_gateway_queue_republishes_total", map[string]string{"cause": cause})
+	}
+	q.pass(now, true)
+	if n := count("no_ack"); n != 0 {
+		t.Errorf("%v slices are published again that were sent just now", n)
+	}
+	q.requests["sent"].endLocked(now)
+	q.pass(now.Add(work.MarkTimeout+time.Second), true)
+	if n := count("silent"); n != 1 {
+		t.Errorf("%v slices without a mark are published again", n)
 	}
 }

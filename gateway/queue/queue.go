@@ -29,8 +29,9 @@ type Queue struct {
 	look atomic.Bool   // and at everything, not only at what waits to be published
 
 	connected   atomic.Bool
-	connectedAt atomic.Int64 // nanoseconds since the epoch
-	heard       atomic.Int64 // when the last message came
+	began       time.Time    // before anything happened; what follows is in nanoseconds since then
+	connectedAt atomic.Int64 // not of the wall clock, which may be set while slices have ages
+	heard       atomic.Int64 // when the last message came; 0: none did
 	draining    atomic.Bool
 	drained     chan struct{} // closed by Drain
 
@@ -61,7 +62,7 @@ func New(o Options) (*Queue, error) {
 		kick: make(chan struct{}, 1), drained: make(chan struct{}), deletes: make(chan string, maxDeletes),
 		removes: make(chan place, maxRemoves),
 		fetches: make(chan struct{}, maxFetches), requests: map[string]*request{}, lines: map[string]*line{},
-		pools: map[string]*pool{}, broker: away{},
+		pools: map[string]*pool{}, broker: away{}, began: time.Now().Add(-1),
 	}
 	q.ctx, q.stop = context.WithCancel(context.Background())
 	q.metrics.observe(q)
@@ -103,11 +104,14 @@ func (q *Queue) begin(b broker) {
 // Connected says that there is a connection to the broker.
 func (q *Queue) Connected() {
 	if !q.connected.Load() {
-		q.connectedAt.Store(time.Now().UnixNano())
+		q.connectedAt.Store(int64(time.Since(q.began)))
 		q.connected.Store(true)
 	}
 	q.wakeForAll()
 }
+
+// since returns when the connection was made.
+func (q *Queue) since() time.Time { return q.began.Add(time.Duration(q.connectedAt.Load())) }
 
 // Disconnected says that the connection to the broker is lost. Requests wait until it is there
 // again, or until their time is up.
