@@ -109,7 +109,7 @@ func (s *Server) answer(it *wire.RunItem, wi *work.Item, w *admit.Work) (a *answ
 	if a, err = do(r); err != nil {
 		return nil, err
 	}
-	a.hash = s.opt.Configs.Hash()
+	a.hash = hashes.bundle
 	if a.out.ModelID == "" { // of operations that count nothing
 		a.out.ModelID, a.out.Revision = m.Entry().ID, m.Entry().ServedRevision()
 	}

@@ -184,6 +184,32 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// A result tells the configuration that it ran under, though another came before its end.
+func TestResultsTellTheirConfiguration(t *testing.T) {
+	r := start(t, func(o *service.Options, _ *Options) { o.Batch.MaxRequests = 1 })
+	c := r.dial()
+	before := r.configs.Hash()
+	from := c.begin(wire.MethodRunBatch, &wire.RunBatchRequest{ModelID: everything, Items: []wire.RunItem{
+		sliceOf("1", work.Encode, nil, "!sleep=500ms"), sliceOf("2", work.Encode, nil, "!sleep=1s"),
+	}}, nil)
+	if _, err := c.await(from); err != nil { // the other one has begun long ago
+		t.Fatal(err)
+	}
+	var did wire.ConfigResponse
+	err := c.call(wire.MethodApplyModelConfig, &wire.ApplyRequest{BundleID: "default", ModelID: "org/new",
+		Epoch: 7, ModelConfig: document("org/new", plain)}, &did)
+	if err != nil || did.BundleConfigHash == before {
+		t.Fatalf("%+v, %v", did, err)
+	}
+	last, err := c.await(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x := readLast(t, last.Body); !x.result.Success || x.result.ExecutedBundleConfigHash != before {
+		t.Errorf("it ran under %s and tells %+v", before, x.result)
+	}
+}
+
 // What another worker could answer is given back, with a delay.
 func TestGivenBack(t *testing.T) {
 	r := start(t, nil)

@@ -19,9 +19,9 @@ type Server struct {
 	opt     Options
 	service *service.Service
 	gate    *admit.Gate
-	epoch   string // random, so that a sidecar can tell that the process is another one
-	beat    atomic.Int64
-	slots   chan struct{} // one for each slice that runs
+	epoch   string                    // random, so that a sidecar can tell that the process is another one
+	beat    atomic.Pointer[time.Time] // when the last Ping came; nil: none did
+	slots   chan struct{}             // one for each slice that runs
 	crew    *crew
 
 	ctx  context.Context // of all connections
@@ -119,5 +119,5 @@ func (s *Server) Close() {
 // Beating reports whether a sidecar has sent a Ping within FreshHeartbeat.
 func (s *Server) Beating() bool {
 	at := s.beat.Load()
-	return at != 0 && time.Since(time.Unix(0, at)) < FreshHeartbeat
+	return at != nil && time.Since(*at) < FreshHeartbeat
 }

@@ -17,7 +17,7 @@ func (s *Server) ping(c *conn, r *wire.Request) {
 		return
 	}
 	now := time.Now()
-	s.beat.Store(now.UnixNano())
+	s.beat.Store(&now)
 	a := &wire.PingResponse{
 		TimestampMS: b.TimestampMS, WorkerID: s.opt.WorkerID, PID: os.Getpid(), Epoch: s.epoch,
 		Ready:            s.opt.Ready() && !s.gate.Draining() && !s.service.Lost(),

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -92,7 +93,8 @@ func TestPing(t *testing.T) {
 func TestHeartbeatsAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Server{}
-		s.beat.Store(time.Now().UnixNano())
+		now := time.Now()
+		s.beat.Store(&now)
 		time.Sleep(FreshHeartbeat - 1)
 		if !s.Beating() {
 			t.Error("it is stale too early")
@@ -102,6 +104,21 @@ func TestHeartbeatsAge(t *testing.T) {
 			t.Error("it is never stale")
 		}
 	})
+}
+
+// A heartbeat ages when the host's clock is set back: the seconds of the wall clock are above 30 bits
+// of nanoseconds in a Time, and the monotonic reading is beside them.
+func TestHeartbeatsAgeWhenTheClockIsSetBack(t *testing.T) {
+	at := time.Now().Add(-FreshHeartbeat)
+	*(*uint64)(unsafe.Pointer(&at)) += 3600 << 30
+	if time.Until(at.Round(0)) < 59*time.Minute || time.Until(at) > 0 {
+		t.Fatalf("it came %v", at)
+	}
+	s := &Server{}
+	s.beat.Store(&at)
+	if s.Beating() {
+		t.Error("it is fresh until the clock has caught up")
+	}
 }
 
 // While a batch runs, its progress counts from the last batch that the device finished.
@@ -119,6 +136,9 @@ func TestProgress(t *testing.T) {
 		p.Running[0].Total != 2 || p.Running[0].Done != 1 || p.Running[0].ProgressMS < 0 ||
 		p.FinishedBatch != 1 {
 		t.Errorf("%+v, %v", p, err)
+	}
+	if _, last := r.service.FinishedBatches(); last == last.Round(0) {
+		t.Errorf("%v says nothing when the host's clock is set", last)
 	}
 	if _, err := c.await(from); err != nil {
 		t.Fatal(err)

@@ -66,12 +66,13 @@ func (h *Host) FinishedBatches() (n uint64, last time.Time) {
 	if n == 0 {
 		return 0, time.Time{}
 	}
-	return n, time.Unix(0, at)
+	return n, *at
 }
 
 // batchDone notes the end of a batch.
 func (h *Host) batchDone() {
-	h.finishedAt.Store(time.Now().UnixNano())
+	now := time.Now()
+	h.finishedAt.Store(&now)
 	h.finished.Add(1)
 }
 

@@ -80,12 +80,12 @@ type Host struct {
 	sizes      sync.Map      // weights key → bytes on each device, of all that were loaded since the start
 	memory     func() memory // reads the memory of the host
 	usage      usage
-	records    func()        // tests set it: called before programs are recorded
-	pins       []string      // see SetPinned; guarded by swap
-	finished   atomic.Uint64 // batches
-	finishedAt atomic.Int64  // the last of them, in nanoseconds since 1970
-	shrinks    atomic.Bool   // the next tick shrinks the arenas
-	lost       chan struct{} // closed when a device failed for good
+	records    func()                    // tests set it: called before programs are recorded
+	pins       []string                  // see SetPinned; guarded by swap
+	finished   atomic.Uint64             // batches
+	finishedAt atomic.Pointer[time.Time] // of the last of them; nil: none did
+	shrinks    atomic.Bool               // the next tick shrinks the arenas
+	lost       chan struct{}             // closed when a device failed for good
 	lose       sync.Once
 }
 
