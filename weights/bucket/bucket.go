@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sie-engine/sie/internal/files"
@@ -107,4 +108,26 @@ func Read(ctx context.Context, b Bucket, key string, limit int64) ([]byte, Objec
 	}
 	err = errors.Join(err, body.Close())
 	return raw, object, err
+}
+
+// Once returns a function that returns the first result of dial without an error, and until there is
+// one calls dial again: credentials may come later. Safe for concurrent use.
+func Once[T any](dial func() (T, error)) func() (T, error) {
+	var (
+		mu    sync.Mutex
+		first T
+		done  bool
+	)
+	return func() (T, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if done {
+			return first, nil
+		}
+		x, err := dial()
+		if err == nil {
+			first, done = x, true
+		}
+		return x, err
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 
 	"cloud.google.com/go/storage"
 	"google.golang.org/api/googleapi"
@@ -28,7 +27,7 @@ type Bucket struct {
 
 // New returns the bucket of a gs:// URL without making a request.
 func New(url bucket.URL) *Bucket {
-	return &Bucket{url: url, dial: sync.OnceValues(func() (*storage.BucketHandle, error) {
+	return &Bucket{url: url, dial: bucket.Once(func() (*storage.BucketHandle, error) {
 		c, err := storage.NewClient(context.Background())
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", url, err)

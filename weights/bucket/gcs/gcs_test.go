@@ -2,6 +2,8 @@ package gcs
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/sie-engine/sie/weights/bucket"
@@ -33,5 +35,27 @@ func TestMissingBucketIsDenied(t *testing.T) {
 	buckettest.GCS(t)
 	if _, err := open(t, "gs://not-there").List(t.Context(), "", 1); !errors.Is(err, bucket.ErrDenied) {
 		t.Error(err)
+	}
+}
+
+// Credentials may come after the first request.
+func TestCredentialsMayComeLater(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "credentials.json")
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", path)
+	t.Setenv("STORAGE_EMULATOR_HOST", "")
+	b := open(t, "gs://models")
+	if _, err := b.dial(); err == nil {
+		t.Fatal("it needs no credentials")
+	}
+	user := `{"type": "authorized_user", "client_id": "a", "client_secret": "b", "refresh_token": "c"}`
+	if err := os.WriteFile(path, []byte(user), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := b.dial(); err != nil || again != c {
+		t.Errorf("a second client: %v", err)
 	}
 }

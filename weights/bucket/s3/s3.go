@@ -11,7 +11,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -42,7 +41,7 @@ type Bucket struct {
 
 // New returns the bucket of an s3:// URL without making a request.
 func New(url bucket.URL) *Bucket {
-	return &Bucket{url: url, part: partBytes, dial: sync.OnceValues(func() (*s3.Client, error) {
+	return &Bucket{url: url, part: partBytes, dial: bucket.Once(func() (*s3.Client, error) {
 		cfg, err := config.LoadDefaultConfig(context.Background())
 		if err != nil {
 			return nil, fmt.Errorf("AWS configuration: %w", err)

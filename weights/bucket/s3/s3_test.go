@@ -3,6 +3,8 @@ package s3
 import (
 	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -51,5 +53,27 @@ func TestRefusalsAreDenied(t *testing.T) {
 	_, _, err := open(t, url).Open(t.Context(), "x", 0, "")
 	if !errors.Is(err, bucket.ErrDenied) || strings.Contains(err.Error(), "wrong-secret") {
 		t.Errorf("a wrong key: %v", err)
+	}
+}
+
+// The shared configuration may come after the first request.
+func TestConfigurationMayComeLater(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config")
+	t.Setenv("AWS_CONFIG_FILE", path)
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", path+".none")
+	t.Setenv("AWS_PROFILE", "later")
+	b := open(t, "s3://models")
+	if _, err := b.dial(); err == nil {
+		t.Fatal("it needs no profile")
+	}
+	if err := os.WriteFile(path, []byte("[profile later]\nregion = eu-west-1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := b.dial(); err != nil || again != c {
+		t.Errorf("a second client: %v", err)
 	}
 }
