@@ -36,11 +36,11 @@ type counts struct {
 func (u *usage) fill(perSecond float64, now time.Time) {
 	most := max(perSecond*burst.Seconds(), 1)
 	if u.at.IsZero() {
-		u.level = most
-	} else if d := now.Sub(u.at); d > 0 {
-		u.level += perSecond * d.Seconds()
+		u.level, u.at = most, now
+	} else if d := now.Sub(u.at); d > 0 { // else one that read the time later was here before
+		u.level, u.at = u.level+perSecond*d.Seconds(), now
 	}
-	u.level, u.at = min(u.level, most), now
+	u.level = min(u.level, most)
 }
 
 // Take counts a request with n items, or returns why it is refused: the 429 with the time until it

@@ -406,3 +406,17 @@ func TestUsage(t *testing.T) {
 		t.Error("somebody without a token sees tenants")
 	}
 }
+
+// A moment counts once, whichever of two requests that read the time gets to count first.
+func TestLevelsGrowOnce(t *testing.T) {
+	u, now := &usage{}, time.Now()
+	u.fill(100, now)
+	u.level = 0
+	for range 10 {
+		u.fill(100, now.Add(10*time.Millisecond))
+		u.fill(100, now)
+	}
+	if u.level < 0.99 || u.level > 1.01 {
+		t.Errorf("%v items after 10 ms of 100 a second", u.level)
+	}
+}
