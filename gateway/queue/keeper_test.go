@@ -291,7 +291,8 @@ func setBack(now time.Time, by time.Duration) time.Time {
 	return now
 }
 
-// What was lost is found, and what is on its way is left alone, after the host's clock was set back.
+// What was lost is found, and what is on its way is left alone, after the host's clock was set
+// back.
 func TestTheClockIsSetBack(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	q, err := New(Options{Router: "gw", Metrics: registry})

@@ -122,8 +122,8 @@ func (f *Feed) Serve(r *Request, _ string) {
 			"too many status sockets are open, or the server is shutting down")
 		return
 	}
-	// The upgrader writes its own answer when it refuses. Where the answer cannot be written, stream
-	// does not run.
+	// The upgrader writes its own answer when it refuses. Where the answer cannot be written,
+	// stream does not run.
 	if err := upgrader.Upgrade(r.RequestCtx, f.stream); err != nil {
 		f.leave()
 	} else {

@@ -106,8 +106,8 @@ func TestHeartbeatsAge(t *testing.T) {
 	})
 }
 
-// A heartbeat ages when the host's clock is set back: the seconds of the wall clock are above 30 bits
-// of nanoseconds in a Time, and the monotonic reading is beside them.
+// A heartbeat ages when the host's clock is set back: the seconds of the wall clock are above 30
+// bits of nanoseconds in a Time, and the monotonic reading is beside them.
 func TestHeartbeatsAgeWhenTheClockIsSetBack(t *testing.T) {
 	at := time.Now().Add(-FreshHeartbeat)
 	*(*uint64)(unsafe.Pointer(&at)) += 3600 << 30

@@ -110,8 +110,8 @@ func Read(ctx context.Context, b Bucket, key string, limit int64) ([]byte, Objec
 	return raw, object, err
 }
 
-// Once returns a function that returns the first result of dial without an error, and until there is
-// one calls dial again: credentials may come later. Safe for concurrent use.
+// Once returns a function that returns the first result of dial without an error, and until there
+// is one calls dial again: credentials may come later. Safe for concurrent use.
 func Once[T any](dial func() (T, error)) func() (T, error) {
 	var (
 		mu    sync.Mutex
