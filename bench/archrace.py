@@ -178,8 +178,8 @@ def available():
 
 
 def precisions():
-    """Ours that make sense here: bf16 is computed by AMX alone."""
-    return ("fp32", "bf16") if {"amx_tile", "amx_bf16"} <= machine.flags() else ("fp32",)
+    """Ours that make sense here: bf16 is computed with AMX or AVX512_BF16."""
+    return ("fp32", "bf16") if has_bf16() else ("fp32",)
 
 
 def has_bf16():

@@ -15,7 +15,7 @@ function(sie_emulate_amx target)
   add_library(${target} OBJECT ${amx_sources})
   target_link_libraries(${target} PRIVATE sie_flags)
   target_compile_definitions(${target} PRIVATE SIE_EMULATED_TILES)
-  target_compile_options(${target} PRIVATE ${isa_vnni} -mavx512bf16 -DSIE_ISA_NS=amx -fno-math-errno
+  target_compile_options(${target} PRIVATE ${isa_avx512bf16} -DSIE_ISA_NS=amx -fno-math-errno
                          -fno-trapping-math ${header_noise})
 endfunction()
 
@@ -33,8 +33,8 @@ target_link_libraries(table_amx_emulated PRIVATE sie_flags)
 target_compile_definitions(table_amx_emulated PRIVATE sie_cpu_ops=sie_emulated_amx_ops
                            sie_cpu_detect=sie_emulated_amx_detect)
 foreach(target kernels_amx_emulated table_amx_emulated)
-  foreach(name linear_bf16_amx linear_bf16_amx_scratch linear_int8_amx attention_bf16_amx attention_bf16_amx_scratch
-               attention_disentangled_amx attention_disentangled_amx_scratch amx_bf16_pack amx_bf16_packed_bytes)
+  foreach(name linear_bf16_amx linear_int8_amx attention_bf16_amx attention_bf16_amx_scratch
+               attention_disentangled_amx attention_disentangled_amx_scratch)
     target_compile_definitions(${target} PRIVATE ${name}=${name}_on_emulated_tiles)
   endforeach()
 endforeach()

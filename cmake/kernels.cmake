@@ -5,10 +5,11 @@
 #   table_arm64.cc                arm64: the same
 #   detect_arm64.cc               both: the same
 #   X_avx2.cc, X_avx512.cc,
-#   X_vnni.cc, X_amx.cc           x86-64: once, with the flags of that instruction set
+#   X_vnni.cc, X_avx512bf16.cc,
+#   X_amx.cc                      x86-64: once, with the flags of that instruction set
 #   X_avx512.S                    x86-64: once, assembly
 #   X_neon.cc, X_dot.cc           arm64: once, with the flags of that instruction set
-#   int8_pack.cc                  once, for avx2 or neon
+#   int8_pack.cc, bf16_pack.cc    once, for avx2 or neon; the latter for avx2 alone
 #   any other X.cc                x86-64: twice, as namespace sie_cpu::avx2 and sie_cpu::avx512 (SIE_ISA_NS)
 #                                 arm64: once, as sie_cpu::neon
 # Kernel sources include no C++ library headers: an inline function of such a header, compiled here with
@@ -34,7 +35,7 @@ set(cpu_dir ${CMAKE_SOURCE_DIR}/kernels/cpu)
 file(GLOB cpu_sources CONFIGURE_DEPENDS ${cpu_dir}/*.cc)
 set(SIE_CPU_GENERIC ${cpu_sources})
 list(FILTER SIE_CPU_GENERIC EXCLUDE REGEX
-     "_(avx2|avx512|vnni|amx|neon|dot)\\.cc$|/(table|detect|table_arm64|detect_arm64|int8_pack)\\.cc$")
+     "_(avx2|avx512|vnni|avx512bf16|amx|neon|dot)\\.cc$|/(table|detect|table_arm64|detect_arm64|int8_pack|bf16_pack)\\.cc$")
 
 # Linked behind sie_flags, whose option it takes back.
 add_library(sie_unsanitized INTERFACE)
@@ -58,15 +59,18 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(SIE_TEST_ISA ${isa_avx2})
   set(isa_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
   set(isa_vnni ${isa_avx512} -mavx512vnni)
-  set(isa_amx ${isa_vnni} -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8)
-  set(SIE_ISAS avx2 avx512 vnni amx)
+  set(isa_avx512bf16 ${isa_vnni} -mavx512bf16)
+  set(isa_amx ${isa_avx512bf16} -mamx-tile -mamx-bf16 -mamx-int8)
+  set(SIE_ISAS avx2 avx512 vnni avx512bf16 amx)
   set(generic_isas avx2 avx512)
   # The flag of a CPU that runs the table, as /proc/cpuinfo has it.
   set(flag_avx2 avx2)
   set(flag_avx512 avx512vl)
   set(flag_vnni avx512_vnni)
+  set(flag_avx512bf16 avx512_bf16)
   set(flag_amx amx_tile)
   set(cpu_baseline ${cpu_dir}/table.cc ${cpu_dir}/detect.cc ${cpu_dir}/detect_arm64.cc)
+  set(bf16_pack ${cpu_dir}/bf16_pack.cc)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   set(isa_neon -march=armv8-a)
   set(isa_dot -march=armv8.2-a+dotprod)
@@ -85,7 +89,7 @@ if(SIE_ISAS)
       list(APPEND own ${SIE_CPU_GENERIC})
     endif()
     if(isa STREQUAL least_isa)
-      list(APPEND own ${cpu_dir}/int8_pack.cc)
+      list(APPEND own ${cpu_dir}/int8_pack.cc ${bf16_pack})
     endif()
     file(GLOB assembly CONFIGURE_DEPENDS ${cpu_dir}/*_${isa}.S)
     list(APPEND own ${assembly})

@@ -41,8 +41,8 @@ const char *family_name(uint32_t family) { return family == SIE_FAMILY_ARM64 ? "
 
 // NULL where isa is none of sie_isa.
 const char *name_of(uint32_t isa) {
-  static const char *const x86[] = {"avx2", "avx512", "avx512-vnni", "amx"}, *const arm[] = {"neon",
-                                                                                             "neon-dot"};
+  static const char *const x86[] = {"avx2", "avx512", "avx512-vnni", "avx512-bf16", "amx"};
+  static const char *const arm[] = {"neon", "neon-dot"};
   if (isa >= SIE_ISA_AVX2 && isa <= SIE_ISA_AMX) return x86[isa - SIE_ISA_AVX2];
   if (isa >= SIE_ISA_NEON && isa <= SIE_ISA_NEON_DOT) return arm[isa - SIE_ISA_NEON];
   return nullptr;

@@ -40,7 +40,7 @@ type computeFlags struct {
 	Device    string `help:"auto (GPUs if they can be used, else the CPU), cpu, cuda (every GPU), cuda:0 or cuda:0,1; null: no device, made-up answers, for tests." short:"d" env:"SIE_DEVICE" default:"auto"`
 	Precision string `help:"auto; fp32, bf16 or int8 on the CPU; bf16, fp16 or fp8 on GPUs." env:"SIE_PRECISION" default:"auto" enum:"auto,fp32,bf16,int8,fp16,fp8"`
 	Threads   int    `help:"Compute threads of the CPU; 0: one for each physical core this process may use." env:"SIE_THREADS" range:"0..1024"`
-	ISA       string `help:"Upper bound on the CPU's instruction set: best, avx2, avx512, avx512-vnni or amx; neon or neon-dot on arm64." env:"SIE_ISA" default:"best" enum:"best,avx2,avx512,avx512-vnni,amx,neon,neon-dot"`
+	ISA       string `help:"Upper bound on the CPU's instruction set: best, avx2, avx512, avx512-vnni, avx512-bf16 or amx; neon or neon-dot on arm64." env:"SIE_ISA" default:"best" enum:"best,avx2,avx512,avx512-vnni,avx512-bf16,amx,neon,neon-dot"`
 	NUMA      string `name:"numa" help:"Where weights lie on a CPU with several memory nodes: interleave, copy (one for each node), auto (copy if all fit in half of the free memory or budget), or off: as the kernel likes." env:"SIE_NUMA" default:"auto" enum:"auto,interleave,copy,off"`
 	Graphs    string `name:"cuda-graphs" help:"on, or off: GPUs get small batches kernel by kernel." env:"SIE_CUDA_GRAPHS" default:"on" enum:"on,off"`
 	PDL       string `name:"cuda-pdl" help:"Programmatic dependent launch, a kernel that starts under the end of the one before: on, launches (not inside CUDA graphs), or off. Results are the same; it is for finding faults." env:"SIE_CUDA_PDL" default:"on" enum:"on,launches,off"`
@@ -57,6 +57,7 @@ func (f *computeFlags) cpu() engine.Options {
 		"avx2":        engine.AVX2,
 		"avx512":      engine.AVX512,
 		"avx512-vnni": engine.AVX512VNNI,
+		"avx512-bf16": engine.AVX512BF16,
 		"amx":         engine.AMX,
 		"neon":        engine.NEON,
 		"neon-dot":    engine.NEONDot,

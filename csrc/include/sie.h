@@ -51,7 +51,7 @@ extern "C" {
 
 /* ---- 1 Versions and errors ------------------------------------------------------------------- */
 
-#define SIE_ABI_VERSION 4u
+#define SIE_ABI_VERSION 5u
 /* The SIE_ABI_VERSION with which the library was built. */
 SIE_API uint32_t sie_abi_version(void);
 
@@ -110,18 +110,16 @@ typedef enum sie_device_kind {
  * family, and refuses the other's levels with SIE_UNSUPPORTED. */
 #define SIE_ISA_FAMILY(isa) ((uint32_t)(isa) >> 16)
 #define SIE_ISA_LEVEL(isa) ((uint32_t)(isa) & 0xffffu)
-typedef enum sie_isa_family {
-  SIE_FAMILY_X86_64 = 1,
-  SIE_FAMILY_ARM64 = 2
-} sie_isa_family;
+typedef enum sie_isa_family { SIE_FAMILY_X86_64 = 1, SIE_FAMILY_ARM64 = 2 } sie_isa_family;
 typedef enum sie_isa {
   SIE_ISA_BEST = 0,
   SIE_ISA_AVX2 = 0x10001,   /* AVX2 + FMA + F16C */
   SIE_ISA_AVX512 = 0x10002, /* F, BW, DQ, VL */
   SIE_ISA_AVX512_VNNI = 0x10003,
-  SIE_ISA_AMX = 0x10004,     /* AMX tile, bf16 and int8 */
-  SIE_ISA_NEON = 0x20001,    /* ASIMD, which every arm64 has */
-  SIE_ISA_NEON_DOT = 0x20002 /* with SDOT: ASIMDDP, ARMv8.2 */
+  SIE_ISA_AVX512_BF16 = 0x10004, /* with VNNI and AVX512_BF16 */
+  SIE_ISA_AMX = 0x10005,         /* AMX tile, bf16 and int8 */
+  SIE_ISA_NEON = 0x20001,        /* ASIMD, which every arm64 has */
+  SIE_ISA_NEON_DOT = 0x20002     /* with SDOT: ASIMDDP, ARMv8.2 */
 } sie_isa;
 
 typedef struct sie_device sie_device;

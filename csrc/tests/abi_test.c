@@ -21,7 +21,7 @@ int sie_abi_test_c(void) {
       0)
     return 5;
   if (op.kind != SIE_LINEAR) return 6;
-  if (sie_abi_version() != SIE_ABI_VERSION || SIE_ABI_VERSION != 4) return 1;
+  if (sie_abi_version() != SIE_ABI_VERSION || SIE_ABI_VERSION != 5) return 1;
   if (sie_device_open(&options, &device, &err) != SIE_INVALID_ARGUMENT || device != 0) return 2;
   if (err.status != SIE_INVALID_ARGUMENT || err.message[0] == '\0') return 3;
   if (sizeof item != 24 || sizeof err != 256) return 4; /* Go mirrors these */

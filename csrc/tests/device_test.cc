@@ -67,8 +67,9 @@ namespace {
 constexpr uint32_t levels[] = {SIE_ISA_NEON, SIE_ISA_NEON_DOT};
 const char *const names[] = {"neon", "neon-dot"};
 #else
-constexpr uint32_t levels[] = {SIE_ISA_AVX2, SIE_ISA_AVX512, SIE_ISA_AVX512_VNNI, SIE_ISA_AMX};
-const char *const names[] = {"avx2", "avx512", "avx512-vnni", "amx"};
+constexpr uint32_t levels[] = {SIE_ISA_AVX2, SIE_ISA_AVX512, SIE_ISA_AVX512_VNNI, SIE_ISA_AVX512_BF16,
+                               SIE_ISA_AMX};
+const char *const names[] = {"avx2", "avx512", "avx512-vnni", "avx512-bf16", "amx"};
 #endif
 constexpr int all_levels = sizeof levels / sizeof *levels;
 

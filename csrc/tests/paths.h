@@ -41,8 +41,13 @@ inline std::vector<Path> find_paths() {
   static const struct {
     uint32_t isa;
     const char *name;
-  } isas[] = {{SIE_ISA_AVX2, "avx2"}, {SIE_ISA_AVX512, "avx512"}, {SIE_ISA_AVX512_VNNI, "avx512-vnni"},
-              {SIE_ISA_AMX, "amx"},   {SIE_ISA_NEON, "neon"},     {SIE_ISA_NEON_DOT, "neon-dot"}};
+  } isas[] = {{SIE_ISA_AVX2, "avx2"},
+              {SIE_ISA_AVX512, "avx512"},
+              {SIE_ISA_AVX512_VNNI, "avx512-vnni"},
+              {SIE_ISA_AVX512_BF16, "avx512-bf16"},
+              {SIE_ISA_AMX, "amx"},
+              {SIE_ISA_NEON, "neon"},
+              {SIE_ISA_NEON_DOT, "neon-dot"}};
   static const char *const classes[] = {"", "f32", "bf16", "int8"};
   static std::vector<std::string> names;
   names.reserve(32);

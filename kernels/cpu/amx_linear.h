@@ -13,20 +13,11 @@
 
 #include "amx_tile.h"
 #include "epilogue_avx512.h"
+#include "linear_part.h"
 
 namespace sie_cpu {
 
 enum { kStepRowBytes = 64, kStepBytes = 2048, kBlockSums = kBlockRows * kPanelColumns };
-
-struct AmxOperands {
-  const char *a; /* row 0 of x */
-  int64_t a_ld;  /* bytes */
-  const char
-      *a_tail; /* [rows][64 bytes]: the last step of every row, zero-padded; NULL when K fills its steps */
-  const char *packed; /* panel 0 */
-  int64_t steps;      /* K steps of a panel */
-  int64_t rows, panel_begin, panel_end;
-};
 
 struct AmxBlock {
   const char *a, *a_tail, *b, *prefetch;
@@ -83,7 +74,7 @@ inline void amx_block(const Form &form, const AmxBlock &block, typename Form::Pe
 
 /* Rows [row0, row0 + count) times all panels. The last block's epilogue is left in *pending. */
 template <class Product, class Form>
-inline void amx_slab(const AmxOperands &x, const Form &form, int64_t row0, int64_t count,
+inline void amx_slab(const LinearOperands &x, const Form &form, int64_t row0, int64_t count,
                      char (*sums)[4 * kBlockSums], int *turn, typename Form::Pending *pending) {
   const int64_t full = count / kBlockRows, tail = count % kBlockRows, blocks = full + (tail != 0);
   AmxTileConfig full_config, tail_config;
@@ -125,7 +116,7 @@ inline void amx_slab(const AmxOperands &x, const Form &form, int64_t row0, int64
 /* The whole product. Rows go in slabs that stay in half of a 2 MB second-level cache while all
  * panels pass. */
 template <class Product, class Form>
-inline void amx_linear(const AmxOperands &x, const Form &form) {
+inline void amx_linear(const LinearOperands &x, const Form &form) {
   alignas(64) char sums[2][4 * kBlockSums];
   typename Form::Pending pending = {};
   int turn = 0;
@@ -135,14 +126,6 @@ inline void amx_linear(const AmxOperands &x, const Form &form) {
     amx_slab<Product>(x, form, row, x.rows - row < slab ? x.rows - row : slab, sums, &turn, &pending);
   form.finish(&pending, pending.rows);
   amx_release();
-}
-
-/* Fills the zero-padded last steps of x's rows. tails and row_bytes are those of AmxOperands. */
-static inline void amx_copy_tails(const char *x, int64_t ld, int64_t row_bytes, int64_t rows, char *tails) {
-  const int64_t tail = row_bytes % kStepRowBytes;
-  memset(tails, 0, (size_t)(rows * kStepRowBytes));
-  for (int64_t r = 0; r < rows; r++)
-    memcpy(tails + r * kStepRowBytes, x + r * ld + row_bytes - tail, (size_t)tail);
 }
 
 }  // namespace sie_cpu

@@ -45,13 +45,12 @@ uint32_t detect(const Machine &machine) {
   if (!has(states, zmm_states) || !has(extended.ebx, avx512)) return SIE_ISA_AVX2;
   constexpr uint32_t vnni = bit(11);
   if (!has(extended.ecx, vnni)) return SIE_ISA_AVX512;
-  constexpr uint32_t amx = bit(22) | bit(24) | bit(25);  // bf16, tile, int8
   constexpr uint32_t avx512_bf16 = bit(5);
-  const CpuidLeaf more = machine.cpuid(7, 1);
-  if (!has(states, tile_states) || !has(extended.edx, amx) || !has(more.eax, avx512_bf16))
-    return SIE_ISA_AVX512_VNNI;
+  if (!has(machine.cpuid(7, 1).eax, avx512_bf16)) return SIE_ISA_AVX512_VNNI;
+  constexpr uint32_t amx = bit(22) | bit(24) | bit(25);  // bf16, tile, int8
+  if (!has(states, tile_states) || !has(extended.edx, amx)) return SIE_ISA_AVX512_BF16;
   constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  return machine.arch_prctl(request_permission, tile_data) == 0 ? SIE_ISA_AMX : SIE_ISA_AVX512_VNNI;
+  return machine.arch_prctl(request_permission, tile_data) == 0 ? SIE_ISA_AMX : SIE_ISA_AVX512_BF16;
 }
 
 }  // namespace sie_cpu

@@ -15,7 +15,6 @@
 //          (fast_math_avx512.h).
 #include "amx_linear.h"
 #include "int8_epilogue_avx512.h"
-#include "kernels_amx.h"
 #include "kernels_int8.h"
 
 namespace sie_cpu {
@@ -67,7 +66,7 @@ struct Int8Form {
 struct Run {
   const sie_linear_args *args;
   Int8Weight weight;
-  AmxOperands operands;
+  LinearOperands operands;
   template <int Act, int Residual, int Out>
   void run() const {
     const bool far = operands.rows * args->y.ld * (Out == kOutF32 ? 4 : 2) > (2 << 20);
@@ -77,8 +76,8 @@ struct Run {
 
 void product(const sie_linear_args *a, const char *tails, int64_t panel_begin, int64_t panel_end) {
   const Int8Weight w = int8_weight(a->w);
-  const AmxOperands operands = {(const char *)a->x.p, a->x.ld,     tails,    w.panels, w.steps,
-                                *a->rows.n,           panel_begin, panel_end};
+  const LinearOperands operands = {(const char *)a->x.p, a->x.ld,     tails,    w.panels, w.steps,
+                                   *a->rows.n,           panel_begin, panel_end};
   dispatch_epilogue(a, a->y.dtype, Run{a, w, operands});
 }
 

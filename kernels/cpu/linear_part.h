@@ -1,4 +1,5 @@
-// linear_part.h — which rows and panels of a linear one part of a share computes.
+// linear_part.h — which rows and panels of a linear one part of a share computes, and what a product
+// reads.
 #ifndef SIE_KERNELS_CPU_LINEAR_PART_H
 #define SIE_KERNELS_CPU_LINEAR_PART_H
 
@@ -33,6 +34,16 @@ static inline LinearPart part_of(int64_t rows, int64_t panels, int64_t block, co
   return {{blocks * line / down * block, last < rows ? last : rows},
           {panels * column / across, panels * (column + 1) / across}};
 }
+
+// What a product on packed panels of 32 columns reads, in bytes.
+struct LinearOperands {
+  const char *a;  // row 0 of x
+  int64_t a_ld;
+  const char *a_tail;  // [rows][64]: the last step of every row, zero-padded; NULL when K fills its steps
+  const char *packed;  // panel 0
+  int64_t steps;       // K steps of a panel, each 64 bytes of a row and 2,048 of the panel
+  int64_t rows, panel_begin, panel_end;
+};
 
 static inline int64_t element_bytes(int32_t dtype) { return dtype == SIE_F32 ? 4 : dtype == SIE_U8 ? 1 : 2; }
 

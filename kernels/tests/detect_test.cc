@@ -100,13 +100,13 @@ TEST(detect_names_machines) {
   CHECK(times_tiles == 1, "tiles were asked for %d times", times_tiles);
   CHECK(asked_code == 0x1023 && asked_value == 18, "arch_prctl(0x%lx, %ld) asks for no tiles", asked_code,
         asked_value);
-  CHECK(detect(zen4) == SIE_ISA_AVX512_VNNI, "Zen 4: %u", detect(zen4));
+  CHECK(detect(zen4) == SIE_ISA_AVX512_BF16, "Zen 4: %u", detect(zen4));
   CHECK(times_tiles == 0, "tiles were asked for on a machine without");
   CHECK(detect(cascade_lake) == SIE_ISA_AVX512_VNNI, "Cascade Lake: %u", detect(cascade_lake));
   CHECK(detect(skylake) == SIE_ISA_AVX512, "Skylake: %u", detect(skylake));
   CHECK(detect(haswell) == SIE_ISA_AVX2, "Haswell: %u", detect(haswell));
   CHECK(detect(no_bf16) == SIE_ISA_AVX512_VNNI, "AMX without AVX512_BF16: %u", detect(no_bf16));
-  CHECK(detect(refused) == SIE_ISA_AVX512_VNNI && times_tiles == 1, "a kernel that refuses tiles: %u",
+  CHECK(detect(refused) == SIE_ISA_AVX512_BF16 && times_tiles == 1, "a kernel that refuses tiles: %u",
         detect(refused));
 }
 
@@ -128,12 +128,12 @@ TEST(detect_needs_every_bit) {
       {"saved ZMM, upper halves", &Description::states, bit(6), SIE_ISA_AVX2},
       {"saved ZMM 16 to 31", &Description::states, bit(7), SIE_ISA_AVX2},
       {"AVX512_VNNI", &Description::ecx, vnni, SIE_ISA_AVX512},
-      {"AMX-BF16", &Description::edx, amx_bf16, SIE_ISA_AVX512_VNNI},
-      {"AMX-TILE", &Description::edx, amx_tile, SIE_ISA_AVX512_VNNI},
-      {"AMX-INT8", &Description::edx, amx_int8, SIE_ISA_AVX512_VNNI},
+      {"AMX-BF16", &Description::edx, amx_bf16, SIE_ISA_AVX512_BF16},
+      {"AMX-TILE", &Description::edx, amx_tile, SIE_ISA_AVX512_BF16},
+      {"AMX-INT8", &Description::edx, amx_int8, SIE_ISA_AVX512_BF16},
       {"AVX512_BF16", &Description::more_eax, bf16, SIE_ISA_AVX512_VNNI},
-      {"saved tile configuration", &Description::states, bit(17), SIE_ISA_AVX512_VNNI},
-      {"saved tiles", &Description::states, bit(18), SIE_ISA_AVX512_VNNI},
+      {"saved tile configuration", &Description::states, bit(17), SIE_ISA_AVX512_BF16},
+      {"saved tiles", &Description::states, bit(18), SIE_ISA_AVX512_BF16},
   };
   for (const Without &w : list) {
     Description machine = sapphire_rapids;

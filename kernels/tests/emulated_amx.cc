@@ -14,8 +14,7 @@ extern "C" uint32_t sie_emulated_amx_detect(void) { return SIE_ISA_AMX; }
 
 const sie_ops *emulated_amx() {
   // The other instructions that the kernels need.
-  __builtin_cpu_init();
-  if (sie_cpu_detect() < SIE_ISA_AVX512_VNNI || !__builtin_cpu_supports("avx512bf16")) return nullptr;
+  if (sie_cpu_detect() < SIE_ISA_AVX512_BF16) return nullptr;
   static const sie_ops ops = [] {
     sie_ops table = *sie_emulated_amx_ops(SIE_ISA_AMX);
     table.name = "amx-emulated";

@@ -182,7 +182,8 @@ namespace {
 bool borrowed(const Case &c, const sie_ops *ops) {
   const sie_op_bounds b = c.bounds();
   const bool product = b.kind == SIE_OP_LINEAR || b.kind == SIE_OP_SPLADE;
-  if (product && b.compute == SIE_COMPUTE_INT8) return b.kind == SIE_OP_LINEAR && ops->isa == SIE_ISA_AVX512;
+  if (product && b.compute == SIE_COMPUTE_INT8)
+    return b.kind == SIE_OP_LINEAR && (ops->isa == SIE_ISA_AVX512 || ops->isa == SIE_ISA_AVX512_BF16);
   if (product && b.compute == SIE_COMPUTE_BF16) return false;
   // Only AMX has an attention of its own, in bf16.
   if (b.kind == SIE_OP_ATTENTION && ops->isa == SIE_ISA_AMX)

@@ -21,8 +21,8 @@ std::vector<int32_t> offsets() {
 
 std::vector<const sie_ops *> tables() {
   std::vector<const sie_ops *> all = {sie_ref_ops()};
-  for (uint32_t isa :
-       {SIE_ISA_AVX2, SIE_ISA_AVX512, SIE_ISA_AVX512_VNNI, SIE_ISA_AMX, SIE_ISA_NEON, SIE_ISA_NEON_DOT}) {
+  for (uint32_t isa : {SIE_ISA_AVX2, SIE_ISA_AVX512, SIE_ISA_AVX512_VNNI, SIE_ISA_AVX512_BF16, SIE_ISA_AMX,
+                       SIE_ISA_NEON, SIE_ISA_NEON_DOT}) {
     if (const sie_ops *ops = sie_cpu_ops(isa)) all.push_back(ops);
   }
   return all;

@@ -65,7 +65,7 @@ func (i Info) Supports(c Compute) bool {
 }
 
 // DefaultCompute returns the class for a caller that chose none. It is bf16 where the hardware
-// multiplies bf16 matrices, else fp32.
+// multiplies bf16 matrices, else fp32. AVX512_BF16, which multiplies vectors, has bf16 on request.
 func (i Info) DefaultCompute() Compute {
 	if (i.Kind == CUDA || i.ISA.Covers(AMX)) && i.Supports(ComputeBF16) {
 		return ComputeBF16

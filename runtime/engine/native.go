@@ -66,8 +66,8 @@ var (
 	_ = [1]int{}[StatusInternal-C.SIE_INTERNAL]
 	_ = [1]int{}[CPU-C.SIE_DEVICE_CPU] + [1]int{}[CUDA-C.SIE_DEVICE_CUDA] + [1]int{}[Ref-C.SIE_DEVICE_REF]
 	_ = [1]int{}[AVX2-C.SIE_ISA_AVX2] + [1]int{}[AVX512-C.SIE_ISA_AVX512] + [1]int{}[AVX512VNNI-
-		C.SIE_ISA_AVX512_VNNI] + [1]int{}[AMX-C.SIE_ISA_AMX] + [1]int{}[NEON-C.SIE_ISA_NEON] +
-		[1]int{}[NEONDot-C.SIE_ISA_NEON_DOT]
+		C.SIE_ISA_AVX512_VNNI] + [1]int{}[AVX512BF16-C.SIE_ISA_AVX512_BF16] + [1]int{}[AMX-C.SIE_ISA_AMX] +
+		[1]int{}[NEON-C.SIE_ISA_NEON] + [1]int{}[NEONDot-C.SIE_ISA_NEON_DOT]
 	_ = [1]int{}[F32-C.SIE_F32] + [1]int{}[F16-C.SIE_F16] + [1]int{}[BF16-C.SIE_BF16] + [1]int{}[I8-C.SIE_I8]
 	_ = [1]int{}[U8-C.SIE_U8] + [1]int{}[I32-C.SIE_I32] + [1]int{}[F8E4M3-C.SIE_F8E4M3] + [1]int{}[Binary-
 		C.SIE_BINARY]

@@ -31,7 +31,8 @@ const (
 	AVX2       = x86 + 1
 	AVX512     = x86 + 2
 	AVX512VNNI = x86 + 3
-	AMX        = x86 + 4
+	AVX512BF16 = x86 + 4
+	AMX        = x86 + 5
 
 	NEON    = arm64 + 1
 	NEONDot = arm64 + 2
@@ -47,7 +48,7 @@ func ISAs() []ISA {
 	if runtime.GOARCH == "arm64" {
 		return []ISA{NEON, NEONDot}
 	}
-	return []ISA{AVX2, AVX512, AVX512VNNI, AMX}
+	return []ISA{AVX2, AVX512, AVX512VNNI, AVX512BF16, AMX}
 }
 
 // Covers reports whether a CPU of set i runs code compiled for set j. It does when both are of the
@@ -56,7 +57,8 @@ func (i ISA) Covers(j ISA) bool { return i>>16 == j>>16 && i >= j }
 
 func (i ISA) String() string {
 	return name("isa", i, map[ISA]string{
-		BestISA: "best", AVX2: "avx2", AVX512: "avx512", AVX512VNNI: "avx512_vnni", AMX: "amx",
+		BestISA: "best", AVX2: "avx2", AVX512: "avx512", AVX512VNNI: "avx512_vnni",
+		AVX512BF16: "avx512_bf16", AMX: "amx",
 		NEON: "neon", NEONDot: "neon_dot",
 	})
 }

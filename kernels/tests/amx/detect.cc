@@ -9,7 +9,5 @@ extern "C" uint32_t sie_machine_detect(void);
 // SIE_ISA_AMX wherever the machine has the other instructions that those kernels need.
 uint32_t sie_cpu_detect(void) {
   const uint32_t best = sie_machine_detect();
-  __builtin_cpu_init();
-  if (best < SIE_ISA_AVX512_VNNI || !__builtin_cpu_supports("avx512bf16")) return best;
-  return SIE_ISA_AMX;
+  return best < SIE_ISA_AVX512_BF16 ? best : SIE_ISA_AMX;
 }
