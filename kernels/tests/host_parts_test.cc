@@ -42,7 +42,8 @@ Written written(Array<float> *y, int32_t parts, void *scratch, int64_t bytes, co
 
 // Columns of a panel of class F32.
 int64_t panel_of(const sie_ops *ops) {
-  const bool wide = ops->isa == SIE_ISA_AVX512 || ops->isa == SIE_ISA_AVX512_VNNI || ops->isa == SIE_ISA_AMX;
+  const bool wide = ops->isa == SIE_ISA_AVX512 || ops->isa == SIE_ISA_AVX512_VNNI ||
+                    ops->isa == SIE_ISA_AVX512_BF16 || ops->isa == SIE_ISA_AMX;
   return wide ? 48 : 16;
 }
 

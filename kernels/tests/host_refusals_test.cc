@@ -25,14 +25,15 @@ struct Refusals {
   sie_status (*sie_ops::*entry)(const Args *, const sie_share *);
   const char *name;
   Args good;
-  bool ref_only = false, without_ref = false;
+  bool ref_only = false, without_ref = false, with_avx2 = false;
 
   template <class Change>
   void expect(sie_status want, const char *what, Change change) const {
     Args args = good;
     change(&args);
     for (const sie_ops *ops : backends()) {
-      if (stream_of(ops) != nullptr || (ops == sie_ref_ops() ? without_ref : ref_only)) continue;
+      const bool left_out = ref_only && !(with_avx2 && ops->isa == SIE_ISA_AVX2);
+      if (stream_of(ops) != nullptr || (ops == sie_ref_ops() ? without_ref : left_out)) continue;
       alignas(64) static uint8_t scratch[1 << 16];
       const sie_share share = {0, 1, scratch, sizeof scratch, nullptr};
       const sie_status status = (ops->*entry)(&args, &share);
@@ -387,6 +388,7 @@ TEST(host_refuses_other_attention) {
   r.good.head_dim = 8;
   r.takes("f32", [](Args *) {});
   r.lacks("bytes", [](Args *a) { a->q = a->k = a->v = of(SIE_U8); });
+  r.lacks("bytes alone", [](Args *a) { a->q = a->k = a->v = a->y = of(SIE_U8); });
   r.lacks("k of another type", [](Args *a) { a->k = of(SIE_BF16); });
   r.lacks("v of another type", [](Args *a) { a->v = of(SIE_BF16); });
   r.lacks("y of bytes", [](Args *a) { a->y = of(SIE_U8); });
@@ -444,12 +446,19 @@ TEST(host_refuses_other_buckets) {
   r.denies("a bucket below 0", [](Args *a) { a->buckets = negative; });
   r.denies("a bucket beyond the rows", [](Args *a) { a->buckets = beyond; });
   r.denies("a negative reach", [](Args *a) { a->bucket_reach = -1; });
-  r.ref_only = true;  // the other tables list the rows of each distance in their scratch
+  r.lacks("k of another type", [](Args *a) { a->k = of(SIE_BF16); });
+  r.lacks("v of another type", [](Args *a) { a->v = of(SIE_BF16); });
+  r.lacks("bytes", [](Args *a) { a->q = a->k = a->v = a->y = of(SIE_U8); });
+  r.ref_only = r.with_avx2 = true;  // others may list the rows of each distance in their scratch
   r.good.buckets = zeros;
   r.takes("the most rows", [](Args *a) { a->position_rows = SIE_MAX_POSITION_ROWS; });
   r.denies("more rows", [](Args *a) { a->position_rows = SIE_MAX_POSITION_ROWS + 1; });
   r.takes("the largest reach", [](Args *a) { a->bucket_reach = SIE_MAX_BIAS_REACH; });
   r.denies("a larger reach", [](Args *a) { a->bucket_reach = SIE_MAX_BIAS_REACH + 1; });
+  r.without_ref = true;
+  r.lacks("y of another type", [](Args *a) { a->y = of(SIE_BF16); });
+  for (int32_t d : {1, 256}) r.takes("columns of a head", [=](Args *a) { a->head_dim = d; });
+  for (int32_t d : {0, 257}) r.lacks("columns of a head", [=](Args *a) { a->head_dim = d; });
 }
 
 TEST(host_refuses_other_linears) {
