@@ -89,14 +89,16 @@ func goldenBatch(c *golden.Case) packed {
 // f32: 1e-5, of which the reference's own distance from float64 (in the manifest) is up to half.
 // The lower classes are judged by the cosine over the whole state, and loosely by the absolute
 // error, which the outlier columns set. bf16 keeps 8 bits, so one rounding of a value of 10 is off
-// by up to 0.02; the 24 blocks of bert-deep-h32 add up to 0.22 where the 1- and 2-block models
-// reach 0.07. int8 has 7 bits of weights and 8 of activations, and reaches 0.29 and 0.99993.
+// by up to 0.02; the 24 blocks of bert-deep-h32 add up to 0.36 where the 1- and 2-block models
+// reach 0.21: transformers itself, computing that model in bfloat16, is off by 0.33, or 0.27 with
+// torch's fused attention. int8 has 7 bits of weights and 8 of activations, and reaches 0.36 and
+// 0.99988.
 func hiddenBounds(compute engine.Compute) (maxAbs, cosine float64) {
 	switch compute {
 	case engine.ComputeF32:
 		return 1e-5, 0.9999999
 	case engine.ComputeBF16:
-		return 0.3, 0.9999
+		return 0.4, 0.9999
 	case engine.ComputeF16:
 		return 0.05, 0.999999
 	case engine.ComputeFP8:
