@@ -11,20 +11,16 @@ kernels/budgets/promises.txt that says what the kernel is compiled to.
 A table has a line for each kernel and target. It is exact for one version of ptxas, which stands in
 its first line: with another one, or with a release of CUDA that has no folder of tables, rules and
 promises are checked and the tables are left alone. For tables of another compiler make the folder,
-or remove its tables, and update."""
+or remove its tables, and update. What hot kernels use of an SM has limits and tables of its own: hot.py."""
 
 import argparse
-import difflib
 import fnmatch
-import pathlib
 import re
 import sys
 
+import hot
 from compiled import Build, Unreadable, elf_name
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOURCES = ROOT / "kernels" / "cuda"
-TABLES = ROOT / "kernels" / "budgets"
+from tables import ROW, SOURCES, TABLES, diff, natural, read_table
 
 
 # ---- rules
@@ -138,11 +134,6 @@ def where(kernel):
     return f"{kernel.source} {kernel.name} sm_{kernel.target}:"
 
 
-def natural(text):
-    """Sorts 64 before 128."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", text)]
-
-
 def spell(counter, names):
     return " ".join(f"{name}={counter[name]}" for name in sorted(names, key=natural))
 
@@ -167,15 +158,6 @@ def table(kernels, source, compiler, order):
     return "\n".join(lines) + "\n"
 
 
-_ROW = re.compile(r"(\S.*?) {2,}(\w+)((?: +\d+){5})(?:  |$)")
-
-
-def read_table(text):
-    """[(kernel, target, registers, threads, stack, spills, static)] of a table."""
-    rows = (_ROW.match(line) for line in text.splitlines())
-    return [(row[1], row[2], *map(int, row[3].split())) for row in rows if row]
-
-
 def table_compiler(text):
     """The ptxas a table was made by."""
     match = re.match(r"# \S+ by ptxas (\S+);", text)
@@ -190,14 +172,6 @@ def check_names(kernels):
         if seen.setdefault(key, kernel.symbol) != kernel.symbol:
             raise Unreadable(
                 f"two kernels of {kernel.source} are called {kernel.name}: {seen[key]}, {kernel.symbol}")
-
-
-def diff(old, new, name):
-    return "".join(
-        difflib.unified_diff(
-            old.splitlines(True), new.splitlines(True), f"{name} (checked in)", f"{name} (compiled)", n=1
-        )
-    )
 
 
 def compare_tables(command, build, kernels, folder, say):
@@ -237,7 +211,7 @@ def compare_tables(command, build, kernels, folder, say):
 
 def part(text, targets):
     """The rows of a table for some targets, without the alignment that others decide."""
-    rows = [line for line in text.splitlines() if (match := _ROW.match(line)) and match[2] in targets]
+    rows = [line for line in text.splitlines() if (match := ROW.match(line)) and match[2] in targets]
     return "".join(re.sub(r" {2,}", "  ", row) + "\n" for row in rows)
 
 
@@ -262,6 +236,9 @@ def run(command, folder, sources=SOURCES, tables=TABLES, say=print):
         say(problem)
 
     changed = compare_tables(command, build, kernels, tables / build.release, say)
+    broken, other = hot.compare(command, build, kernels, tables, say)
+    problems += broken
+    changed += other
     if changed and command == "check":
         say("what the kernels use has changed: if it is meant, make kernels-update, and commit kernels/budgets with it")
     failed = problems or (changed and command == "check")

@@ -3,7 +3,7 @@
 # none breaks a rule or a promise, the tables in kernels/budgets hold, and the library links. Where
 # nothing has changed since the last check that passed, it says so and stops. Usage: check.sh
 # check|update [TOOLKIT [TARGETS]] update writes the tables of the toolkit's release anew (all
-# targets). See build.sh for the others.
+# targets; those of hot kernels also for a part). See build.sh for the others.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 command=$1

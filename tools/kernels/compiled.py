@@ -4,6 +4,7 @@ an object holds.
 Entry points: Build (a folder of tools/kernels/build.sh) and its kernels(). Runs cuobjdump and
 c++filt, and nothing on a GPU. Standard library only."""
 
+import bisect
 import collections
 import concurrent.futures
 import dataclasses
@@ -32,7 +33,9 @@ class Kernel:
     spill: int = 0  # bytes stored and loaded
     shared: int = 0  # static, bytes a CTA
     threads: int = 0  # __launch_bounds__, the most a CTA may have; 0: none
+    barriers: int = 0  # hardware barriers (bar.sync), of 16 a CTA; all 16 where an id is no constant
     instructions: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    code: "Code" = None
 
 
 # ---- ptxas -v
@@ -43,6 +46,7 @@ _PROPERTIES = re.compile(r"ptxas info\s+: Function properties for (\S+)")
 _STACK = re.compile(r"\s+(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"ptxas info\s+: Used (\d+) registers")
 _SHARED = re.compile(r"\b(\d+) bytes smem\b")
+_BARRIERS = re.compile(r"\bused (\d+) barriers")  # since CUDA 13
 # C7508: setmaxnreg ignored; C7510, C7511, C7515 …: wgmma in series. They come as information, before or
 # behind the report of their kernel, which they name.
 _LOSS = re.compile(r"\(C75\d\d\).*")
@@ -75,6 +79,8 @@ def parse_ptxas(text, source):
             current.registers = int(match[1])
             if match := _SHARED.search(line):
                 current.shared = int(match[1])
+            if match := _BARRIERS.search(line):
+                current.barriers = int(match[1])
             if match := re.search(r"(\d+) bytes cumulative stack size", line):
                 current.stack = max(current.stack, int(match[1]))
     for kernel in kernels.values():
@@ -89,7 +95,9 @@ def parse_ptxas(text, source):
 _CODE_FOR = re.compile(r"\s*code for sm_(\w+)")
 _FUNCTION = re.compile(r"\s*Function : (\S+)")
 _INSTRUCTION = re.compile(
-    r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[T0-9]+\s+)?([A-Z][A-Z0-9_]*)((?:\.[A-Za-z0-9_]+)*)")
+    r"\s*/\*([0-9a-f]{4,})\*/\s+(@!?U?P[T0-9]+\s+)?([A-Z][A-Z0-9_]*)((?:\.[A-Za-z0-9_]+)*)([^;]*)")
+
+INSTRUCTION_BYTES = 16
 
 _TENSOR = re.compile(r"(H|Q|I|B|D|O)G?MMA$|UTC\w*MMA$")
 _ACCESS = {"LDG", "STG", "LD", "ST", "LDL", "STL", "LDGSTS"}
@@ -110,22 +118,117 @@ def instruction_class(opcode, modifiers):
     return None
 
 
+class Code:
+    """The machine code of a kernel: what is counted, its size, and what decides its flow."""
+
+    def __init__(self):
+        self.instructions = collections.Counter()
+        self.bytes = 0  # with the padding at its end, as the .text section
+        self.products = []  # addresses of tensor-core instructions
+        self.multiply_adds = []  # and of FFMA
+        self.jumps = []  # (address, target or None, whether the next instruction may follow)
+        self.switches = []  # addresses of jumps through a table
+
+    def add(self, address, predicate, opcode, modifiers, operands):
+        self.bytes = max(self.bytes, address + INSTRUCTION_BYTES)
+        if name := instruction_class(opcode, modifiers):
+            self.instructions[name] += 1
+        if _TENSOR.match(opcode):
+            self.products.append(address)
+        elif opcode.startswith("FFMA"):
+            self.multiply_adds.append(address)
+        elif opcode in ("BRX", "BRXU", "JMX", "JMXU"):
+            self.switches.append(address)
+            self.jumps.append((address, None, bool(predicate)))
+        elif opcode in ("BRA", "CALL"):
+            target = re.search(r"0x([0-9a-f]+)\s*$", operands)
+            if not target:
+                raise Unreadable(f"{opcode}{modifiers}{operands} at {address:#x} has no target")
+            certain = opcode == "BRA" and not predicate and not re.search(r"P[T0-9]|UR", operands)
+            self.jumps.append((address, int(target[1], 16), not certain))
+        elif opcode in ("EXIT", "RET"):
+            self.jumps.append((address, None, bool(predicate)))
+
+    def hot_loop(self):
+        """Bytes of the largest innermost loop with tensor-core products, in a kernel without them with
+        FFMA; 0 if there is no such loop. A loop has what it waits in, which ptxas places at the end of
+        the kernel."""
+        starts = {0, *(target for _, target, _ in self.jumps if target is not None),
+                  *(address + INSTRUCTION_BYTES for address, _, _ in self.jumps)}
+        starts = sorted(start for start in starts if start < self.bytes)
+        ends = dict(zip(starts, [*starts[1:], self.bytes]))
+        jumps = {address + INSTRUCTION_BYTES: (target, on) for address, target, on in self.jumps}
+        follows = {}
+        for start, end in ends.items():
+            target, on = jumps.get(end, (None, True))
+            follows[start] = {to for to in (target, end if on else None) if to in ends}
+        # A table may lead wherever nothing else does.
+        elsewhere = set(starts[1:]).difference(*follows.values())
+        for address in self.switches:
+            follows[starts[bisect.bisect(starts, address) - 1]] |= elsewhere
+        products = {starts[bisect.bisect(starts, address) - 1]
+                    for address in self.products or self.multiply_adds}
+        sizes = {start: end - start for start, end in ends.items()}
+        return max((sum(sizes[block] for block in loop) for loop in _innermost(follows, products)), default=0)
+
+
+def _innermost(follows, wanted):
+    """The innermost loops of a flow graph {block: blocks after it} among those that hold one of
+    the blocks `wanted`: strongly connected parts, again and again without their first block."""
+    for part in _connected(follows):
+        if not part & wanted or (len(part) == 1 and not part & follows[min(part)]):
+            continue
+        entries = {block for block in part
+                   if any(block in after for before, after in follows.items() if before not in part)}
+        first = min(entries or part)
+        rest = {block: follows[block] & part - {first} for block in part - {first}}
+        yield from list(_innermost(rest, wanted)) or [part]
+
+
+def _connected(follows):
+    """The strongly connected parts of a graph, by Tarjan's algorithm without recursion."""
+    order, low, stack, parts = {}, {}, [], []
+    for root in follows:
+        path = [] if root in order else [(root, None)]
+        while path:
+            block, after = path.pop()
+            if after is None:
+                order[block] = low[block] = len(order)
+                stack.append(block)
+                after = iter(follows[block])
+            for to in after:
+                if to not in order:
+                    path += [(block, after), (to, None)]
+                    break
+                if to in low:
+                    low[block] = min(low[block], low[to])
+            else:
+                if low[block] == order[block]:
+                    part = set()
+                    while block not in part:
+                        part.add(stack[-1])
+                        del low[stack.pop()]
+                    parts.append(part)
+                elif path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[block])
+    return parts
+
+
 def parse_sass(lines):
-    """{(target, symbol): Counter} from the lines of cuobjdump --dump-sass. A kernel without a
-    counted instruction is there with an empty counter."""
+    """{(target, symbol): Code} from the lines of cuobjdump --dump-sass."""
     found = {}
     target = None
-    counter = None
+    code = None
     for line in lines:
         if match := _INSTRUCTION.match(line):
-            if counter is not None and (name := instruction_class(match[1], match[2])):
-                counter[name] += 1
+            if code is not None:
+                code.add(int(match[1], 16), *match.groups()[1:])
         elif match := _CODE_FOR.match(line):
-            target, counter = match[1], None
+            target, code = match[1], None
         elif match := _FUNCTION.match(line):
             if target is None:
                 raise Unreadable(f"code of no target: {line.strip()}")
-            counter = found.setdefault((target, match[1]), collections.Counter())
+            code = found.setdefault((target, match[1]), Code())
     return found
 
 
@@ -278,7 +381,8 @@ class Build:
             kernel.threads = bounds.get((elf_name(target), symbol), 0)
             if (elf_name(target), symbol) not in sass:
                 raise Unreadable(f"{source}.o has no code of {symbol} for sm_{target}")
-            kernel.instructions = sass[elf_name(target), symbol]
+            kernel.code = sass[elf_name(target), symbol]
+            kernel.instructions = kernel.code.instructions
         if len(sass) != len(reported):
             raise Unreadable(f"{source}.o holds {len(sass)} kernels, ptxas reported {len(reported)}")
         return [kernel for kernel in reported.values() if kernel.target in self.targets_of(source)]

@@ -19,15 +19,11 @@ import re
 import subprocess
 import sys
 
-from budgets import TABLES, diff, natural, read_table
 from compiled import Unreadable, demangle
+from tables import LAUNCHES_HEADER, TABLES, diff, natural, read_launch_table, read_table
 
 REGISTERS = 65536  # of an SM; a thread's are handed out by eights
 
-HEADER = """\
-# How the emulated tests launch each kernel; make kernels-launches writes this file.
-# threads a CTA, CTAs a cluster, kernel, most dynamic shared memory a CTA in bytes by compute capability
-"""
 MEANT = "the tests launch kernels in another way: if it is meant, make kernels-launches, and commit the table"
 
 
@@ -80,18 +76,7 @@ def table(launches):
                                                  key=lambda item: (natural(item[0][0]), item[0])):
         shared = " ".join(f"sm_{sm}={most[sm]}" for sm in sorted(most))
         lines.append(f"{threads:5}{cluster:3}  {name}  {shared}\n")
-    return HEADER + "".join(lines)
-
-
-def read_launch_table(text):
-    """read_launches of a table."""
-    launches = {}
-    for line in text.removeprefix(HEADER).splitlines():
-        threads, cluster, rest = line.split(maxsplit=2)
-        name, *most = re.split(r"  ?(?=sm_\d+=)", rest)
-        launches[name, int(threads), int(cluster)] = {
-            int(sm): int(shared) for sm, shared in (entry[len("sm_"):].split("=") for entry in most)}
-    return launches
+    return LAUNCHES_HEADER + "".join(lines)
 
 
 def beside(table, launches):

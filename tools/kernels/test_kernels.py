@@ -1,4 +1,4 @@
-"""Tests of compiled.py and budgets.py on samples of real compiler output, and of cuda.sh's choice
+"""Tests of compiled.py, budgets.py and hot.py on samples of real compiler output, and of cuda.sh's choice
 of a toolkit; no compiler runs. python3 -m unittest discover tools/kernels"""
 
 import collections
@@ -14,7 +14,9 @@ import unittest
 
 import budgets
 import compiled
+import hot
 import launches
+import tables
 
 HERE = pathlib.Path(__file__).resolve().parent
 SAMPLES = HERE / "samples"
@@ -28,7 +30,15 @@ def ptxas(release="13.0"):
 
 
 def sass(name):
-    return compiled.parse_sass((SAMPLES / f"{name}.sass.txt").read_text().splitlines())
+    found = compiled.parse_sass((SAMPLES / f"{name}.sass.txt").read_text().splitlines())
+    return {key: code.instructions for key, code in found.items()}
+
+
+def code_of(*instructions):
+    """The Code of a kernel, an instruction a line."""
+    lines = ["\tcode for sm_90a", "\t\tFunction : k"]
+    lines += [f"        /*{16 * i:04x}*/   {line} ;   /* 0x0000 */" for i, line in enumerate(instructions)]
+    return compiled.parse_sass(lines)["90a", "k"]
 
 
 class Reports(unittest.TestCase):
@@ -44,6 +54,11 @@ class Reports(unittest.TestCase):
                 ("86", SPILLING): (96, 8, 40, 0),
             },
         )
+
+    def test_hardware_barriers(self):
+        text = ptxas().replace("Used 14 registers, used 1 barriers", "Used 14 registers, used 16 barriers")
+        kernels = compiled.parse_ptxas(text, "sample.cu")
+        self.assertEqual([kernels[key].barriers for key in (("80", PRODUCT), ("80", CARELESS))], [16, 1])
 
     def test_the_older_compiler(self):
         kernels = compiled.parse_ptxas(ptxas("12.4"), "sample.cu")
@@ -106,6 +121,106 @@ class Code(unittest.TestCase):
     def test_targets_of_an_object(self):
         listing = "ELF file    1: attn.1.sm_80.cubin\nELF file    2: attn.2.sm_90a.cubin\nELF file    3: a.3.sm_100.cubin\n"
         self.assertEqual(compiled.elf_targets(listing), ["80", "90a", "100"])
+
+
+class Loops(unittest.TestCase):
+    """The hot loop of a kernel: the largest innermost one with tensor-core products."""
+
+    def test_a_loop_inside_another(self):
+        code = code_of("MOV R0, R1", "MOV R2, R3", "HMMA.16816.F32 R4, R8, R12, R4", "@P0 BRA 0x20",
+                       "STG.E.128 [R2.64], R4", "@!P1 BRA 0x10", "EXIT", "BRA 0x70", "NOP")
+        self.assertEqual((code.bytes, code.hot_loop()), (144, 32))
+
+    def test_what_a_loop_waits_in_at_the_end_of_the_kernel_is_its_own_and_nothing_between_is(self):
+        code = code_of("SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], R0", "@!P0 BRA 0x60",
+                       "HGMMA.64x64x16.F32.BF16 R24, gdesc[UR4], R24", "@P1 BRA 0x0", "STG.E [R2.64], R4",
+                       "EXIT", "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], R0", "@!P0 BRA 0x60", "BRA 0x20")
+        self.assertEqual(code.hot_loop(), 4 * 16 + 3 * 16)
+
+    def test_the_largest_of_two_and_none_without_products(self):
+        code = code_of("QGMMA.64x64x32.F32.E4M3.E4M3 R0, gdesc[UR4], R0", "@P0 BRA 0x0", "MOV R1, R2",
+                       "HMMA.16816.F32 R4, R8, R12, R4", "BRA P2, 0x20", "MOV R1, R2", "MOV R1, R2",
+                       "MOV R1, R2", "MOV R1, R2", "@P0 BRA 0x50", "EXIT")
+        self.assertEqual(code.hot_loop(), 3 * 16)
+        code = code_of("FFMA R1, R2, R3, R1", "MOV R1, R2", "@P0 BRA 0x0", "HMMA.16816.F32 R4, R8, R12, R4",
+                       "@P0 BRA 0x30", "EXIT")
+        self.assertEqual(code.hot_loop(), 2 * 16)
+        self.assertEqual(code_of("FFMA R1, R2, R3, R1", "@P0 BRA 0x0", "EXIT").hot_loop(), 2 * 16)
+        self.assertEqual(code_of("MOV R1, R2", "@P0 BRA 0x0", "EXIT").hot_loop(), 0)
+        self.assertEqual(code_of("HMMA.16816.F32 R4, R8, R12, R4", "EXIT").hot_loop(), 0)
+
+    def test_a_jump_through_a_table_leads_to_what_nothing_else_leads_to(self):
+        code = code_of("MOV R1, R2", "BRX R4 -0x20", "HMMA.16816.F32 R4, R8, R12, R4", "BRA 0x60",
+                       "MOV R1, R2", "BRA 0x60", "@P0 BRA 0x0", "EXIT")
+        self.assertEqual(code.hot_loop(), 7 * 16)
+
+    def test_a_branch_on_a_predicate_or_on_divergence_goes_on_too(self):
+        for branch in ("BRA P2, 0x40", "BRA !UP2, 0x40", "BRA.DIV UR4, 0x40"):
+            code = code_of("HMMA.16816.F32 R4, R8, R12, R4", branch, "MOV R1, R2", "BRA 0x0", "EXIT")
+            self.assertEqual(code.hot_loop(), 4 * 16, branch)
+
+    def test_a_branch_without_a_target(self):
+        with self.assertRaises(compiled.Unreadable):
+            code_of("BRA `(.L_x_1)")
+
+
+class Hot(unittest.TestCase):
+    """Occupancy, and the limits and tables of the hot kernels."""
+
+    def test_occupancy(self):
+        for target, registers, threads, shared, barriers, expected in (
+            ("90a", 168, 384, 229632, 1, (1, "registers")),
+            ("90a", 64, 384, 229632, 1, (1, "shared")),
+            ("90a", 128, 128, 73728, 1, (3, "shared")),
+            ("90a", 32, 256, 0, 16, (4, "barriers")),
+            ("90a", 32, 256, 0, 1, (8, "threads")),
+            ("90a", 16, 32, 0, 1, (32, "CTAs")),
+            ("89", 32, 256, 0, 16, (6, "threads")),
+            ("89", 40, 128, 0, 0, (12, "threads")),
+            ("89", 41, 128, 0, 0, (10, "registers")),
+            ("89", 255, 64, 49152, 1, (2, "shared")),
+            ("89", 255, 64, 50177, 1, (1, "shared")),
+            ("80", 255, 96, 0, 1, (2, "registers")),
+            ("89", 32, 32, 101377, 1, (0, "shared")),
+        ):
+            got = hot.occupancy(hot.SMS[target], registers, threads, shared, barriers)
+            self.assertEqual(got, expected, (target, registers, threads, shared, barriers))
+
+    def test_the_most_that_is_launched_on_a_target_and_elsewhere_where_it_is_not(self):
+        table = {("k", 128, 1): {80: 10, 89: 40}, ("k", 128, 2): {89: 30}, ("k", 256, 1): {80: 5},
+                 ("l", 64, 1): {89: 1}}
+        self.assertEqual(hot.shapes(table, "k", "89"), {128: 40})
+        self.assertEqual(hot.shapes(table, "k", "120f"), {128: 40, 256: 5})
+        self.assertEqual(hot.shapes(table, "m", "89"), {})
+
+    def test_lines_of_another_form(self):
+        (limit,) = hot.read_limits("k* 80,9?a 2 1 L1.5 8  # text")
+        self.assertTrue(limit.concerns("k<1>", "90a") and not limit.concerns("k<1>", "89"))
+        self.assertEqual((limit.ctas, limit.barriers, limit.cache, limit.code), (2, 1, "L1.5", 8192))
+        for line in ("k* 80 1 1 L0", "k* 80 1 1 L2 8", "k* 80 1 1 L0 8 more", "k* 80 1 1 L0 8K",
+                     "k* 80 -1 1 L0 8"):
+            with self.assertRaises(compiled.Unreadable):
+                hot.read_limits(line)
+
+    def test_checked_in_tables_agree_with_those_of_sources_and_launches(self):
+        """make test compiles one target of two: another launch fails here for both."""
+        limits = hot.read_limits((tables.TABLES / "hot.txt").read_text())
+        launched = tables.read_launch_table((tables.TABLES / "launches.txt").read_text())
+        registers = {row[:2]: row[2] for file in (tables.TABLES / "13.0").glob("*.txt")
+                     for row in tables.read_table(file.read_text())}
+        names = {path.stem for path in (tables.TABLES / "13.0/hot").glob("*.txt")}
+        self.assertLessEqual({"89", "90a"}, names)
+        for target in sorted(names):
+            rows = hot.read_rows((tables.TABLES / f"13.0/hot/{target}.txt").read_text(), target)
+            for limit in limits:
+                hits = [row for row in rows if limit.concerns(row.kernel, target)]
+                self.assertTrue(hits or not limit.is_for(target), (target, limit.number))
+                self.assertEqual([text for row in hits for text in limit.broken(row)], [])
+            for row in rows:
+                self.assertEqual(row.registers, registers[row.kernel, target], row)
+                self.assertEqual(row.shared, hot.shapes(launched, row.kernel, target).get(row.threads), row)
+                fits = hot.occupancy(hot.SMS[target], row.registers, row.threads, row.shared, row.barriers)
+                self.assertEqual((row.ctas, row.by), fits, row)
 
 
 class Names(unittest.TestCase):
@@ -279,6 +394,13 @@ class Rules(unittest.TestCase):
             (problem,) = budgets.broken_rules(broken)
             self.assertIn(text, problem)
 
+    def test_no_checked_in_row_uses_local_or_static_memory(self):
+        """An update writes tables also where a rule is broken."""
+        rows = [row for file in (tables.TABLES / "13.0").glob("*.txt")
+                for row in tables.read_table(file.read_text())]
+        self.assertTrue(rows)
+        self.assertEqual([row for row in rows if row[4:] != (0, 0, 0)], [])
+
     def test_each_target_alone_has_what_is_promised_for_it(self):
         rows = [row for file in (budgets.TABLES / "13.0").glob("*.txt")
                 for row in budgets.read_table(file.read_text())]
@@ -367,6 +489,8 @@ class WholeRun(unittest.TestCase):
         )
         (self.objects / "sample.o.list-ptx").write_text("")
         (self.root / "tables/promises.txt").write_text("product_kernel* * HMMA*BF16 LDSM*\n")
+        (self.root / "tables/hot.txt").write_text("")
+        (self.root / "tables/launches.txt").write_text("")
         self.said = []
 
     def describe(self, release, targets, own):
@@ -423,6 +547,94 @@ class WholeRun(unittest.TestCase):
             r"(?m)^\+product_kernel<\(Operand\)1, 64>      80    40      128      0       0       0  HMMA")
         self.assertIn("13.0/sample.txt (checked in)", said)
         self.assertNotRegex(said, r"(?m)^[-+].* 100f ")
+
+    def make_hot(self):
+        """The sample's kernel is hot; its table on sm_80 after an update."""
+        (self.root / "tables/hot.txt").write_text("# text\nproduct_kernel* 80 3 1 L0 64 # why\n")
+        (self.root / "tables/launches.txt").write_text(
+            tables.LAUNCHES_HEADER + "  128  1  product_kernel<(Operand)1, 64>  sm_80=40000 sm_90=0\n")
+        self.assertEqual(self.run_tool("update")[0], 0)
+        return self.root / "tables/13.0/hot/80.txt"
+
+    def edit(self, name, before, after):
+        path = self.objects / name
+        text = path.read_text()
+        self.assertIn(before, text)
+        path.write_text(text.replace(before, after, 1))
+
+    def test_a_hot_kernel_is_held_to_its_numbers(self):
+        table = self.make_hot()
+        (row,) = hot.read_rows(table.read_text(), "80")
+        self.assertEqual((row.threads, row.shared, row.registers, row.ctas, row.by, row.barriers, row.loop),
+                         (128, 40000, 14, 4, "shared", 1, 0))
+        self.assertEqual(self.run_tool("check")[0], 0)
+        # hot.txt has no limit for 100f.
+        (elsewhere,) = hot.read_rows((table.parent / "100f.txt").read_text(), "100f")
+        self.assertEqual((elsewhere.registers, elsewhere.shared, elsewhere.ctas), (16, 40000, 5))
+        self.edit("sample.ptxas.txt", "used 1 barriers, 368", "used 0 barriers, 368")
+        status, said = self.run_tool("check")
+        self.assertEqual(status, 1)
+        self.assertRegex(said, r"(?m)^-    128   40000   14    4 shared           1 ")
+        self.assertRegex(said, r"(?m)^\+    128   40000   14    4 shared           0 ")
+        self.assertEqual(self.run_tool("update")[0], 0)
+        self.assertEqual(self.run_tool("check")[0], 0)
+        table.unlink()
+        self.assertEqual(self.run_tool("check")[0], 0)
+        self.edit("sample.ptxas.txt", "16 registers, used 1 barriers", "16 registers, used 2 barriers")
+        self.assertEqual(self.run_tool("check")[0], 1)
+        self.assertEqual(self.run_tool("update")[0], 0)
+
+    def test_an_update_does_not_lift_the_limits_of_a_hot_kernel(self):
+        self.make_hot()
+        code = (self.objects / "sample.o.dump-sass").read_text()
+        hmma = next(line for line in code.splitlines() if "HMMA" in line)
+        address = hmma[hmma.index("/*") + 2:hmma.index("*/")]
+        loop = f"/*{int(address, 16) + 12 * 1024:x}*/ @P0 BRA 0x{address} ;"
+        for name, before, after, problem in (
+            ("sample.ptxas.txt", "Used 14 registers", "Used 255 registers",
+             "2 CTAs fit an SM, limited by registers; at least 3 are to"),
+            ("sample.ptxas.txt", "used 1 barriers, 368", "used 2 barriers, 368",
+             "uses 2 hardware barriers, at most 1"),
+            ("sample.o.dump-sass", hmma, f"{hmma}\n/*10000*/ NOP ;",
+             "has 65552 bytes of code, at most 65536"),
+            ("sample.o.dump-sass", hmma, f"{hmma}\n{loop}", "its hot loop has 12304 bytes, the L0 "),
+        ):
+            good = (self.objects / name).read_text()
+            self.edit(name, before, after)
+            for command in ("check", "update"):
+                status, said = self.run_tool(command)
+                self.assertEqual(status, 1, problem)
+                self.assertIn(f"product_kernel<(Operand)1, 64> sm_80: {problem}", said)
+                self.assertIn("FAILED", said)
+            (self.objects / name).write_text(good)
+            self.run_tool("update")
+
+    def test_a_hot_kernel_that_is_gone_or_never_launched(self):
+        self.make_hot()
+        (self.root / "tables/hot.txt").write_text("product_kernel* 80 3 1 L0 64\nother* 80 1 1 L0 64\n")
+        self.assertIn("hot.txt:2: sm_80 has no kernel called other*", self.run_tool("check")[1])
+        (self.root / "tables/launches.txt").write_text("")
+        status, said = self.run_tool("update")
+        self.assertEqual(status, 1)
+        self.assertIn("launches.txt has no launch of product_kernel<(Operand)1, 64>", said)
+
+    def test_another_compilers_hot_kernels_are_not_compared(self):
+        table = self.make_hot()
+        before = table.read_text()
+        self.program("ptxas", "echo 'Cuda compilation tools, release 13.0, V13.0.99'")
+        self.edit("sample.ptxas.txt", "Used 14 registers", "Used 255 registers")
+        for command in ("check", "update"):
+            self.assertEqual(self.run_tool(command)[0], 0)
+        self.assertEqual(table.read_text(), before)
+
+    def test_a_build_for_a_part_of_the_targets_writes_the_hot_tables_of_these(self):
+        table = self.make_hot()
+        self.describe("13.0", "80", "80")
+        (self.objects / "sample.o.list-elf").write_text("ELF file    1: sample.1.sm_80.cubin\n")
+        before = table.read_text()
+        table.unlink()
+        self.assertIn("wrote hot/80.txt", self.run_tool("update")[1])
+        self.assertEqual(table.read_text(), before)
 
     def test_a_build_for_a_part_of_the_targets(self):
         self.run_tool("update")
