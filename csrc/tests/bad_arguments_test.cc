@@ -48,7 +48,7 @@ TEST(bad_device_arguments) {
   with([](sie_device_options *x) { x->kind = SIE_DEVICE_CUDA; }, SIE_UNSUPPORTED);
   with([](sie_device_options *x) { x->threads = -1; }, SIE_INVALID_ARGUMENT);
   with([](sie_device_options *x) { x->threads = 1 << 20; }, SIE_INVALID_ARGUMENT);
-  for (uint32_t isa : {9u, 0x10000u, 0x10005u, 0x20000u, 0x20003u, 0x30001u}) {
+  for (uint32_t isa : {9u, 0x10000u, 0x10006u, 0x20000u, 0x20003u, 0x30001u}) {
     with([isa](sie_device_options *x) { x->isa = isa; }, SIE_INVALID_ARGUMENT);
   }
 #if defined(__aarch64__)

@@ -172,7 +172,7 @@ TEST(devices_name_what_is_asked_for) {
     says("open", o.status, o.err, c.words, SIE_UNSUPPORTED);
   }
 #endif
-  for (uint32_t isa : {1u, 0x10000u, 0x10005u, 0x20000u, 0x20003u, 0x30001u, UINT32_MAX}) {
+  for (uint32_t isa : {1u, 0x10000u, 0x10006u, 0x20000u, 0x20003u, 0x30001u, UINT32_MAX}) {
     Opened o(isa);
     says("open", o.status, o.err, "is none of sie_isa");
   }
