@@ -58,6 +58,21 @@ func inTurn(t *testing.T, parts int, f inPart) {
 	})
 }
 
+// classesOfCase gives the classes that case i of a list, the golden model name, runs in: all that
+// the card serves it in, or, if SIE_TEST_TURN has a number, one of them. Neighbours have different
+// ones. Every third turn is the same card's, and each case then has its next class: as many of
+// those turns as there are classes have all.
+func classesOfCase(t *testing.T, dev *engine.Device, name string, i int) []engine.Compute {
+	t.Helper()
+	all := computesFor(t, dev, name)
+	turn, given := testrig.Turn(t)
+	if !given {
+		return all
+	}
+	at := (turn/len(cards) + i) % len(all)
+	return all[at : at+1]
+}
+
 // The real all-MiniLM-L6-v2 against sentence-transformers in float32. An emulated GPU takes minutes
 // for the whole set of 1,100 texts, which SIE_GOLDEN_ALL=1 runs; otherwise four queries and four
 // passages run. With a number in SIE_TEST_TURN one card and class of three, so that three turns in

@@ -34,3 +34,9 @@ func inTurn(t *testing.T, parts int, f inPart) {
 		}
 	})
 }
+
+// classesOfCase gives the classes that a golden model runs in: all that the card serves it in.
+func classesOfCase(t *testing.T, dev *engine.Device, name string, _ int) []engine.Compute {
+	t.Helper()
+	return computesFor(t, dev, name)
+}

@@ -20,8 +20,8 @@ import (
 
 func TestGPUHiddenStates(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
-		for _, name := range bertCases {
-			for _, compute := range computes(t, dev) {
+		for i, name := range bertCases {
+			for _, compute := range classesOfCase(t, dev, name, i) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
 					checkHiddenStates(t, dev, golden.Open(t, name), compute)
 				})
@@ -32,9 +32,9 @@ func TestGPUHiddenStates(t *testing.T) {
 
 func TestGPUStates(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
-		for _, name := range slices.Concat(modernbertCases, jinaBertCases,
+		for i, name := range slices.Concat(modernbertCases, jinaBertCases,
 			postNormCases, jinaXLMRCases, mpnetCases, debertaCases, moreDebertas) {
-			for _, compute := range computes(t, dev) {
+			for _, compute := range classesOfCase(t, dev, name, i) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
 					c := golden.Open(t, name)
 					m, r := loadStates(t, dev, c.Dir, compute)
@@ -52,12 +52,12 @@ func TestGPUStates(t *testing.T) {
 func TestGPUQwen(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		direct := open(t, engine.Options{Kind: engine.CUDA, NoGraphs: true})
-		for _, name := range qwenCases {
+		for i, name := range qwenCases {
 			if name == "qwen2-both-ways" { // its heads have 16 columns
 				continue
 			}
 			c := golden.Open(t, name)
-			for _, compute := range computes(t, dev) {
+			for _, compute := range classesOfCase(t, dev, name, i) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
 					checkQwenStates(t, dev, c, compute)
 					o := Options{Task: Embed, Compute: compute, Pooling: engine.PoolLast}
@@ -76,7 +76,7 @@ func TestGPUQwen(t *testing.T) {
 func TestGPUDeepNets(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		direct := open(t, engine.Options{Kind: engine.CUDA, NoGraphs: true})
-		for _, compute := range computes(t, dev) {
+		for _, compute := range classesOfCase(t, dev, "deep", 0) {
 			t.Run(compute.String(), func(t *testing.T) {
 				checkDeep(t, dev, compute)
 				for name, pooling := range deepCases {
@@ -95,16 +95,28 @@ func TestGPUDeepNets(t *testing.T) {
 // Every head in every class of a GPU.
 func TestGPUHeads(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
-		for what, check := range map[string]func(*testing.T, *engine.Device, engine.Compute){
-			"classify": checkClassification, "tag": checkTagging, "masked": checkMasked,
-			"splade": checkSPLADE, "vectors": checkTokenVectors, "bge-m3": checkBGEM3, "maxsim": checkMaxSim,
-			"folded": checkFolded, "adapted": checkAdaptedHeads,
-			"tasks": checkTasks, "alone": func(t *testing.T, dev *engine.Device, compute engine.Compute) {
+		for i, head := range []struct {
+			what  string
+			check func(*testing.T, *engine.Device, engine.Compute)
+		}{
+			{"classify", checkClassification},
+			{"tag", checkTagging},
+			{"masked", checkMasked},
+			{"splade", checkSPLADE},
+			{"vectors", checkTokenVectors},
+			{"bge-m3", checkBGEM3},
+			{"maxsim", checkMaxSim},
+			{"folded", checkFolded},
+			{"adapted", checkAdaptedHeads},
+			{"tasks", checkTasks},
+			{"alone", func(t *testing.T, dev *engine.Device, compute engine.Compute) {
 				checkHeadsAlone(t, dev, dev, compute)
-			},
+			}},
 		} {
-			for _, compute := range computes(t, dev) {
-				t.Run(fmt.Sprintf("%s/%s", what, compute), func(t *testing.T) { check(t, dev, compute) })
+			for _, compute := range classesOfCase(t, dev, head.what, i) {
+				t.Run(fmt.Sprintf("%s/%s", head.what, compute), func(t *testing.T) {
+					head.check(t, dev, compute)
+				})
 			}
 		}
 	})
@@ -113,8 +125,8 @@ func TestGPUHeads(t *testing.T) {
 // Adapters in one batch and each alone, in every class of a GPU.
 func TestGPUAdapters(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
-		for _, name := range loraCases {
-			for _, compute := range computesFor(t, dev, name) {
+		for i, name := range loraCases {
+			for _, compute := range classesOfCase(t, dev, name, i) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
 					checkAdapters(t, dev, golden.Open(t, name), compute)
 				})
@@ -123,16 +135,24 @@ func TestGPUAdapters(t *testing.T) {
 	})
 }
 
-func TestGPUPruningChangesNoBit(t *testing.T) { eachCard(t, checkPruning) }
+func TestGPUPruningChangesNoBit(t *testing.T) {
+	eachCard(t, func(t *testing.T, dev *engine.Device) {
+		for i, name := range prunedCases(t, dev) {
+			for _, compute := range classesOfCase(t, dev, name, i) {
+				checkPruning(t, dev, name, compute)
+			}
+		}
+	})
+}
 
 // A text has the same bits alone, in any batch and order, with and without a graph.
 func TestGPUBatchInvariance(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		direct := open(t, engine.Options{Kind: engine.CUDA, NoGraphs: true})
-		for _, name := range slices.Concat(bertCases[1:], modernbertCases, gemmaCases, postNormCases,
+		for i, name := range slices.Concat(bertCases[1:], modernbertCases, gemmaCases, postNormCases,
 			mixedJinaBerts[:2], jinaXLMRCases[:2], mpnetCases, debertaCases) {
 			c := golden.Open(t, name)
-			for _, compute := range computesFor(t, dev, name) {
+			for _, compute := range classesOfCase(t, dev, name, i) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
 					o := Options{Task: Embed, Compute: compute, Pooling: engine.PoolCLS}
 					m, r := load(t, dev, c.Dir, o)
@@ -151,10 +171,10 @@ func TestGPUDenseModules(t *testing.T) {
 		engine.ComputeBF16: 0.9995, engine.ComputeF16: 0.99999, engine.ComputeFP8: 0.99,
 	}
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
-		for _, name := range []string{"st-last-dense-identity", "st-mean-dense-tanh-normalize-prompts"} {
+		for i, name := range []string{"st-last-dense-identity", "st-mean-dense-tanh-normalize-prompts"} {
 			c := golden.Open(t, name)
 			reference, shape := c.Float32("vectors")
-			for _, compute := range computes(t, dev) {
+			for _, compute := range classesOfCase(t, dev, name, i) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
 					m, r := load(t, dev, c.Dir, Options{Task: Embed, Compute: compute})
 					got := embed(t, m, r, goldenBatch(c), m.Normalize)
@@ -172,12 +192,12 @@ func TestGPUDenseModules(t *testing.T) {
 
 func TestGPUGemmaStates(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
-		for _, compute := range computesFor(t, dev, "gemma") {
+		for _, compute := range classesOfCase(t, dev, "gemma", 0) {
 			checkGemmaDeep(t, dev, compute)
 		}
-		for _, name := range slices.Concat(gemmaCases, t5Cases) { // which have no fp16
+		for i, name := range slices.Concat(gemmaCases, t5Cases) { // which have no fp16
 			c := golden.Open(t, name)
-			for _, compute := range computesFor(t, dev, name) {
+			for _, compute := range classesOfCase(t, dev, name, i) {
 				m, r := loadStates(t, dev, c.Dir, compute)
 				if err := compareStates(t, m, r, c); err != nil {
 					t.Errorf("%s/%s: %v", name, compute, err)
@@ -207,7 +227,7 @@ func TestGPUGemmaRefusesF16(t *testing.T) {
 // Poolings that a GPU's kernel does as it writes the output, and those that are joined first.
 func TestGPUPoolings(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
-		for _, compute := range computes(t, dev) {
+		for _, compute := range classesOfCase(t, dev, "poolings", 0) {
 			checkPoolings(t, dev, compute, 27)
 		}
 	})
