@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
 # Every test that needs no GPU, with a heading, a time and the CPU's time each. Called by `make
-# test`. Two rows of steps run at once, so that a step that waits, or that can use one core only,
-# leaves none idle: the C side, whose words come as they are said, and the Go side, whose words come
-# together when it has ended.
+# test`. Three rows of steps run at once, so that a step that waits, or that can use one core only,
+# leaves none idle: the C side, whose words come as they are said, and the Go side and the programs
+# as they are used, whose words come together when they have ended.
 # shellcheck disable=SC2016 # the words of bash -c are expanded by that bash
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 work=$(mktemp -d)
-beside=0
+rows=() # the process of each row that runs beside this one, until its words have been said
 finish() {
-  if [ "$beside" != 0 ]; then
-    kill -- "-$beside" 2>/dev/null || true
-    cat "$work/beside"
-  fi
+  local row
+  for row in "${rows[@]}"; do
+    kill -- "-$row" 2>/dev/null || true
+    cat "$work/row.$row" 2>/dev/null || true
+  done
   rm -rf "$work"
 }
 trap finish EXIT
@@ -35,12 +36,24 @@ step() {
   used
   before=$cpu
   echo "== $name"
+  doing=$name
   "$@"
+  doing=
   used
   line="$((SECONDS - start)) s, $((cpu - before)) s of CPU"
   echo "== $name: $line"
   [ -z "${told:-}" ] || echo "== beside this: $name: $line" >&3
   printf '%6d  %s: %s\n' $((SECONDS - start)) "$name" "$line" >>"$work/steps"
+}
+
+# ended: at the end of a row, says which step has failed, if one has.
+ended() {
+  local status=$?
+  [ $status != 0 ] || return 0
+  touch "$work/failed"
+  [ -n "${doing:-}" ] || return 0
+  echo "== $doing: failed with $status"
+  [ -z "${told:-}" ] || echo "== beside this: $doing: failed with $status; its words come below" >&3
 }
 
 # begin_beside FUNCTION: its steps run beside what follows, until end_beside. Where one fails, no
@@ -49,44 +62,62 @@ begin_beside() {
   set -m # a process group of its own, which finish ends whole
   (
     told=1
-    trap '[ $? = 0 ] || touch "$work/failed"' EXIT
+    exec 3>&1 >"$work/row.$BASHPID" 2>&1 </dev/null
+    trap ended EXIT
     "$1"
-  ) 3>&1 >"$work/beside" 2>&1 </dev/null &
+  ) &
   set +m
-  beside=$!
+  rows+=($!)
 }
 
+# end_beside: waits for every row, and says its words. It fails with the first that failed.
 end_beside() {
-  local pid=$beside status=0
-  wait "$pid" || status=$?
-  beside=0
-  cat "$work/beside"
-  return $status
+  local row status=0
+  while [ ${#rows[@]} -gt 0 ]; do
+    row=${rows[0]}
+    wait "$row" || status=$?
+    rows=("${rows[@]:1}")
+    cat "$work/row.$row"
+    [ $status = 0 ] || return $status
+  done
+}
+
+# until_done WHAT: waits until another row has touched it. Where a step has failed it never comes, and
+# the next step does not begin.
+until_done() {
+  until [ -e "$work/$1" ] || [ -e "$work/failed" ]; do sleep 1; done
 }
 
 race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/batch ./runtime/registry ./runtime/server \
   ./runtime/model ./runtime/service ./runtime/task ./runtime/tokenizer ./runtime/engine ./runtime/ipc \
   ./gateway/fleet ./gateway/queue ./sidecar/worker"
 
-# The number of commits says what takes turns; a clone of depth 1 has turn 1. Twelve commits in a row
-# see all of it, the next one this commit's other half:
-#   odd   AddressSanitizer; a sample of mutants of the CPU's code, and all of the architectures'; the
-#         chart; clients of one sie-server
-#   even  the CUDA kernels for one of two cards and the build with them inside, and a sample of their
-#         mutants; half of the packages under the race detector; clients of a cluster
-#   each  parts of the conformance list and of csrc's tests (cmake/tests.cmake), one of three cards
-#         that models are emulated on, a third of the fuzz targets, a fifth of MiniLM's passages in
-#         fp32, the megabyte texts of a fourth of the tokenizers
+# The number of commits says what takes turns; a clone of depth 1 has turn 1. Four commits in a row
+# see each of these, 36 every part of every list:
+#   1 of 4   AddressSanitizer; clients of one sie-server
+#   3 of 4   a sample of mutants of the CPU's code, and all of the architectures'; the chart; clients
+#            of one sie-server
+#   even     the CUDA kernels for one of two cards and the build with them inside, and a sample of
+#            their mutants; half of the packages under the race detector; clients of a cluster
+#   each     parts of the conformance list and of csrc's tests (cmake/tests.cmake), one of three cards
+#            that models are emulated on, each model in one of its classes, a third of the fuzz
+#            targets, a fifth of MiniLM's passages in fp32, the megabyte texts of a fourth of the
+#            tokenizers
 turn=${SIE_TEST_TURN:-$(git rev-list --count HEAD 2>/dev/null || echo 1)}
 unset SIE_TEST_TURN # for the steps alone that are given it
-even=$((turn % 2 == 0))
-case $even in
-  0) mutants=host target=sie-server ;;
-  1) mutants=cuda target=cluster ;;
+case $((turn % 4)) in
+  1) of=sanitizers target=sie-server ;;
+  3) of=mutants target=sie-server ;;
+  *) of=cuda target=cluster ;;
 esac
 
-# later NAME…: these steps are not of this turn.
-later() { printf '== %s: with the next commit (SIE_TEST_TURN=%d)\n' "$*" $((turn + 1)); }
+# later N NAME…: these steps are not of this turn, but of the next of which a quarter is N.
+later() {
+  local quarter=$1 next=$((turn + 1))
+  shift
+  while [ $((next % 4)) != "$quarter" ]; do next=$((next + 1)); done
+  printf '== %s: with another commit (SIE_TEST_TURN=%d)\n' "$*" $next
+}
 
 # half PACKAGE…: those of this even turn.
 half() {
@@ -109,6 +140,12 @@ cuda_inside() {
   [ -z "$targets" ] || echo "== bin/cuda/sie-server is for the target $targets alone: make build-cuda makes it whole"
 }
 
+# sample SOURCES: of their mutants, as many as are judged in 45 s.
+sample() {
+  step "Mutants: a sample" python3 -B tools/mutate/mutate.py sample --sources "$1" --seconds 45 --longest 10 \
+    --jobs "$(nproc)"
+}
+
 c_side() {
   step "C: build" bash -c 'cmake --build build -j "$(nproc)" >build/c.log 2>&1 || { cat build/c.log; exit 1; }'
   rm -f build/launches
@@ -116,22 +153,25 @@ c_side() {
   step "arm64, under qemu: vectors and products" tools/test/arm64.sh quick
   step "How the tests launch each kernel" python3 -B tools/kernels/launches.py part build/launches
   touch "$work/c-is-built"
-  step "Mutants: proofs, and a sample" bash \
-    -c 'python3 -B tools/mutate/mutate.py check && python3 -B tools/mutate/mutate.py sample --sources "$1" --seconds 45 --longest 10 --jobs "$(nproc)"' \
-    mutants "$mutants"
-  if [ $even = 1 ]; then
-    later "C under AddressSanitizer and UBSan"
-  else
+  step "Mutants: proofs" python3 -B tools/mutate/mutate.py check
+  case $of in
+    mutants) sample host ;;
+    cuda) sample cuda ;;
+    *) later 3 "Mutants: a sample" ;;
+  esac
+  if [ $of = sanitizers ]; then
     step "C under AddressSanitizer and UBSan: build" tools/test/asan.sh build host
     step "C under AddressSanitizer and UBSan" env "SIE_TEST_TURN=$turn" tools/test/asan.sh run
+  else
+    later 1 "C under AddressSanitizer and UBSan"
   fi
-  until [ -e "$work/set-up" ] || [ -e "$work/failed" ]; do sleep 1; done
+  until_done set-up
   local need=()
-  if [ $even = 1 ]; then
+  if [ $of = cuda ]; then
     cuda_inside
     need=(--need Dockerfile.cuda)
   else
-    later "CUDA kernels, compiled, and the build with CUDA inside"
+    later $(((turn + 1) % 4)) "CUDA kernels, compiled, and the build with CUDA inside"
   fi
   step "What is in the programs" "${MAKE:-make}" --no-print-directory sbom
   step "Images" tools/docker/check.sh "${need[@]}" --need Dockerfile.gateway --need Dockerfile.config \
@@ -149,24 +189,29 @@ go_side() {
   step "GPU check, its own tests" build/venv-clients/bin/python -B -m unittest discover -q -s tools/gpu
   step "Go" env "SIE_TEST_TURN=$turn" SIE_REQUIRE_MINILM=1 SIE_REQUIRE_BROWSER=1 SIE_REQUIRE_BUCKETS=1 SIE_REQUIRE_CLIENTS=1 \
     go test -tags native -timeout 30m ./...
-  if [ $even = 1 ]; then
-    later "Chart, and what is beside it; Mutants of the architectures"
-  else
+  if [ $of = mutants ]; then
     # Its other packages have no test that runs without an API server (make kube-check); make lint vets them.
     step "Chart, and what is beside it" go -C tools/kube test -count=1 -timeout 10m ./chart ./check ./natscheck
     step "Mutants of the architectures" go run ./tools/mutate/golists
+  else
+    later 3 "Chart, and what is beside it; Mutants of the architectures"
   fi
-  step "Clients" env "SIE_TARGETS=$target" build/venv-clients/bin/python -m pytest -q tools/test/clients
-  if [ $even = 1 ]; then
+  if [ $of = cuda ]; then
     # shellcheck disable=SC2046,SC2086
     step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test -tags 'native lockcheck' \
       -race -short -timeout 30m $(half $race_packages)
   else
-    later "Go under the race detector"
+    later $(((turn + 1) % 4)) "Go under the race detector"
   fi
-  until [ -e "$work/c-is-built" ]; do sleep 1; done
+  until_done c-is-built
   step "The GPU path, emulated" env SIE_REQUIRE_MINILM=1 "SIE_TEST_TURN=$turn" tools/test/emulated.sh
   step "Models on emulated AMX" tools/test/amx.sh
+}
+
+# The programs as they are used, by clients, under faults, and the fuzz targets: much of it waits.
+used_side() {
+  until_done set-up
+  step "Clients" env "SIE_TARGETS=$target" build/venv-clients/bin/python -m pytest -q tools/test/clients
   step "Many models, briefly" python3 -B bench/models.py --models 30 --room 5 --requests 300
   step "Chaos, briefly" "${MAKE:-make}" --no-print-directory --old-file=libsie chaos-short
   step "Fuzz targets, briefly" env FUZZTIME=2s "SIE_TEST_TURN=$turn" tools/test/fuzz.sh
@@ -194,8 +239,9 @@ eval "$(tools/setup/cgo-cuda.sh build "$home")"
 
 step "C: the library" "${MAKE:-make}" --no-print-directory libsie
 begin_beside go_side
+begin_beside used_side
 # In a shell of its own: in this one the Go side, once it has ended, would count as CPU time of a step.
-(c_side)
+(trap ended EXIT && c_side)
 end_beside
 echo "== the ten slowest steps"
 sort -rn "$work/steps" | sed 10q | cut -c 9-
