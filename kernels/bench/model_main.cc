@@ -2,6 +2,8 @@
 // kernel of the bench's list. bench/results/gpu-model.md is its output, which a test compares.
 #include <stdio.h>
 
+#include <vector>
+
 #include "bench/model.h"
 
 namespace {
@@ -49,6 +51,36 @@ void print_kernels(const Card &card) {
   }
 }
 
+// What attention_narrow_keys was chosen by: both forms at lengths around it and beyond.
+void print_attention(const Card &card) {
+  constexpr int32_t lengths[] = {512, 768, 1024, 2048, 8192};
+  constexpr struct {
+    int32_t heads, dim;
+  } shapes[] = {{12, 64}, {16, 128}};
+  printf(
+      "\n## Forms of attention on %s\n\nMicroseconds by the narrow form (attention.cuh) and by the wide one "
+      "(attention_sm90.cuh), of which\n`attention_narrow_keys` chooses by a text's own length.\n\n| heads | "
+      "mask | with | form |",
+      card.name);
+  for (int32_t length : lengths) printf(" S = %d |", length);
+  printf("\n| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |\n");
+  for (const auto &shape : shapes) {
+    for (int turn = 0; turn < 8; turn++) {
+      const bool causal = turn / 4 == 1, slopes = turn / 2 % 2 == 1, wide = turn % 2 == 1;
+      printf("| %d of %d | %s | %s | %s |", shape.heads, shape.dim, causal ? "causal" : "full",
+             slopes ? "slopes" : "", wide ? "wide" : "narrow");
+      sie_cuda::AttentionShape a = {shape.heads, shape.heads, shape.dim};
+      a.causal = causal, a.slopes = slopes;
+      a.most = wide ? 1 : INT32_MAX;
+      for (int32_t length : lengths) {
+        const std::vector<int32_t> texts(static_cast<size_t>(kBatch / length), length);
+        printf(" %.0f |", predict_attention(card, a, texts.data(), kBatch / length).us);
+      }
+      printf("\n");
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -59,6 +91,7 @@ int main() {
       static_cast<long long>(kBatch));
   print_models(sie_cuda::card_h100);
   print_models(sie_cuda::card_h200);
+  print_attention(sie_cuda::card_h200);
   print_kernels(sie_cuda::card_h200);
   return 0;
 }

@@ -18,12 +18,15 @@ sie_status launch_part(const sie_attention_args *a, AttentionParams params, int6
 }  // namespace
 
 bool attention_has_wide(const sie_attention_args *a, int sm) {
-  return sm == 90 && attention_lists_wide(a) && a->alibi_slopes == nullptr && a->bias == nullptr &&
-         a->buckets == nullptr;
+  return sm == 90 && attention_lists_wide(a) && a->bias == nullptr && a->buckets == nullptr;
 }
 
 sie_status attention_launch_wide(const sie_attention_args *a, const AttentionParams &params,
                                  const sie_stream *on) {
+  if (a->alibi_slopes != nullptr) {
+    return a->head_dim == 64 ? attention_launch_wide_slopes<64>(a, params, on)
+                             : attention_launch_wide_slopes<128>(a, params, on);
+  }
   return a->head_dim == 64 ? attention_launch_wide<64>(a, params, on)
                            : attention_launch_wide<128>(a, params, on);
 }

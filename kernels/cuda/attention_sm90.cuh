@@ -1,7 +1,7 @@
 // attention_sm90 — the wide form of attention.cuh on Hopper, by wgmma and TMA: D = 64 and 128,
 // sequences of more than attention_narrow_keys keys.
-//   y = softmax(scale·q·kᵀ)·v over the keys that the mask shows, block by block of 128 keys
-// Shapes   as in attention.cuh, without ALiBi, bias or tables by distance; any mask;
+//   y = softmax(scale·q·kᵀ − slope·|i − j|)·v over the keys that the mask shows, block by block of 128 keys
+// Shapes   as in attention.cuh, without bias or tables by distance; any mask;
 //          windows of fewer keys than that have the narrow form; grouped heads, keys in two
 //          segments, any number of queries. An item is at most 128 query rows of a sequence.
 // Types    bf16 | f16; sums, scores and exponentials f32; p rounded to the operands' type.
@@ -11,7 +11,9 @@
 //          KiB written, 768 clocks. The model (cost.h) predicts for an H200 and 16k tokens, in
 //          brackets for the narrow kernel: 12 heads of 64, 94 µs (86) at L = 512, 154 (169) at
 //          1,024, 273 (335) at 2,048; 16 heads of 128, 171 µs (190), 297 (378), 550 (754). That is
-//          79 to 82 % of FlashAttention-3 as published. Below ~700 keys (450 at D = 128, twice that
+//          79 to 82 % of FlashAttention-3 as published. ALiBi is two instructions a score more: 12
+//          heads of 64, 167 µs (176) at 1,024, 299 (349) at 2,048; its loop is 1 KiB more than the
+//          L0 cache of instructions holds. Below ~700 keys (450 at D = 128, twice that
 //          in causal order) whole blocks of 128 by 128 and ~4,000 clocks to begin and end a tile
 //          cost more than wgmma gains.
 // Plan     persistent CTAs, one a multiprocessor, take (item, head) in turn: two warpgroups of 64
@@ -324,10 +326,10 @@ SIE_DEVICE void wide_skip(const WideShared<D> &shared, WideRing<WideShape<D>::st
 }
 
 // The blocks [blocks.x, blocks.y) of the warpgroup, at least one; `sight` is of the warp's rows.
-template <ptx::Operand T, int D>
+template <ptx::Operand T, int D, Beside kBeside>
 SIE_DEVICE void wide_attend(float (&o)[D / 2], WideRows *rows, const WideShared<D> &shared,
                             WideRing<WideShape<D>::stages> *ring, const WideTurn &turn, const Sight &sight,
-                            int2 blocks, float scale_log2) {
+                            int2 blocks, const WideTerm<kBeside> &term, float scale_log2) {
   using Shape = WideShape<D>;
   const int lane = static_cast<int>(ptx::lane_id());
   const unsigned char *q = shared.q + static_cast<int>(turn.group) * Shape::q_bytes;
@@ -343,6 +345,7 @@ SIE_DEVICE void wide_attend(float (&o)[D / 2], WideRows *rows, const WideShared<
   ptx::wgmma_keep(s);
   wide_release(shared.k_empty + ring->stage);
   int key = blocks.x * kWideKeys;
+  term.add(s, sight, key, lane);
   if (!sight.sees_all(key, kWideKeys)) wide_mask(s, sight, key, lane);
   wide_exponentiate(s, rows, factor, scale_log2);  // o is zero still
   wide_fragments<T>(p, s);
@@ -362,6 +365,7 @@ SIE_DEVICE void wide_attend(float (&o)[D / 2], WideRows *rows, const WideShared<
     ptx::wgmma_keep(s);
     wide_release(shared.k_empty + ring->stage);
     key += kWideKeys;
+    term.add(s, sight, key, lane);
     if (!sight.sees_all(key, kWideKeys)) wide_mask(s, sight, key, lane);
     wide_exponentiate(s, rows, factor, scale_log2);
     ptx::wgmma_hold(rows->l[0]);
@@ -383,7 +387,7 @@ SIE_DEVICE void wide_attend(float (&o)[D / 2], WideRows *rows, const WideShared<
   wide_release(shared.v_empty + before.stage);
 }
 
-template <ptx::Operand T, int D>
+template <ptx::Operand T, int D, Beside kBeside>
 SIE_DEVICE void wide_consume(const WideShared<D> &shared, const AttentionParams &p, uint32_t group) {
   const WideTurn turn = {group};
   const int lane = static_cast<int>(ptx::lane_id());
@@ -407,8 +411,8 @@ SIE_DEVICE void wide_consume(const WideShared<D> &shared, const AttentionParams 
 #pragma unroll 1
       for (int i = all.x; i < (some ? own.x : all.y); i++) wide_skip<D>(shared, &ring, turn);
       if (some)
-        wide_attend<T, D>(o, &rows, shared, &ring, turn, tile.sight(p, warp_row, kWarpRows), own,
-                          p.scale_log2);
+        wide_attend<T, D, kBeside>(o, &rows, shared, &ring, turn, tile.sight(p, warp_row, kWarpRows), own,
+                                   WideTerm<kBeside>(p, tile.head), p.scale_log2);
       wide_release(shared.q_empty + group);
 #pragma unroll 1
       for (int i = own.y; some && i < all.y; i++) wide_skip<D>(shared, &ring, turn);
@@ -419,21 +423,16 @@ SIE_DEVICE void wide_consume(const WideShared<D> &shared, const AttentionParams 
   if (group == 0) turn.wait();  // the last turn that group 1 has passed on
 }
 
-template <ptx::Operand T, int D>
-__global__ void __launch_bounds__(kWideThreads, 1)
-    attention_sm90_kernel(const __grid_constant__ ptx::TensorMap q, const __grid_constant__ ptx::TensorMap k,
-                          const __grid_constant__ ptx::TensorMap v,
-                          const __grid_constant__ ptx::TensorMap prefix_k,
-                          const __grid_constant__ ptx::TensorMap prefix_v,
-                          const __grid_constant__ AttentionParams p) {
-#if !defined(__CUDA_ARCH__) || SIE_PTX_SM90A
+// What a CTA does; each kernel below is an instance.
+template <ptx::Operand T, int D, Beside kBeside>
+SIE_DEVICE void wide_items(const WideMaps &maps, const AttentionParams &p) {
   using Shape = WideShape<D>;
   SIE_DYNAMIC_SHARED(base);
   const WideShared<D> shared(base);
   if (threadIdx.x == 0) {
-    ptx::tma_prefetch(&q);
-    ptx::tma_prefetch(&k);
-    ptx::tma_prefetch(&v);
+    ptx::tma_prefetch(maps.q);
+    ptx::tma_prefetch(maps.k);
+    ptx::tma_prefetch(maps.v);
     for (int i = 0; i < 2; i++) {
       ptx::mbarrier_init(shared.q_full + i, 1);
       ptx::mbarrier_init(shared.q_empty + i, 4);
@@ -452,13 +451,38 @@ __global__ void __launch_bounds__(kWideThreads, 1)
   const uint32_t warp = ptx::shuffle_from(threadIdx.x / 32, 0);
   if (warp >= 8) {
     ptx::registers_decrease<72>();
-    if (threadIdx.x == 256) wide_produce<D>(shared, {&q, &k, &v, &prefix_k, &prefix_v}, p);
+    if (threadIdx.x == 256) wide_produce<D>(shared, maps, p);
     if (warp == 9) wide_copies<D>(shared, p, static_cast<int>(ptx::lane_id()));
     ptx::sync_warp();
   } else {
     ptx::registers_increase<216>();
-    wide_consume<T, D>(shared, p, warp / 4);
+    wide_consume<T, D, kBeside>(shared, p, warp / 4);
   }
+}
+
+template <ptx::Operand T, int D>
+__global__ void __launch_bounds__(kWideThreads, 1)
+    attention_sm90_kernel(const __grid_constant__ ptx::TensorMap q, const __grid_constant__ ptx::TensorMap k,
+                          const __grid_constant__ ptx::TensorMap v,
+                          const __grid_constant__ ptx::TensorMap prefix_k,
+                          const __grid_constant__ ptx::TensorMap prefix_v,
+                          const __grid_constant__ AttentionParams p) {
+#if !defined(__CUDA_ARCH__) || SIE_PTX_SM90A
+  wide_items<T, D, Beside::nothing>({&q, &k, &v, &prefix_k, &prefix_v}, p);
+#endif
+}
+
+// With ALiBi, whose two instructions a score the other instances do not have.
+template <ptx::Operand T, int D>
+__global__ void __launch_bounds__(kWideThreads, 1)
+    attention_sm90_slopes_kernel(const __grid_constant__ ptx::TensorMap q,
+                                 const __grid_constant__ ptx::TensorMap k,
+                                 const __grid_constant__ ptx::TensorMap v,
+                                 const __grid_constant__ ptx::TensorMap prefix_k,
+                                 const __grid_constant__ ptx::TensorMap prefix_v,
+                                 const __grid_constant__ AttentionParams p) {
+#if !defined(__CUDA_ARCH__) || SIE_PTX_SM90A
+  wide_items<T, D, Beside::slopes>({&q, &k, &v, &prefix_k, &prefix_v}, p);
 #endif
 }
 
@@ -471,7 +495,13 @@ inline sie_status wide_map(ptx::TensorMap *map, const sie_tensor &x, int64_t row
   return ptx::tensor_map_2d(map, x.dtype, x.p, rows, columns, x.ld, box_rows, 64, ptx::Swizzle::b128);
 }
 
-template <int D>
+template <ptx::Operand T, int D, Beside kBeside>
+constexpr auto wide_kernel() {
+  if constexpr (kBeside == Beside::slopes) return attention_sm90_slopes_kernel<T, D>;
+  if constexpr (kBeside == Beside::nothing) return attention_sm90_kernel<T, D>;
+}
+
+template <int D, Beside kBeside>
 sie_status attention_start_wide(const sie_attention_args *a, const AttentionParams &params,
                                 const sie_stream *on) {
   const int64_t columns = int64_t{a->kv_heads} * D;
@@ -488,9 +518,9 @@ sie_status attention_start_wide(const sie_attention_args *a, const AttentionPara
   const int64_t ctas = units < on->multiprocessors ? units : on->multiprocessors;
   const unsigned grid = static_cast<unsigned>(ctas < 1 ? 1 : ctas);
   if (a->q.dtype == SIE_BF16)
-    return SIE_LAUNCH((attention_sm90_kernel<ptx::Operand::bf16, D>), grid, kWideThreads,
+    return SIE_LAUNCH((wide_kernel<ptx::Operand::bf16, D, kBeside>()), grid, kWideThreads,
                       WideShape<D>::shared_bytes, on, q, k, v, prefix_k, prefix_v, params);
-  return SIE_LAUNCH((attention_sm90_kernel<ptx::Operand::f16, D>), grid, kWideThreads,
+  return SIE_LAUNCH((wide_kernel<ptx::Operand::f16, D, kBeside>()), grid, kWideThreads,
                     WideShape<D>::shared_bytes, on, q, k, v, prefix_k, prefix_v, params);
 }
 

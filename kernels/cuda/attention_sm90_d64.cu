@@ -7,7 +7,7 @@ namespace sie_cuda {
 template <>
 sie_status attention_launch_wide<64>(const sie_attention_args *a, const AttentionParams &params,
                                      const sie_stream *on) {
-  return attention_start_wide<64>(a, params, on);
+  return attention_start_wide<64, Beside::nothing>(a, params, on);
 }
 
 template <>

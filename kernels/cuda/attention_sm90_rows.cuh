@@ -1,5 +1,5 @@
 // attention_sm90_rows.cuh — what a thread of a warpgroup does with its two query rows between the
-// products of attention_sm90.cuh: mask, online softmax, fragments, the store.
+// products of attention_sm90.cuh: slopes, mask, online softmax, fragments, the store.
 //
 // The accumulators of wgmma lie as those of mma: lane l of warp w holds rows 16w + l/4 and 8
 // further, columns 8j + 2(l%4), +1 of each j. The steps and their rounding are those of
@@ -9,6 +9,7 @@
 
 #include "cuda/attention_block.cuh"
 #include "cuda/attention_sm90.h"
+#include "cuda/ptx/vector.h"
 
 namespace sie_cuda {
 namespace {
@@ -22,6 +23,41 @@ struct WideRows {
   SIE_DEVICE void clear() {
 #pragma unroll
     for (int r = 0; r < 2; r++) shift[r] = -INFINITY, l[r] = 0.0f;
+  }
+};
+
+// What an instance adds to the scores before the mask.
+enum class Beside { nothing, slopes };
+
+template <Beside kBeside>
+struct WideTerm;  // of one head
+
+template <>
+struct WideTerm<Beside::nothing> {
+  SIE_DEVICE WideTerm(const AttentionParams &, unsigned) {}
+  SIE_DEVICE void add(float (&)[kWideScores], const Sight &, int, int) const {}
+};
+
+// −slope·|i − j|, with exact distances in f32: the step of subtract_distance.
+template <>
+struct WideTerm<Beside::slopes> {
+  float slope;  // of scores before they are scaled
+  SIE_DEVICE WideTerm(const AttentionParams &p, unsigned head)
+      : slope(ptx::load_global<float>(p.slopes + head) * p.inverse_scale) {}
+  // `sight` is of the warp's sixteen rows.
+  SIE_DEVICE void add(float (&s)[kWideScores], const Sight &sight, int key, int lane) const {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const float distance = static_cast<float>(sight.position + (lane >> 2) + 8 * r - key - 2 * (lane & 3));
+#pragma unroll
+      for (int i = 0; i < kWideKeys / 8; i++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          float &score = s[4 * i + 2 * r + e];
+          score = __fmaf_rn(-slope, fabsf(distance - static_cast<float>(8 * i + e)), score);
+        }
+      }
+    }
   }
 };
 

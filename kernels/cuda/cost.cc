@@ -16,6 +16,8 @@ int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr double kPlain = 6, kActivated = 18, kResidual = 5;
 // Softmax of a score beside its exponential: scale, maximum, sum, conversion.
 constexpr double kSoftmax = 6;
+// ALiBi: the distance, and its product with the slope.
+constexpr double kSlope = 2;
 
 // Fitted to FlashAttention-3's published figures (gpu.md's table, six points): the part of the exponentials
 // that its products do not hide, and what a tile of 128 queries takes beside its keys.
@@ -142,7 +144,7 @@ Cost attention_cost(const Card &card, const AttentionShape &a, double pairs, dou
   c.tensor = pairs * 2 * a.dim / (card.multiply_adds * share);
   c.shared = pairs * bytes / card.shared_bytes;
   c.exponentials = pairs / card.exponentials;
-  c.issue = pairs * kSoftmax / card.lanes;
+  c.issue = pairs * (kSoftmax + (a.slopes ? kSlope : 0)) / card.lanes;
   return c;
 }
 
@@ -183,7 +185,10 @@ Prediction predict_attention(const Card &card, const AttentionShape &a, const in
     // For 64 rows and 128 keys: q, keys and values are read once, and half of them is written.
     c = attention_cost(card, a, wide, 1, a.dim * 2 * (64 + 256 + 128) / 8192.0);
     const double whole = static_cast<double>(up(static_cast<int64_t>(tiles * 1e3), 1000));
-    clocks += most(c.busiest(), flash3_clocks(card, wide, tiles, a.dim) / kWideShare) * (whole / tiles);
+    // FlashAttention-3 has no slopes: of their instructions as much shows as of the exponentials.
+    const double slopes = a.slopes ? kFlashExposed * wide * kSlope / card.lanes : 0;
+    clocks +=
+        most(c.busiest(), (flash3_clocks(card, wide, tiles, a.dim) + slopes) / kWideShare) * (whole / tiles);
   }
   const double bytes = (2.0 * a.heads + 2.0 * a.kv_heads) * a.dim * 2 * tokens;
   const double products = (narrow + wide) * 2 * a.dim / (card.multiply_adds * card.products_share);

@@ -92,15 +92,16 @@ double skinny_clocks(const Card &card, const GemmWork &work, int32_t multiproces
 // The same in time, with its limit and its floor.
 Prediction predict_skinny(const Card &card, const GemmWork &work);
 
-// Attention over sequences of some lengths, queries and keys alike; without slopes, biases or tables.
+// Attention over sequences of some lengths, queries and keys alike; without biases or tables.
 struct AttentionShape {
   int32_t heads, kv_heads, dim;
   int32_t window = 0;   // keys to each side, 0: all
   bool causal = false;  // half of the pairs
+  bool slopes = false;  // ALiBi
+  int32_t most = 0;     // keys of the narrow form; 0: as many as attention_narrow_keys says
 
-  // As attention_narrow_keys has it.
   bool is_wide(int32_t length) const {
-    const int32_t narrow = (dim == 64 ? 704 : 448) * (causal ? 2 : 1);
+    const int32_t narrow = most > 0 ? most : (dim == 64 ? 704 : 448) * (causal ? 2 : 1);
     return (dim == 64 || dim == 128) && length > narrow && (window == 0 || 2 * window > narrow);
   }
 };

@@ -58,6 +58,7 @@ void add_forms(std::vector<Config> *all, int32_t dtype, int32_t d) {
   if (dtype == SIE_BF16) add(wide, 1, 1, SIE_MASK_FULL, 0, false, true);
   add({d == 64 ? 1409 : 897}, 1, 1, SIE_MASK_CAUSAL, 0, true, false);
   add(wide, 2, 1, SIE_MASK_WINDOW, 400, true, true);
+  add(wide, 2, 2, SIE_MASK_FULL, 0, dtype == SIE_F16, true, plain, true);
 }
 
 // Head dimensions that fill no whole vectors, tiles or panels, as published encoders have: 16, 40,

@@ -81,6 +81,19 @@ TEST(wide_prefixes) {
   }
 }
 
+// ALiBi: heads of several slopes, in groups and not, behind every mask; positions behind the keys, before
+// them, and over two segments.
+TEST(wide_slopes) {
+  for (int32_t d : {64, 128}) {
+    const int32_t dtype = d == 64 ? SIE_BF16 : SIE_F16;
+    check_wide({dtype, d, 4, 2, SIE_MASK_FULL, 0, true, {self(300), self(20), self(129)}});
+    check_wide({dtype, d, 2, 1, SIE_MASK_CAUSAL, 0, true, {self(260), {70, 390}}});
+    check_wide({dtype, d, 2, 2, SIE_MASK_WINDOW, 60, true, {self(290), {300, 140}}});
+    check_wide({dtype, d, 3, 1, SIE_MASK_FULL, 0, true, {{1, 257}, {150, 129}, {3, 384}}, 1, -1, true});
+    check_wide({dtype, d, 2, 1, SIE_MASK_FULL, 0, true, {{40, 200, 127}, {20, 276, 256}, {9, 137, 1}}});
+  }
+}
+
 // A block whose largest score is far below, or far above, that of the blocks before.
 TEST(wide_scores_may_fall_and_rise) {
   for (float steep : {40.0f, 0.02f}) {
@@ -107,17 +120,26 @@ TEST(parts_of_a_list) {
 TEST(wide_form_by_own_length) {
   for (int32_t d : {64, 128}) {
     const int32_t most = sie_cuda::attention_narrow_keys(d, SIE_MASK_FULL);
-    Problem mixed(
-        {SIE_BF16, d, 1, 1, SIE_MASK_FULL, 0, false, {self(most), {40, most + 1}, self(33), self(5)}});
-    const Bits bits = mixed.run(), narrow = mixed.run(89), wide = mixed.run_wide(128, 132);
-    mixed.verify();
-    for (size_t b : {size_t{0}, size_t{2}, size_t{3}})
-      CHECK(mixed.of(bits, b) == mixed.of(narrow, b), "D = %d: sequence %zu has another form", d, b);
-    CHECK(mixed.of(bits, 1) == mixed.of(wide, 1) && mixed.of(bits, 1) != mixed.of(narrow, 1),
-          "D = %d: %d keys have no form of their own", d, most + 1);
-    CHECK(mixed.run(90, 2) == bits, "D = %d: other bits on two multiprocessors", d);
-    Problem slopes({SIE_BF16, d, 1, 1, SIE_MASK_FULL, 0, true, {self(20), {30, most + 1}}});
-    CHECK(slopes.run() == slopes.run(89), "D = %d: slopes have a wide form", d);
+    for (bool alibi : {false, true}) {
+      Problem mixed({SIE_BF16,
+                     d,
+                     1,
+                     1,
+                     SIE_MASK_FULL,
+                     0,
+                     alibi,
+                     {{alibi ? 50 : most, most}, {40, most + 1}, self(33), self(5)}});
+      const Bits bits = mixed.run(), narrow = mixed.run(89), wide = mixed.run_wide(128, 132);
+      mixed.verify();
+      for (size_t b : {size_t{0}, size_t{2}, size_t{3}})
+        CHECK(mixed.of(bits, b) == mixed.of(narrow, b), "%s: sequence %zu has another form",
+              mixed.text().c_str(), b);
+      CHECK(mixed.of(bits, 1) == mixed.of(wide, 1) && mixed.of(bits, 1) != mixed.of(narrow, 1),
+            "%s: %d keys have no form of their own", mixed.text().c_str(), most + 1);
+      CHECK(mixed.run(90, 2) == bits, "%s: other bits on two multiprocessors", mixed.text().c_str());
+    }
+    Problem biased({SIE_BF16, d, 1, 1, SIE_MASK_FULL, 0, false, {self(20), {30, most + 1}}, 1, 9});
+    CHECK(biased.run() == biased.run(89), "D = %d: a bias has a wide form", d);
   }
   Problem window({SIE_BF16, 64, 1, 1, SIE_MASK_WINDOW, 352, false, {{30, 1000}}}),
       wider({SIE_BF16, 64, 1, 1, SIE_MASK_WINDOW, 353, false, {{30, 1000}}});

@@ -310,6 +310,13 @@ TEST(gemm_cost_of_wide_attention_by_hand) {
   const double narrow = few / 2 + 0.5 * (few / 16 + few * 6 / 128);
   p = predict_attention(card, a, lengths, 2);
   CHECK(same(p.us, (wide(pairs) + narrow + 1000) / 2e3 + 6), "beside a short one: %.4f us", p.us);
+  a.slopes = true;  // two instructions a score: of the wide form 0.7 of them, of the narrow one half
+  p = predict_attention(card, a, lengths, 2);
+  CHECK(same(p.us, (wide(pairs) + 0.7 * pairs * 2 / 128 / 0.85 * 5 / 4.5 + narrow + 0.5 * few * 2 / 128 +
+                    1000) / 2e3 +
+                       6),
+        "slopes: %.4f us", p.us);
+  a.slopes = false;
   a.causal = true;
   p = predict_attention(card, a, &longest, 1);  // 1,409 would be wide
   const double half = 1104 * 640 * 2 / 4.0;     // 614 keys

@@ -1,0 +1,12 @@
+// attention_sm90_slopes_d128.cu — the wide form's instances of head dimension 128 with ALiBi.
+#include "cuda/attention_sm90.cuh"
+
+namespace sie_cuda {
+
+template <>
+sie_status attention_launch_wide_slopes<128>(const sie_attention_args *a, const AttentionParams &params,
+                                             const sie_stream *on) {
+  return attention_start_wide<128, Beside::slopes>(a, params, on);
+}
+
+}  // namespace sie_cuda
