@@ -17,6 +17,7 @@ set(SIE_CUDA_SOURCES
   attention_prefix_d32.cu attention_prefix_d64.cu attention_prefix_d128.cu attention_prefix_d256.cu
   attention_sm90.cc attention_sm90_d64.cu attention_sm90_d128.cu
   attention_sm90_slopes_d64.cu attention_sm90_slopes_d128.cu
+  attention_sm90_bias_d64.cu attention_sm90_bias_d128.cu
   attention_disentangled.cu attention_disentangled_d32.cu attention_disentangled_d64.cu attention_disentangled_d128.cu
   linear.cu linear_f32.cu gemm_call.cc gemm_pack.cc gemm_epilogue.cc
   gemm_sm80.cc gemm_sm80_bf16.cu gemm_sm80_f16.cu gemm_sm80_fp8.cu

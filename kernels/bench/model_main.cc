@@ -57,6 +57,7 @@ void print_attention(const Card &card) {
   constexpr struct {
     int32_t heads, dim;
   } shapes[] = {{12, 64}, {16, 128}};
+  static const char *const terms[] = {"", "slopes", "a bias to 128"};
   printf(
       "\n## Forms of attention on %s\n\nMicroseconds by the narrow form (attention.cuh) and by the wide one "
       "(attention_sm90.cuh), of which\n`attention_narrow_keys` chooses by a text's own length.\n\n| heads | "
@@ -65,12 +66,13 @@ void print_attention(const Card &card) {
   for (int32_t length : lengths) printf(" S = %d |", length);
   printf("\n| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |\n");
   for (const auto &shape : shapes) {
-    for (int turn = 0; turn < 8; turn++) {
-      const bool causal = turn / 4 == 1, slopes = turn / 2 % 2 == 1, wide = turn % 2 == 1;
-      printf("| %d of %d | %s | %s | %s |", shape.heads, shape.dim, causal ? "causal" : "full",
-             slopes ? "slopes" : "", wide ? "wide" : "narrow");
+    for (int turn = 0; turn < 12; turn++) {
+      const bool causal = turn / 6 == 1, wide = turn % 2 == 1;
+      const int term = turn / 2 % 3;
+      printf("| %d of %d | %s | %s | %s |", shape.heads, shape.dim, causal ? "causal" : "full", terms[term],
+             wide ? "wide" : "narrow");
       sie_cuda::AttentionShape a = {shape.heads, shape.heads, shape.dim};
-      a.causal = causal, a.slopes = slopes;
+      a.causal = causal, a.slopes = term == 1, a.reach = term == 2 ? 128 : -1;
       a.most = wide ? 1 : INT32_MAX;
       for (int32_t length : lengths) {
         const std::vector<int32_t> texts(static_cast<size_t>(kBatch / length), length);

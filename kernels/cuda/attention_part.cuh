@@ -29,15 +29,19 @@ sie_status attention_start_part(int32_t dtype, const AttentionShape &shape, int6
                     shape.shared_bytes, on, params);
 }
 
+template <int D, With kWith>
+sie_status attention_start_part_with(int32_t dtype, const AttentionShape &shape, int64_t ctas,
+                                     const sie_stream *on, const AttentionParams &params) {
+  if (shape.warps == 8) return attention_start_part<D, 8, kWith>(dtype, shape, ctas, on, params);
+  return attention_start_part<D, 4, kWith>(dtype, shape, ctas, on, params);
+}
+
 template <int D>
 sie_status attention_start_part(int32_t dtype, const AttentionShape &shape, int64_t ctas,
                                 const sie_stream *on, const AttentionParams &params) {
-  if (params.prefix_k != nullptr) {
-    if (shape.warps == 8) return attention_start_part<D, 8, With::prefix>(dtype, shape, ctas, on, params);
-    return attention_start_part<D, 4, With::prefix>(dtype, shape, ctas, on, params);
-  }
-  if (shape.warps == 8) return attention_start_part<D, 8, With::nothing>(dtype, shape, ctas, on, params);
-  return attention_start_part<D, 4, With::nothing>(dtype, shape, ctas, on, params);
+  return params.prefix_k != nullptr
+             ? attention_start_part_with<D, With::prefix>(dtype, shape, ctas, on, params)
+             : attention_start_part_with<D, With::nothing>(dtype, shape, ctas, on, params);
 }
 
 }  // namespace

@@ -11,6 +11,10 @@ sie_status launch_part(const sie_attention_args *a, AttentionParams params, int6
   const AttentionShape shape = attention_shape(a->head_dim, max_kv, on->sm);
   params.resident_blocks = shape.resident_blocks;
   params.warp_units = shape.warp_units;
+  if (params.bias != nullptr) {
+    return a->head_dim == 64 ? attention_launch_part_bias<64>(a->q.dtype, shape, ctas, on, params)
+                             : attention_launch_part_bias<128>(a->q.dtype, shape, ctas, on, params);
+  }
   return a->head_dim == 64 ? attention_launch_part<64>(a->q.dtype, shape, ctas, on, params)
                            : attention_launch_part<128>(a->q.dtype, shape, ctas, on, params);
 }
@@ -18,7 +22,8 @@ sie_status launch_part(const sie_attention_args *a, AttentionParams params, int6
 }  // namespace
 
 bool attention_has_wide(const sie_attention_args *a, int sm) {
-  return sm == 90 && attention_lists_wide(a) && a->bias == nullptr && a->buckets == nullptr;
+  return sm == 90 && attention_lists_wide(a) && a->buckets == nullptr &&
+         (a->alibi_slopes == nullptr || a->bias == nullptr);
 }
 
 sie_status attention_launch_wide(const sie_attention_args *a, const AttentionParams &params,
@@ -26,6 +31,10 @@ sie_status attention_launch_wide(const sie_attention_args *a, const AttentionPar
   if (a->alibi_slopes != nullptr) {
     return a->head_dim == 64 ? attention_launch_wide_slopes<64>(a, params, on)
                              : attention_launch_wide_slopes<128>(a, params, on);
+  }
+  if (a->bias != nullptr) {
+    return a->head_dim == 64 ? attention_launch_wide_bias<64>(a, params, on)
+                             : attention_launch_wide_bias<128>(a, params, on);
   }
   return a->head_dim == 64 ? attention_launch_wide<64>(a, params, on)
                            : attention_launch_wide<128>(a, params, on);

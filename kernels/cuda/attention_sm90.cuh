@@ -1,7 +1,8 @@
 // attention_sm90 — the wide form of attention.cuh on Hopper, by wgmma and TMA: D = 64 and 128,
 // sequences of more than attention_narrow_keys keys.
-//   y = softmax(scale·q·kᵀ − slope·|i − j|)·v over the keys that the mask shows, block by block of 128 keys
-// Shapes   as in attention.cuh, without bias or tables by distance; any mask;
+//   y = softmax(scale·q·kᵀ − slope·|i − j| + bias[j − i])·v over the keys that the mask shows, block by
+//   block of 128 keys
+// Shapes   as in attention.cuh, without tables by distance, and with slopes or a bias, not both; any mask;
 //          windows of fewer keys than that have the narrow form; grouped heads, keys in two
 //          segments, any number of queries. An item is at most 128 query rows of a sequence.
 // Types    bf16 | f16; sums, scores and exponentials f32; p rounded to the operands' type.
@@ -13,9 +14,10 @@
 //          1,024, 273 (335) at 2,048; 16 heads of 128, 171 µs (190), 297 (378), 550 (754). That is
 //          79 to 82 % of FlashAttention-3 as published. ALiBi is two instructions a score more: 12
 //          heads of 64, 167 µs (176) at 1,024, 299 (349) at 2,048; its loop is 1 KiB more than the
-//          L0 cache of instructions holds. Below ~700 keys (450 at D = 128, twice that
-//          in causal order) whole blocks of 128 by 128 and ~4,000 clocks to begin and end a tile
-//          cost more than wgmma gains.
+//          L0 cache of instructions holds. A bias by distance is six where a block has keys within its
+//          reach of a warp's rows, elsewhere one: with T5's 128, 173 µs (190) and 298 (378).
+//          Below ~700 keys (450 at D = 128, twice that in causal order) whole blocks of 128 by 128
+//          and ~4,000 clocks to begin and end a tile cost more than wgmma gains.
 // Plan     persistent CTAs, one a multiprocessor, take (item, head) in turn: two warpgroups of 64
 //          query rows compute, one warp loads by TMA, one copies. Scores and o stay in registers; p
 //          becomes operand A there; v is operand B by rows, as it lies in memory. The softmax of a
@@ -486,6 +488,20 @@ __global__ void __launch_bounds__(kWideThreads, 1)
 #endif
 }
 
+// With a bias by distance.
+template <ptx::Operand T, int D>
+__global__ void __launch_bounds__(kWideThreads, 1)
+    attention_sm90_bias_kernel(const __grid_constant__ ptx::TensorMap q,
+                               const __grid_constant__ ptx::TensorMap k,
+                               const __grid_constant__ ptx::TensorMap v,
+                               const __grid_constant__ ptx::TensorMap prefix_k,
+                               const __grid_constant__ ptx::TensorMap prefix_v,
+                               const __grid_constant__ AttentionParams p) {
+#if !defined(__CUDA_ARCH__) || SIE_PTX_SM90A
+  wide_items<T, D, Beside::bias>({&q, &k, &v, &prefix_k, &prefix_v}, p);
+#endif
+}
+
 // Host.
 
 // A map of rows of which 64 columns are a box. Boxes of keys lie inside a sequence, which the work
@@ -498,6 +514,7 @@ inline sie_status wide_map(ptx::TensorMap *map, const sie_tensor &x, int64_t row
 template <ptx::Operand T, int D, Beside kBeside>
 constexpr auto wide_kernel() {
   if constexpr (kBeside == Beside::slopes) return attention_sm90_slopes_kernel<T, D>;
+  if constexpr (kBeside == Beside::bias) return attention_sm90_bias_kernel<T, D>;
   if constexpr (kBeside == Beside::nothing) return attention_sm90_kernel<T, D>;
 }
 

@@ -26,13 +26,20 @@ sie_status attention_launch_wide(const sie_attention_args *a, const AttentionPar
                                  const sie_stream *on);
 
 // The instances of one head dimension: attention_sm90_d64.cu and attention_sm90_d128.cu; with ALiBi
-// attention_sm90_slopes_d64.cu and attention_sm90_slopes_d128.cu.
+// attention_sm90_slopes_d64.cu and attention_sm90_slopes_d128.cu, with a relative bias
+// attention_sm90_bias_d64.cu and attention_sm90_bias_d128.cu.
 template <int D>
 sie_status attention_launch_wide(const sie_attention_args *a, const AttentionParams &params,
                                  const sie_stream *on);
 template <int D>
 sie_status attention_launch_wide_slopes(const sie_attention_args *a, const AttentionParams &params,
                                         const sie_stream *on);
+template <int D>
+sie_status attention_launch_wide_bias(const sie_attention_args *a, const AttentionParams &params,
+                                      const sie_stream *on);
+template <int D>
+sie_status attention_launch_part_bias(int32_t dtype, const AttentionShape &shape, int64_t ctas,
+                                      const sie_stream *on, const AttentionParams &params);
 template <int D>
 sie_status attention_launch_part(int32_t dtype, const AttentionShape &shape, int64_t ctas,
                                  const sie_stream *on, const AttentionParams &params);

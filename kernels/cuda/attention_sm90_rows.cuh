@@ -1,5 +1,5 @@
 // attention_sm90_rows.cuh — what a thread of a warpgroup does with its two query rows between the
-// products of attention_sm90.cuh: slopes, mask, online softmax, fragments, the store.
+// products of attention_sm90.cuh: slopes or biases, mask, online softmax, fragments, the store.
 //
 // The accumulators of wgmma lie as those of mma: lane l of warp w holds rows 16w + l/4 and 8
 // further, columns 8j + 2(l%4), +1 of each j. The steps and their rounding are those of
@@ -27,7 +27,7 @@ struct WideRows {
 };
 
 // What an instance adds to the scores before the mask.
-enum class Beside { nothing, slopes };
+enum class Beside { nothing, slopes, bias };
 
 template <Beside kBeside>
 struct WideTerm;  // of one head
@@ -55,6 +55,41 @@ struct WideTerm<Beside::slopes> {
         for (int e = 0; e < 2; e++) {
           float &score = s[4 * i + 2 * r + e];
           score = __fmaf_rn(-slope, fabsf(distance - static_cast<float>(8 * i + e)), score);
+        }
+      }
+    }
+  }
+};
+
+// bias[j − i]/scale, as add_relative_bias adds it.
+template <>
+struct WideTerm<Beside::bias> {
+  const float *middle;  // the head's bias of distance 0
+  int reach;
+  float inverse;  // 1/scale
+  SIE_DEVICE WideTerm(const AttentionParams &p, unsigned head)
+      : middle(p.bias + int64_t{head} * (2 * int64_t{p.bias_reach} + 1) + p.bias_reach),
+        reach(p.bias_reach),
+        inverse(p.inverse_scale) {}
+  SIE_DEVICE void add(float (&s)[kWideScores], const Sight &sight, int key, int lane) const {
+    // Of the nearest and the farthest pair of the block and the warp's rows.
+    const int least = key - sight.position - (kWarpRows - 1), most = key + kWideKeys - 1 - sight.position;
+    if (least >= reach || most <= -reach) {
+      const float bias = ptx::load_global<float>(middle + (least >= reach ? reach : -reach));
+#pragma unroll
+      for (int i = 0; i < kWideScores; i++) s[i] = __fmaf_rn(bias, inverse, s[i]);
+      return;
+    }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int distance = key + 2 * (lane & 3) - (sight.position + (lane >> 2) + 8 * r);
+#pragma unroll
+      for (int i = 0; i < kWideKeys / 8; i++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          const int held = max(-reach, min(reach, distance + 8 * i + e));
+          float &score = s[4 * i + 2 * r + e];
+          score = __fmaf_rn(ptx::load_global<float>(middle + held), inverse, score);
         }
       }
     }

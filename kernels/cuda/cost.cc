@@ -16,8 +16,9 @@ int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr double kPlain = 6, kActivated = 18, kResidual = 5;
 // Softmax of a score beside its exponential: scale, maximum, sum, conversion.
 constexpr double kSoftmax = 6;
-// ALiBi: the distance, and its product with the slope.
-constexpr double kSlope = 2;
+// ALiBi: the distance, and its product with the slope. A bias by distance: the distance, held at both ends, the
+// address, the load, the product with 1/scale; the last alone where all of a block is farther than the reach.
+constexpr double kSlope = 2, kBias = 6, kFarBias = 1;
 
 // Fitted to FlashAttention-3's published figures (gpu.md's table, six points): the part of the exponentials
 // that its products do not hide, and what a tile of 128 queries takes beside its keys.
@@ -138,13 +139,24 @@ double keys_seen(const AttentionShape &a, int32_t length, int32_t rows, int64_t 
   return static_cast<double>(up(static_cast<int64_t>(seen), block) * block);
 }
 
-// What `pairs` of query and key keep busy, and bytes of shared memory a pair.
-Cost attention_cost(const Card &card, const AttentionShape &a, double pairs, double share, double bytes) {
+// The instructions of slopes and biases, a score of the narrow kernel.
+double terms(const AttentionShape &a) { return (a.slopes ? kSlope : 0) + (a.reach >= 0 ? kBias : 0); }
+
+// The same of the wide form, where a warp's 16 rows see so many keys: blocks of 128 are near or far.
+double wide_terms(const AttentionShape &a, double keys) {
+  if (a.reach < 0) return terms(a);
+  const double near = least(1, (2 * a.reach + 16 + 128) / keys);
+  return kFarBias + (kBias - kFarBias) * near;
+}
+
+// What `pairs` of query and key keep busy, with bytes of shared memory and instructions a pair.
+Cost attention_cost(const Card &card, const AttentionShape &a, double pairs, double share, double bytes,
+                    double instructions) {
   Cost c;
   c.tensor = pairs * 2 * a.dim / (card.multiply_adds * share);
   c.shared = pairs * bytes / card.shared_bytes;
   c.exponentials = pairs / card.exponentials;
-  c.issue = pairs * (kSoftmax + (a.slopes ? kSlope : 0)) / card.lanes;
+  c.issue = pairs * instructions / card.lanes;
   return c;
 }
 
@@ -160,7 +172,7 @@ double flash3_clocks(const Card &card, double pairs, double tiles, int32_t dim) 
 Prediction predict_attention(const Card &card, const AttentionShape &a, const int32_t *lengths,
                              int64_t seqs) {
   double narrow = 0, wide = 0, tokens = 0;  // pairs of query and key, in blocks of 16 and 64, 128 and 128
-  double tiles = 0;                         // of the wide form
+  double tiles = 0, added = 0;              // of the wide form; instructions of slopes and biases
   bool has_wide = false;
   int32_t longest = 0;
   for (int64_t i = 0; i < seqs; i++) {
@@ -169,26 +181,29 @@ Prediction predict_attention(const Card &card, const AttentionShape &a, const in
     if (a.is_wide(lengths[i])) {
       has_wide = true;
       tiles += static_cast<double>(up(lengths[i], 128));
-      wide += static_cast<double>(up(lengths[i], 128) * 128) * keys_seen(a, lengths[i], 128, 128);
+      const double keys = keys_seen(a, lengths[i], 128, 128);
+      const double pairs = static_cast<double>(up(lengths[i], 128) * 128) * keys;
+      wide += pairs;
+      added += pairs * wide_terms(a, keys);
     } else {
       narrow += static_cast<double>(up(lengths[i], 16) * 16) * keys_seen(a, lengths[i], 64, 64);
     }
   }
   const double share = a.heads / static_cast<double>(card.multiprocessors);
-  narrow *= share, wide *= share, tiles *= share;
+  narrow *= share, wide *= share, tiles *= share, added *= share;
   // Keys and values by ldmatrix, once for 16 rows.
-  Cost c = attention_cost(card, a, narrow, card.warp_products, a.dim * 4 / 16.0);
+  Cost c = attention_cost(card, a, narrow, card.warp_products, a.dim * 4 / 16.0, kSoftmax + terms(a));
   double clocks = 2 * card.load_clocks;
   // A warp's softmax follows its products; the other warps hide about half of it.
   if (narrow > 0) clocks += c.busiest() + 0.5 * (c.exponentials + c.issue);
   if (has_wide) {
     // For 64 rows and 128 keys: q, keys and values are read once, and half of them is written.
-    c = attention_cost(card, a, wide, 1, a.dim * 2 * (64 + 256 + 128) / 8192.0);
+    c = attention_cost(card, a, wide, 1, a.dim * 2 * (64 + 256 + 128) / 8192.0, kSoftmax + added / wide);
     const double whole = static_cast<double>(up(static_cast<int64_t>(tiles * 1e3), 1000));
-    // FlashAttention-3 has no slopes: of their instructions as much shows as of the exponentials.
-    const double slopes = a.slopes ? kFlashExposed * wide * kSlope / card.lanes : 0;
+    // FlashAttention-3 has neither: of their instructions as much shows as of the exponentials.
+    const double beside = kFlashExposed * added / card.lanes;
     clocks +=
-        most(c.busiest(), (flash3_clocks(card, wide, tiles, a.dim) + slopes) / kWideShare) * (whole / tiles);
+        most(c.busiest(), (flash3_clocks(card, wide, tiles, a.dim) + beside) / kWideShare) * (whole / tiles);
   }
   const double bytes = (2.0 * a.heads + 2.0 * a.kv_heads) * a.dim * 2 * tokens;
   const double products = (narrow + wide) * 2 * a.dim / (card.multiply_adds * card.products_share);

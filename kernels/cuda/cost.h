@@ -92,12 +92,13 @@ double skinny_clocks(const Card &card, const GemmWork &work, int32_t multiproces
 // The same in time, with its limit and its floor.
 Prediction predict_skinny(const Card &card, const GemmWork &work);
 
-// Attention over sequences of some lengths, queries and keys alike; without biases or tables.
+// Attention over sequences of some lengths, queries and keys alike; without tables.
 struct AttentionShape {
   int32_t heads, kv_heads, dim;
   int32_t window = 0;   // keys to each side, 0: all
   bool causal = false;  // half of the pairs
   bool slopes = false;  // ALiBi
+  int32_t reach = -1;   // of a bias by distance; -1: none
   int32_t most = 0;     // keys of the narrow form; 0: as many as attention_narrow_keys says
 
   bool is_wide(int32_t length) const {

@@ -58,7 +58,18 @@ Problem::Problem(const Config &config) : c_(config), cu_q_(1, 0), cu_kv_(1, 0) {
   rows_ = cu_q_.back();
   for (int32_t h = 0; h < c_.heads; h++) slopes_.push_back(0.05f * static_cast<float>(h + 1));
   harness::Random random(static_cast<uint32_t>(c_.head_dim));
-  for (int32_t i = 0; i < c_.heads * (2 * c_.reach + 1); i++) bias_.push_back(random.real() * kLargest);
+  // The operands do not depend on the reach, nor a distance's bias.
+  const int32_t level = c_.level >= 0 ? c_.level : c_.reach;
+  for (int32_t h = 0; h < c_.heads && c_.reach >= 0; h++) {
+    harness::Random by_distance(static_cast<uint32_t>(1000 + h));
+    vector<float> near(static_cast<size_t>(2 * level + 1));
+    for (int32_t i = 0; i <= level; i++) {
+      near[static_cast<size_t>(level + i)] = by_distance.real() * kLargest;
+      near[static_cast<size_t>(level - i)] = by_distance.real() * kLargest;
+    }
+    for (int32_t i = -c_.reach; i <= c_.reach; i++)
+      bias_.push_back(near[static_cast<size_t>(level + std::clamp(i, -level, level))]);
+  }
   const int64_t q_columns = int64_t{c_.heads} * c_.head_dim, kv_columns = int64_t{c_.kv_heads} * c_.head_dim;
   q_ = make_rows(&random, rows_, q_columns, c_.dtype, 24);
   k_ = make_rows(&random, cu_kv_.back(), kv_columns, c_.dtype, 48);

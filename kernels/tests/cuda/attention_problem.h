@@ -28,6 +28,7 @@ struct Config {
   // Of disentangled attention, a row of its tables for each distance; -1: none. Which tables there are.
   int32_t bucket_reach = -1;
   bool by_key = true, by_query = true;
+  int32_t level = -1;  // of the bias: from this distance on it stays as it is; -1: from its reach on
 };
 
 // A way to run: `warps` a CTA with room for `resident` blocks of keys, `rows` query rows an item of

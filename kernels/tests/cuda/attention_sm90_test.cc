@@ -94,6 +94,36 @@ TEST(wide_slopes) {
   }
 }
 
+// A bias by distance: near all keys, near a few, the same for all.
+TEST(wide_biases) {
+  for (int32_t d : {64, 128}) {
+    const int32_t dtype = d == 64 ? SIE_BF16 : SIE_F16;
+    const auto biased = [&](int32_t heads, int32_t mask, int32_t window, vector<Lengths> lengths,
+                            int32_t reach, bool first = false) {
+      check_wide({dtype, d, heads, 1, mask, window, false, lengths, 1, reach, first});
+    };
+    biased(3, SIE_MASK_FULL, 0, {self(300), self(20), self(129)}, 40);
+    biased(2, SIE_MASK_FULL, 0, {self(270)}, 600);
+    biased(2, SIE_MASK_CAUSAL, 0, {self(260), {70, 390}}, 128);
+    biased(2, SIE_MASK_WINDOW, 60, {self(290), {300, 140}}, 33);
+    biased(2, SIE_MASK_FULL, 0, {{1, 257}, {150, 129}, {3, 384}}, 9, true);
+    biased(1, SIE_MASK_FULL, 0, {{20, 200}, self(130)}, 0);
+  }
+}
+
+// Where all of a block's keys are farther than the reach, the one bias that they have: the bits of a table
+// that holds it for each distance.
+TEST(wide_biases_far_away) {
+  for (int32_t reach : {0, 17, 18, 19, 66, 127, 128, 130}) {
+    Config config = {SIE_BF16, 64, 2, 1, SIE_MASK_FULL, 0, false, {self(400), {60, 513}, {9, 385}}, 1, reach};
+    Problem held(config);
+    config.reach = 600, config.level = reach;
+    Problem listed(config);
+    CHECK(held.run_wide(128, 132) == listed.run_wide(128, 132), "%s: other bits beyond a reach of %d",
+          held.text().c_str(), reach);
+  }
+}
+
 // A block whose largest score is far below, or far above, that of the blocks before.
 TEST(wide_scores_may_fall_and_rise) {
   for (float steep : {40.0f, 0.02f}) {
@@ -110,6 +140,9 @@ TEST(parts_of_a_list) {
       CHECK(plain.run() == plain.run(90, 1), "%s: other bits by a smaller grid", plain.text().c_str());
       Problem behind({dtype, d, 1, 1, SIE_MASK_CAUSAL, 0, false, {{20, 300, 100}, {10, 70, 20}, {5, 20, 3}}});
       CHECK(behind.run() == behind.run(89), "%s: other bits in parts", behind.text().c_str());
+      Problem biased(
+          {dtype, d, 2, 1, SIE_MASK_FULL, 0, false, {self(100), self(7), self(300), self(40)}, 1, 50});
+      CHECK(biased.run() == biased.run(89), "%s: other bits in parts", biased.text().c_str());
     }
   }
 }
@@ -118,17 +151,20 @@ TEST(parts_of_a_list) {
 // narrow kernel up to attention_narrow_keys; a longer one those that it has among its like, on any GPU of
 // Hopper's kind, and other programs have no wide form.
 TEST(wide_form_by_own_length) {
+  enum Beside { nothing, slopes, bias };
   for (int32_t d : {64, 128}) {
     const int32_t most = sie_cuda::attention_narrow_keys(d, SIE_MASK_FULL);
-    for (bool alibi : {false, true}) {
+    for (Beside beside : {nothing, slopes, bias}) {
       Problem mixed({SIE_BF16,
                      d,
                      1,
                      1,
                      SIE_MASK_FULL,
                      0,
-                     alibi,
-                     {{alibi ? 50 : most, most}, {40, most + 1}, self(33), self(5)}});
+                     beside == slopes,
+                     {{beside == nothing ? most : 50, most}, {40, most + 1}, self(33), self(5)},
+                     1,
+                     beside == bias ? 20 : -1});
       const Bits bits = mixed.run(), narrow = mixed.run(89), wide = mixed.run_wide(128, 132);
       mixed.verify();
       for (size_t b : {size_t{0}, size_t{2}, size_t{3}})
@@ -138,8 +174,8 @@ TEST(wide_form_by_own_length) {
             "%s: %d keys have no form of their own", mixed.text().c_str(), most + 1);
       CHECK(mixed.run(90, 2) == bits, "%s: other bits on two multiprocessors", mixed.text().c_str());
     }
-    Problem biased({SIE_BF16, d, 1, 1, SIE_MASK_FULL, 0, false, {self(20), {30, most + 1}}, 1, 9});
-    CHECK(biased.run() == biased.run(89), "D = %d: a bias has a wide form", d);
+    Problem both({SIE_BF16, d, 1, 1, SIE_MASK_FULL, 0, true, {self(20), {30, most + 1}}, 1, 9});
+    CHECK(both.run() == both.run(89), "D = %d: slopes and a bias have a wide form", d);
   }
   Problem window({SIE_BF16, 64, 1, 1, SIE_MASK_WINDOW, 352, false, {{30, 1000}}}),
       wider({SIE_BF16, 64, 1, 1, SIE_MASK_WINDOW, 353, false, {{30, 1000}}});

@@ -317,6 +317,18 @@ TEST(gemm_cost_of_wide_attention_by_hand) {
                        6),
         "slopes: %.4f us", p.us);
   a.slopes = false;
+  a.reach = 20;  // six instructions a score; of the wide form one, but for 184 keys of 1,152
+  p = predict_attention(card, a, lengths, 2);
+  const double added = pairs * (1 + 5 * 184 / 1152.0);
+  CHECK(same(p.us,
+             (wide(pairs) + 0.7 * added / 128 / 0.85 * 5 / 4.5 + narrow + 0.5 * few * 6 / 128 + 1000) / 2e3 +
+                 6),
+        "a bias: %.4f us", p.us);
+  a.reach = 2000;
+  p = predict_attention(card, a, &longest, 1);
+  CHECK(same(p.us, (wide(pairs) + 0.7 * pairs * 6 / 128 / 0.85 * 5 / 4.5 + 1000) / 2e3 + 6),
+        "a far reach: %.4f us", p.us);
+  a.reach = -1;
   a.causal = true;
   p = predict_attention(card, a, &longest, 1);  // 1,409 would be wide
   const double half = 1104 * 640 * 2 / 4.0;     // 614 keys
