@@ -20,6 +20,8 @@
 //          accumulators do not fit one warpgroup. Pairs of CTAs may share W by multicast. Rows
 //          reach y through 2 KiB of swizzled staging a warp (16 rows × 128 bytes) and a TMA store;
 //          where fewer than 16 rows are left, by guarded stores: nothing is written behind row *n.
+//          Epilogues of models are kernels of their own, with all types constant (Sm90Form); one
+//          kernel more does whatever else is asked for, in small code.
 // Class    K order, instruction K, promotion and the epilogue's rounding are the same in every
 //          tile, schedule and cluster and in the skinny form (gemm_sm90_skinny.cuh): results are
 //          equal bit for bit.
@@ -95,7 +97,6 @@ struct Sm90Gemm {
   const float *block_scale;  // FP8, x in 1×128 blocks: [R, steps]; else NULL
   const float *row_scale;    // FP8, x with one scale a row: [R]; else NULL
   const float *w_scale;      // FP8: [N]
-  int32_t y_by_tma;          // the map of y is valid
   GemmEpilogue epilogue;
 };
 
@@ -287,9 +288,17 @@ SIE_DEVICE void sm90_sum_promoted(float (&z)[Tile::blocks][Tile::sums], const Sm
   if (turn_of_other != nullptr && ptx::lane_id() == 0) ptx::mbarrier_arrive(turn_of_other);
 }
 
-// What a kernel's epilogue can do in addition to bias and residual; it reads the types when it
-// runs.
-enum class Sm90Form { plain, activated, gated };
+// What a kernel's epilogue does beside scales and bias (Sm90Ending). The hot ones are those of models: the
+// types are constants, y has whole lines of 128 bytes. `any` does everything, slower (gemm_sm90_any.cuh).
+enum class Sm90Form {
+  any,
+  plain,
+  residual,      // of y's type
+  residual_f32,  // and y in f32
+  gelu,          // by erf
+  swiglu,
+  geglu,
+};
 
 }  // namespace sie_cuda
 

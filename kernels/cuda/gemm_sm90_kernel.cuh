@@ -12,6 +12,7 @@
 #define SIE_KERNELS_CUDA_GEMM_SM90_KERNEL_CUH
 
 #include "cuda/gemm_sm90.cuh"
+#include "cuda/gemm_sm90_any.cuh"
 #include "cuda/gemm_sm90_store.cuh"
 
 namespace sie_cuda {
@@ -121,13 +122,21 @@ __global__ void __launch_bounds__(sm90_threads, 1)
 #if !defined(__CUDA_ARCH__) || SIE_PTX_SM90A
   SIE_DYNAMIC_SHARED(base);
   const Sm90Shared<Tile> shared(base);
-  if (threadIdx.x == 0 && g.y_by_tma != 0) ptx::tma_prefetch(&y_map);
+  if constexpr (Form != Sm90Form::any) {
+    if (threadIdx.x == 0) ptx::tma_prefetch(&y_map);
+  }
   sm90_roles(shared, &x_map, &w_map, g, [&] {
     sm90_consume(shared, g, [&](float (&z)[Tile::blocks][Tile::sums], const Sm90Place &place) {
-      unsigned char *staging = shared.staging + ptx::thread_index() / 32 * 2 * sm90_staging;
-      sm90_store<Tile, Form>(z, g, staging, &y_map, place.row, *g.rows, place.column);
+      if constexpr (Form == Sm90Form::any) {
+        sm90_store_any<Tile>(z, g, shared.staging, place.row, *g.rows, place.column);
+      } else {
+        unsigned char *staging = shared.staging + ptx::thread_index() / 32 * 2 * sm90_staging;
+        sm90_store<Tile, Sm90Ending<Tile, Form>>(z, g, staging, &y_map, place.row, *g.rows, place.column);
+      }
     });
-    if (ptx::lane_id() == 0) ptx::tma_store_wait<0>();
+    if constexpr (Form != Sm90Form::any) {
+      if (ptx::lane_id() == 0) ptx::tma_store_wait<0>();
+    }
   });
 #endif
 }

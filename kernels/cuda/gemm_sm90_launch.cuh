@@ -41,13 +41,11 @@ sie_status sm90_launch(const GemmCall &call) {
   sie_status status = sm90_operand_maps(call, Tile::step, Tile::rows, Tile::columns / Tile::cluster, &x, &w);
   if (status != SIE_OK) return status;
   Sm90Gemm g = sm90_arguments(call, Tile::step);
-  const GemmEpilogue &e = g.epilogue;
-  const int32_t element = e.y_type == SIE_F32 ? 4 : (e.y_type == SIE_F8E4M3 ? 1 : 2);
-  if (reinterpret_cast<uintptr_t>(e.y) % 16 == 0 && e.y_ld * element % 16 == 0) {
-    status = ptx::tensor_map_2d(&y, e.y_type, e.y, a.rows.cap, e.columns, e.y_ld, 16, sm90_line / element,
-                                ptx::Swizzle::b128);
+  if constexpr (Form != Sm90Form::any) {
+    const GemmEpilogue &e = g.epilogue;
+    status = ptx::tensor_map_2d(&y, e.y_type, e.y, a.rows.cap, e.columns, e.y_ld, 16,
+                                Sm90Ending<Tile, Form>::line, ptx::Swizzle::b128);
     if (status != SIE_OK) return status;
-    g.y_by_tma = 1;
   }
   const int64_t tiles_m = divide_up(a.rows.cap, Tile::rows * Tile::cluster);
   const int64_t tiles_n = divide_up(a.n, Tile::columns);
@@ -60,15 +58,36 @@ sie_status sm90_launch(const GemmCall &call) {
                             sm90_threads, Tile::shared_bytes, call.on, x, w, y, g);
 }
 
+// Whether y's rows can be a tensor map's.
+inline bool sm90_y_by_tma(const GemmEpilogue &e) {
+  const int32_t element = e.y_type == SIE_F32 ? 4 : (e.y_type == SIE_F8E4M3 ? 1 : 2);
+  return reinterpret_cast<uintptr_t>(e.y) % 16 == 0 && e.y_ld * element % 16 == 0;
+}
+
+// Launches the hot form, if it is what the call needs and the tile has whole lines of its y.
+template <class Tile, Sm90Form Form>
+bool sm90_launched(const GemmCall &call, sie_status *status) {
+  using Ending = Sm90Ending<Tile, Form>;
+  if constexpr (Tile::columns % Ending::columns == 0) {
+    if (Ending::is(call.epilogue, sm90_y_by_tma(call.epilogue))) {
+      *status = sm90_launch<Tile, Form>(call);
+      return true;
+    }
+  }
+  return false;
+}
+
 // The instance whose epilogue does what the call needs.
 template <class Tile>
 sie_status sm90_launch(const GemmCall &call) {
-  if (call.epilogue.gate != SIE_GATE_NONE) {
-    if constexpr (Tile::columns % 128 == 0) return sm90_launch<Tile, Sm90Form::gated>(call);
-    return SIE_UNSUPPORTED;
-  }
-  if (call.epilogue.act != SIE_ACT_NONE) return sm90_launch<Tile, Sm90Form::activated>(call);
-  return sm90_launch<Tile, Sm90Form::plain>(call);
+  sie_status status = SIE_OK;
+  const bool hot = sm90_launched<Tile, Sm90Form::plain>(call, &status) ||
+                   sm90_launched<Tile, Sm90Form::residual>(call, &status) ||
+                   sm90_launched<Tile, Sm90Form::residual_f32>(call, &status) ||
+                   sm90_launched<Tile, Sm90Form::gelu>(call, &status) ||
+                   sm90_launched<Tile, Sm90Form::swiglu>(call, &status) ||
+                   sm90_launched<Tile, Sm90Form::geglu>(call, &status);
+  return hot ? status : sm90_launch<Tile, Sm90Form::any>(call);
 }
 
 // The tiles of a class. FP8 has no registers for one of 192 columns (Sm90Tile).

@@ -7,35 +7,35 @@
 
 namespace sie_cuda {
 
-// Two neighbouring columns of W's vector p (bias, scales). Whole: p is aligned and has both.
-template <bool Whole>
+// Two neighbouring columns of W's vector (bias, scales), which has both; p is aligned.
+SIE_DEVICE float2 sm90_pair(const float *p) {
+  const uint2 bits = ptx::load_global_nc<uint2>(p);
+  return make_float2(__uint_as_float(bits.x), __uint_as_float(bits.y));
+}
+
+// The same, with any alignment and a check of each column.
 SIE_DEVICE float2 sm90_pair(const float *p, int32_t column, int32_t n) {
-  if (Whole) {
-    uint2 bits = ptx::load_global_nc<uint2>(p + column);
-    return make_float2(__uint_as_float(bits.x), __uint_as_float(bits.y));
-  }
   return make_float2(column < n ? p[column] : 0.0f, column + 1 < n ? p[column + 1] : 0.0f);
 }
 
-template <bool Whole>
-SIE_DEVICE float2 sm90_residual_f32(const float *p, int32_t bound) {
-  if (Whole) return ptx::load_global<float2>(p);
-  return make_float2(bound > 0 ? p[0] : 0.0f, bound > 1 ? p[1] : 0.0f);
+// Two neighbouring elements of the residual, which has both; p is aligned. Type: of the residual.
+template <int32_t Type>
+SIE_DEVICE float2 sm90_residual_pair(const void *p) {
+  if (Type == SIE_F32) return ptx::load_global<float2>(p);
+  const uint32_t bits = ptx::load_global<uint32_t>(p);
+  return Type == SIE_BF16 ? ptx::unpack_bf16x2(bits) : ptx::unpack_f16x2(bits);
 }
 
-// An element of a row of the residual and its right neighbour; Whole as above. Type: of the
-// residual.
-template <int32_t Type, bool Whole>
+// An element of a row of the residual and its right neighbour, with any alignment and a check of each column.
+template <int32_t Type>
 SIE_DEVICE float2 sm90_residual(const void *row, int32_t column, int32_t columns) {
-  if (Type == SIE_F32)
-    return sm90_residual_f32<Whole>(static_cast<const float *>(row) + column, columns - column);
-  const uint16_t *p = static_cast<const uint16_t *>(row) + column;
-  uint32_t bits;
-  if (Whole) {
-    bits = ptx::load_global<uint32_t>(p);
-  } else {
-    bits = (column < columns ? p[0] : 0u) | (column + 1 < columns ? static_cast<uint32_t>(p[1]) << 16 : 0u);
+  if (Type == SIE_F32) {
+    const float *p = static_cast<const float *>(row) + column;
+    return make_float2(column < columns ? p[0] : 0.0f, column + 1 < columns ? p[1] : 0.0f);
   }
+  const uint16_t *p = static_cast<const uint16_t *>(row) + column;
+  const uint32_t bits =
+      (column < columns ? p[0] : 0u) | (column + 1 < columns ? static_cast<uint32_t>(p[1]) << 16 : 0u);
   return Type == SIE_BF16 ? ptx::unpack_bf16x2(bits) : ptx::unpack_f16x2(bits);
 }
 
@@ -45,9 +45,9 @@ SIE_DEVICE float2 sm90_residual_any(const GemmEpilogue &e, int64_t row, int32_t 
   const int32_t columns = column + (second ? 2 : 1);
   const void *of_row =
       static_cast<const char *>(e.residual) + row * e.residual_ld * (e.residual_type == SIE_F32 ? 4 : 2);
-  if (e.residual_type == SIE_F32) return sm90_residual<SIE_F32, false>(of_row, column, columns);
-  if (e.residual_type == SIE_BF16) return sm90_residual<SIE_BF16, false>(of_row, column, columns);
-  return sm90_residual<SIE_F16, false>(of_row, column, columns);
+  if (e.residual_type == SIE_F32) return sm90_residual<SIE_F32>(of_row, column, columns);
+  if (e.residual_type == SIE_BF16) return sm90_residual<SIE_BF16>(of_row, column, columns);
+  return sm90_residual<SIE_F16>(of_row, column, columns);
 }
 
 // Rounds and stores one or two columns of y (f32, bf16, f16), element by element where y is not

@@ -34,7 +34,7 @@ struct Sm90Skinny : Class {
 };
 
 struct Sm90SkinnyGemm {
-  Sm90Gemm g;           // tiles_n, y_by_tma: not read
+  Sm90Gemm g;           // tiles_n: not read
   int32_t weight_rows;  // of a CTA
 };
 
@@ -133,7 +133,7 @@ SIE_DEVICE void sm90_skinny_finish(float2 v, const Sm90Gemm &g, int32_t row, int
     v = make_float2(gemm_z(v.x, bias.x), gemm_z(v.y, bias.y));
   }
   if (e.addend != nullptr) {
-    const float2 a = sm90_residual<SIE_F32, false>(e.addend + row * e.addend_ld, column, e.n);
+    const float2 a = sm90_residual<SIE_F32>(e.addend + row * e.addend_ld, column, e.n);
     v = make_float2(gemm_add_addend(v.x, a.x), gemm_add_addend(v.y, a.y));
   }
   if (e.gate != SIE_GATE_NONE) {
@@ -163,8 +163,8 @@ SIE_DEVICE void sm90_skinny_store(const float (&z)[Tile::sums], const Sm90Skinny
     const int32_t column =
         static_cast<int32_t>(blockIdx.x) * a.weight_rows + warp * 16 + half * 8 + lane / 8 * 2;
     float2 bias = make_float2(0.0f, 0.0f), scale = bias;
-    if (e.bias != nullptr) bias = sm90_pair<false>(e.bias, column, e.n);
-    if (Tile::promoted) scale = sm90_pair<false>(a.g.w_scale, column, e.n);
+    if (e.bias != nullptr) bias = sm90_pair(e.bias, column, e.n);
+    if (Tile::promoted) scale = sm90_pair(a.g.w_scale, column, e.n);
 #pragma unroll
     for (int j = 0; j < Tile::tokens / 8; j++) {
       // Rows 2i, 2i + 1 of W are four lanes apart; the even one keeps its first token, the odd one

@@ -3,6 +3,8 @@
 // its definition, and what is refused.
 #include "cuda/gemm_sm90.h"
 
+#include <vector>
+
 #include "tests/check.h"
 #include "tests/cuda/gemm_check.h"
 
@@ -106,22 +108,35 @@ TEST(gemm_sm90_reads_to_the_end) {
 }
 
 TEST(gemm_sm90_y_that_tma_does_not_take) {
-  // Rows a multiple of 16 bytes apart that begin off one, at a multiple of 17; rows 68 bytes apart
-  // that begin on one. No rows: the test only asks whether the call is launched.
+  // In all else a hot form's. Rows a multiple of 16 bytes apart that begin off one, at a multiple of 17; rows that
+  // begin on one, 136 bytes apart, a multiple of 17. No rows: the test only asks whether the call is launched.
   uint8_t memory[1024] alignas(16);
   size_t odd = 4;
   while (odd % 16 == 0 || reinterpret_cast<uintptr_t>(memory + odd) % 17 != 0) odd += 4;
   const Bytes none(0);
   const int32_t n_rows = 0;
   const sie_stream on = family().on;
-  for (int64_t n : {16, 13}) {
-    const Problem problem(shape(SIE_COMPUTE_BF16, 0, 4, n, 16, -1));
-    sie_linear_args a = problem.args(Ending(), none, none, nullptr);
+  const struct {
+    uint32_t compute;
+    int32_t y, act;
+    int64_t n, ld;
+    size_t at;
+  } calls[] = {{SIE_COMPUTE_BF16, SIE_BF16, SIE_ACT_NONE, 64, 64, odd},
+               {SIE_COMPUTE_BF16, SIE_BF16, SIE_ACT_NONE, 64, 68, 0},
+               {SIE_COMPUTE_FP8, SIE_F8E4M3, SIE_ACT_GELU_ERF, 128, 136, 0}};
+  for (const auto &c : calls) {
+    const Problem problem(shape(c.compute, 0, 4, c.n, 16, -1));
+    Ending e;
+    e.y = c.y;
+    e.act = c.act;
+    float scale = 0;
+    sie_linear_args a = problem.args(e, none, none, &scale);
     a.rows.n = &n_rows;
-    a.y.p = memory + (n == 16 ? odd : 0);
-    a.y.ld = n == 16 ? 16 : 17;
+    a.y.p = memory + c.at;
+    a.y.ld = c.ld;
     const sie_status status = sie_cuda::gemm_sm90_run(pingpong_64, &a, &on);
-    CHECK(status == SIE_OK, "N=%lld: status %d", static_cast<long long>(n), status);
+    CHECK(status == SIE_OK, "N=%lld, rows %lld apart: status %d", static_cast<long long>(c.n),
+          static_cast<long long>(c.ld), status);
   }
 }
 
@@ -176,6 +191,69 @@ TEST(gemm_sm90_endings_of_all_tiles) {
       }
     }
   }
+}
+
+// The endings of hot forms in a class (Sm90Form): whole lines of y, all of it aligned.
+std::vector<Ending> hot_endings(uint32_t compute) {
+  const int32_t own = compute == SIE_COMPUTE_F16 ? SIE_F16 : SIE_BF16;
+  const int32_t next = compute == SIE_COMPUTE_FP8 ? SIE_F8E4M3 : own;  // what the next product reads
+  std::vector<Ending> all(8);
+  all[0].y = own;
+  all[1].y = all[1].residual = own;
+  all[1].in_place = true;
+  all[2].y = all[2].residual = own;
+  all[2].residual_gap = 24;
+  all[2].bias = false;
+  all[3].y = all[3].residual = SIE_F32;
+  all[3].in_place = true;
+  all[4].y = all[4].residual = SIE_F32;
+  all[4].gap = 12;
+  all[5].y = next;
+  all[5].act = SIE_ACT_GELU_ERF;
+  all[6].y = all[7].y = next;
+  all[6].gate = SIE_GATE_SWIGLU;
+  all[7].gate = SIE_GATE_GEGLU;
+  all[7].gap = 16;
+  return all;
+}
+
+TEST(gemm_sm90_hot_forms) {
+  for (uint32_t compute : computes) {
+    const int64_t step = compute == SIE_COMPUTE_FP8 ? 128 : 64;
+    for (const Ending &e : hot_endings(compute)) {
+      // Columns end in the middle of tiles; rows in the middle of a piece, of a block and of a tile.
+      const int64_t n = (e.y == SIE_F8E4M3 ? 384 : 320) * (e.gate != SIE_GATE_NONE ? 2 : 1);
+      check_shape(shape(compute, 150, 160, n, 2 * step, 128), e);
+      check_shape(shape(compute, 64, 64, n, step, -1), e, 1);
+      // More steps than stages, more than one band of row tiles, several tiles a CTA.
+      check_shape(shape(compute, 19, 40, n, 9 * step + 16, -1), e);
+      check_shape(shape(compute, 1100, 1100, e.y == SIE_F8E4M3 ? 256 : 128, 16, -1), e, 4);
+      // All operands end where what may be read ends.
+      check_shape(shape(compute, 20, 20, n, step, -1), e);
+      // What is one element off in any way is no hot form's, nor are columns that are not whole lines.
+      check_shape(shape(compute, 20, 20, n - (e.gate != SIE_GATE_NONE ? 32 : 16), step, -1), e);
+      Ending odd = e;
+      odd.odd_bias = true;
+      check_shape(shape(compute, 20, 20, n, step, -1), odd);
+      odd = e;
+      odd.gap += 1;
+      check_shape(shape(compute, 20, 20, n, step, -1), odd);
+      odd = e;
+      odd.addend = true;
+      check_shape(shape(compute, 20, 20, n, step, -1), odd);
+      odd = e;
+      if (e.residual == 0 || e.in_place) continue;
+      odd.residual_gap += 1;
+      check_shape(shape(compute, 20, 20, n, step, -1), odd);
+    }
+  }
+}
+
+TEST(gemm_sm90_whole_lines) {
+  // 65 · 8 columns, one line of 64 in eight too many.
+  Ending e;
+  e.y = SIE_BF16;
+  check_shape(shape(SIE_COMPUTE_BF16, 20, 20, 520, 16, -1), e);
 }
 
 TEST(gemm_sm90_nan_stays_in_its_row) {
