@@ -16,6 +16,7 @@ target_compile_definitions(kernel_tests PRIVATE
   SIE_SUPPORT_FILE="${CMAKE_SOURCE_DIR}/kernels/tests/support.txt")
 if(TARGET kernels_cpu_amx)
   include(cmake/amx.cmake)
+  include(cmake/tables.cmake)
 endif()
 # sie_add_halves(NAME PART OF COST COMMAND…): a long list in two processes, for two cores, the longest of all tests first; each
 # has every OF-th entry of its lists (PART is SHARD) or every OF-th case (CASES). Where OF is more than 2, `ctest -C whole` runs

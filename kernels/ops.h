@@ -668,7 +668,7 @@ typedef struct sie_ops {
   const char *name; /* "ref", "avx2", "avx512", "avx512-vnni", "amx", "neon", "neon-dot", "cuda-sm80", … */
   uint32_t isa;     /* sie_isa; 0 for ref and GPUs */
   uint32_t compute_mask;  /* bit (1 << sie_compute) for each class linear implements */
-  int32_t act_dtype_bf16; /* storage type of activations in class BF16 (always bf16 = 1) */
+  int32_t act_dtype_bf16; /* storage type of activations in class BF16: always SIE_BF16 */
   int32_t act_dtype_int8; /* storage of float activations in class INT8: SIE_F32 or SIE_BF16 */
 
   int64_t (*packed_bytes)(uint32_t compute, int64_t n, int64_t k);

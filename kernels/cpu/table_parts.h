@@ -178,7 +178,7 @@ constexpr sie_ops table_of(const char *name, uint32_t isa) {
       name,
       isa,
       class_f32 | class_int8,
-      1,
+      SIE_BF16,
       SIE_F32,
       packed_bytes<Generic>,
       pack<Generic>,

@@ -52,7 +52,7 @@ const sie_ops *sie_ref_ops(void) {
       0,
       1u << SIE_COMPUTE_F32 | 1u << SIE_COMPUTE_BF16 | 1u << SIE_COMPUTE_INT8 | 1u << SIE_COMPUTE_F16 |
           1u << SIE_COMPUTE_FP8,
-      1,
+      SIE_BF16,
       SIE_F32,
       sie_ref::packed_bytes,
       sie_ref::pack,

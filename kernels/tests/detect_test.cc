@@ -3,6 +3,7 @@
 #include "cpu/detect.h"
 #include "ops.h"
 #include "tests/check.h"
+#include "tests/made_up_tables.h"
 
 // HWCAP_ASIMD and HWCAP_ASIMDDP of Linux, and bits beside them: floating point, half floats, BF16.
 TEST(detect_names_arm64) {
@@ -74,6 +75,12 @@ uint32_t detect(const Description &description) {
                           }});
 }
 
+// The name of the table that this machine works with.
+const char *table_of(const Description &description) {
+  const sie_ops *ops = table_on(detect(description), SIE_ISA_BEST);
+  return ops != nullptr ? ops->name : "none";
+}
+
 struct Without {
   const char *name;
   uint32_t Description::*word;
@@ -108,6 +115,26 @@ TEST(detect_names_machines) {
   CHECK(detect(no_bf16) == SIE_ISA_AVX512_VNNI, "AMX without AVX512_BF16: %u", detect(no_bf16));
   CHECK(detect(refused) == SIE_ISA_AVX512_BF16 && times_tiles == 1, "a kernel that refuses tiles: %u",
         detect(refused));
+  Description sandy_bridge = haswell;  // AVX alone
+  sandy_bridge.ebx = 0;
+  const struct {
+    const char *name;
+    const Description *machine;
+    const char *table;
+  } machines[] = {
+      {"Sapphire Rapids", &sapphire_rapids, "amx"},
+      {"a kernel that refuses tiles", &refused, "avx512-bf16"},
+      {"Zen 4", &zen4, "avx512-bf16"},
+      {"AMX without AVX512_BF16", &no_bf16, "avx512-vnni"},
+      {"Cascade Lake", &cascade_lake, "avx512-vnni"},
+      {"Skylake", &skylake, "avx512"},
+      {"Haswell", &haswell, "avx2"},
+      {"Sandy Bridge", &sandy_bridge, "none"},
+  };
+  for (const auto &m : machines) {
+    const char *table = table_of(*m.machine);
+    CHECK(strcmp(table, m.table) == 0, "%s works with the table %s", m.name, table);
+  }
 }
 
 // Each bit of the best machine alone: without it the best table that does not need it is chosen.
