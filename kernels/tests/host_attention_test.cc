@@ -243,6 +243,7 @@ TEST(host_attention_without_any_weight) {
 
 TEST(host_attention_of_blocks_and_chunks) {
   attend({8, 3, 512}, false);
+  attend({8, 9, 1024}, false);  // whole blocks
   attend({8, 7, 513, 3, 1}, false);
   attend({5, 14, 1025, 2, 2, 600}, false);
   attend({9, 14, 1100, 2, 1, 300, SIE_MASK_CAUSAL}, false);
@@ -295,7 +296,7 @@ TEST(host_attention_by_distance_of_few_rows) {
 }
 
 TEST(host_attention_by_distance_of_blocks_and_chunks) {
-  for (int32_t which = 0; which < 9; which++) {
+  for (int32_t which = 0; which < 10; which++) {
     Config c = {8, 140, 140};
     c.reach = 50, c.shared = which % 2 + 1;
     if (which == 1) c.queries = 12, c.keys = 513;
@@ -306,6 +307,7 @@ TEST(host_attention_by_distance_of_blocks_and_chunks) {
     if (which == 6) c.d = 9, c.queries = 1152, c.keys = 520, c.heads = c.kv_heads = 1, c.reach = 9;
     if (which == 7) c.queries = 250, c.keys = 33;
     if (which == 8) c.d = 256, c.queries = 140, c.keys = 30, c.heads = c.kv_heads = 1;
+    if (which == 9) c.queries = 9, c.keys = 1024;  // whole blocks
     attend(c, which == 4);
   }
 }
