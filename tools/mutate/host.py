@@ -18,10 +18,11 @@ _NOT_MUTATED = {"csrc/hooks.h", "kernels/cpu/vec_neon.h"}
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"/]+\.h)"', re.MULTILINE)
 _INCLUDE_CPU = re.compile(r'^\s*#\s*include\s+"(cpu/[^"/]+\.h)"', re.MULTILINE)
 # Targets whose objects the programs hold. csrc_tests has csrc with hooks; the AMX kernels run on
-# emulated tiles as well.
+# emulated tiles as well, and the tables on kernels that are made up.
 _TARGETS = re.compile(
-    r"CMakeFiles/(kernels_ref|kernels_cpu_\w+|kernels_amx_emulated|table_amx_emulated|csrc_hooked)\.dir/")
-_TESTS = re.compile(r"CMakeFiles/(csrc_tests\.dir/csrc|kernel_case_objects\.dir/kernels)/tests/\w+\.cc\.o")
+    r"CMakeFiles/(kernels_ref|kernels_cpu_\w+|kernels_amx_emulated|table_amx_emulated|table_made_up|csrc_hooked)\.dir/")
+_TESTS = re.compile(
+    r"CMakeFiles/(csrc_tests\.dir/csrc|(kernel_case_objects|kernel_tests)\.dir/kernels)/tests/\w+\.cc\.o")
 # What a broken program may do before it ends: wait for ever, so its time is wall time.
 PROGRAMS = {"csrc_tests": (), "kernel_tests": ("--host",)}
 
@@ -150,6 +151,25 @@ class Builder(build.Builder):
         if result.returncode != 0 or not lines:
             raise build.BuildError(f"{build_folder} cannot link {program}: build it first")
         return shlex.split(lines[-1].removeprefix(": && ").removesuffix(" && :"))
+
+
+# Flags of /proc/cpuinfo that tables need (cmake/kernels.cmake).
+_FLAGS = {"x86": ("avx2", "avx512vl", "avx512_vnni", "avx512_bf16", "amx_tile"),
+          "arm64": ("asimd", "asimddp")}
+
+
+def machine(cpuinfo=None):
+    """The flags that this machine has of those that tables need, and those of its kind that it lacks:
+    a table runs on machines alone that have it, so mutants of its kernels survive on all others."""
+    if cpuinfo is None:
+        path = pathlib.Path("/proc/cpuinfo")
+        cpuinfo = path.read_text() if path.exists() else ""
+    line = re.search(r"^(flags|Features)\s*:(.*)$", cpuinfo, re.MULTILINE)
+    if line is None:
+        return (), ()
+    words = line[2].split()
+    flags = _FLAGS["x86" if line[1] == "flags" else "arm64"]
+    return tuple(f for f in flags if f in words), tuple(f for f in flags if f not in words)
 
 
 def is_file(name):

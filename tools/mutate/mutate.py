@@ -52,6 +52,15 @@ def summary(session, mutants, verdicts, proven):
     return "\n".join(lines)
 
 
+def elsewhere(verdicts, lacks):
+    """A line on survivors that no test comes by on a machine that lacks some tables."""
+    n = sum(v.outcome == "survived" and v.by == "never reached" for v in verdicts.values())
+    if n == 0 or not lacks:
+        return ""
+    return (f"mutate: {n} of those that survived were never reached, and this machine lacks {' '.join(lacks)}: "
+            "run this again on one that has them\n")
+
+
 def chosen_units(sources, names):
     """The units that hold the files; all units without names."""
     if not names:
@@ -103,6 +112,8 @@ def run(options, kind, files):
     wrong = proofs.compare(known_proofs(session.sources, proven), all_ids(session.sources), verdicts)
     for line in wrong:
         print(line)
+    if kind is HOST:
+        print(elsewhere(verdicts, host.machine()[1]), end="")
     if len(verdicts) < len(mutants):
         print(f"mutate: {len(mutants) - len(verdicts)} mutants were not run in {options.seconds} s; run again to go on")
         return 3 if not wrong else 1

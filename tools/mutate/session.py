@@ -85,6 +85,8 @@ class Session:
         programs = self.programs if self.kind is CUDA else inprocess.programs_for(mutant.file)
         judges = (*sorted(programs), str(self.options.tests), str(self.options.seeds),
                   str(bool(self.builder.sanitize)))
+        if self.kind is HOST:
+            judges += host.machine()[0]
         text = "\n".join((mutant.id, *judges, self.sources.digest(mutant.file), self.tests_digest))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

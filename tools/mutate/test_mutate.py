@@ -20,6 +20,7 @@ import mutate
 import proofs
 import runner
 import sample
+import session
 import sites
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -176,12 +177,14 @@ class Host(unittest.TestCase):
             "csrc/tests/other_test.cc": "int other() { return 0; }\n",
             "kernels/cpu/rows.h": "inline int rows(int a) { return a + 1; }\n",
             "kernels/cpu/norm.cc": '#include "rows.h"\nint norm(int a) { return rows(a) + 2; }\n',
+            "kernels/tests/rows_test.cc": '#include "cpu/rows.h"\nint three() { return rows(2); }\n',
             "build/CMakeCache.txt": f"CMAKE_HOME_DIRECTORY:INTERNAL={root}\n",
         }
         commands = [("csrc_hooked", "csrc/word.cc"), ("csrc_tests", "csrc/tests/word_test.cc"),
                     ("csrc_tests", "csrc/tests/other_test.cc"), ("csrc", "csrc/word.cc"),
                     ("kernels_cpu_avx2", "kernels/cpu/norm.cc"),
-                    ("kernels_cpu_avx512", "kernels/cpu/norm.cc")]
+                    ("kernels_cpu_avx512", "kernels/cpu/norm.cc"),
+                    ("kernel_tests", "kernels/tests/rows_test.cc")]
         entries = [{"directory": str(root / "build"), "file": str(root / name),
                     "command": f"g++ -I{root}/csrc -o CMakeFiles/{target}.dir/{name}.o -c {root}/{name}"}
                    for target, name in commands]
@@ -199,7 +202,7 @@ class Host(unittest.TestCase):
                          ["csrc/word.cc", "csrc/word.h", "kernels/cpu/norm.cc", "kernels/cpu/rows.h"])
 
     def test_a_file_is_compiled_for_every_instruction_set(self):
-        self.assertEqual(self.sources.units_with("kernels/cpu/rows.h"),
+        self.assertEqual(self.sources.units_with("kernels/cpu/norm.cc"),
                          ["CMakeFiles/kernels_cpu_avx2.dir/kernels/cpu/norm.cc.o",
                           "CMakeFiles/kernels_cpu_avx512.dir/kernels/cpu/norm.cc.o"])
 
@@ -211,10 +214,41 @@ class Host(unittest.TestCase):
         self.assertEqual(self.sources.source(hooked, tree), tree / "csrc/word.cc")
         self.assertEqual(self.sources.source(test, tree), self.root / "csrc/tests/word_test.cc")
         self.assertEqual(self.sources.include_folders(test, tree), [tree / "csrc"])
+        self.assertIn("CMakeFiles/kernel_tests.dir/kernels/tests/rows_test.cc.o",
+                      self.sources.units_with("kernels/cpu/rows.h"))
 
     def test_objects_have_names_of_their_own(self):
         names = {build.object_of(self.root, u) for u in self.sources.commands}
         self.assertEqual(len(names), len(self.sources.commands))
+
+
+class Machines(unittest.TestCase):
+    def test_flags_that_tables_need(self):
+        zen4 = "processor: 0\nflags\t\t: fpu avx2 avx512f avx512vl avx512_vnni avx512_bf16\n"
+        has = ("avx2", "avx512vl", "avx512_vnni", "avx512_bf16")
+        self.assertEqual(host.machine(zen4), (has, ("amx_tile", )))
+        self.assertEqual(host.machine("Features : fp asimd\n"), (("asimd", ), ("asimddp", )))
+        self.assertEqual(host.machine("nothing"), ((), ()))
+
+    def test_verdicts_are_of_a_kind_of_machine(self):
+        sources = mock.Mock(digest=lambda file: "text")
+        one = mock.Mock(kind=session.HOST, sources=sources, tests_digest="tests")
+        mutant = mock.Mock(id="kernels/cpu/x.cc | f | a => b", file="kernels/cpu/x.cc")
+        keys = []
+        for flags in (("avx2", ), ("avx2", ), ("avx2", "avx512vl")):
+            with mock.patch.object(host, "machine", return_value=(flags, ())):
+                keys.append(session.Session.key(one, mutant))
+        self.assertEqual(keys[0], keys[1])
+        self.assertNotEqual(keys[0], keys[2])
+
+    def test_what_survived_for_want_of_a_table_is_named(self):
+        verdicts = {"a": runner.Verdict("survived", "never reached", "", "", 0.0),
+                    "b": runner.Verdict("survived", "", "", "", 0.0),
+                    "c": runner.Verdict("killed", "numbers", "", "", 0.0)}
+        self.assertIn("1 of those that survived were never reached",
+                      mutate.elsewhere(verdicts, ("amx_tile", )))
+        self.assertEqual(mutate.elsewhere(verdicts, ()), "")
+        self.assertEqual(mutate.elsewhere({"c": verdicts["c"]}, ("amx_tile", )), "")
 
 
 class InProcess(unittest.TestCase):
