@@ -65,6 +65,7 @@ func New(o Options) (*Resolver, error) {
 		log:       o.Log,
 	}
 	if o.Bucket != nil {
+		o.Bucket = watchedBucket{o.Bucket, o.StallTimeout}
 		// A bucket is near and the hub is asked after it, so three tries are enough.
 		retry := retrier{
 			attempts: min(3, o.Attempts),
@@ -75,7 +76,7 @@ func New(o Options) (*Resolver, error) {
 		if !o.Offline {
 			r.uploads = newUploader(o.Bucket, o, r.locks, retry)
 		}
-		from := bucketOrigin{bucket: o.Bucket, stall: o.StallTimeout}
+		from := bucketOrigin{o.Bucket}
 		r.sources = append(r.sources, &bucketSource{fetcher: fetcher{
 			from: from, cacheDir: o.CacheDir, parallel: o.Parallel, retry: retry, disk: disk,
 		}, bucket: o.Bucket, options: o, log: o.Log, share: r.uploads, last: o.Offline})

@@ -10,7 +10,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sie-engine/sie/weights/bucket"
 )
@@ -145,24 +144,17 @@ func runnable(names []string) bool {
 }
 
 // bucketOrigin reads the files of a listing from the bucket. It implements origin.
-type bucketOrigin struct {
-	bucket bucket.Bucket
-	stall  time.Duration
-}
+type bucketOrigin struct{ bucket bucket.Bucket }
 
 func (o bucketOrigin) advice() string { return "the cluster cache " + o.bucket.String() }
 
 func (o bucketOrigin) request(ctx context.Context, d *blobDownload) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	watchdog := time.AfterFunc(o.stall, func() { cancel(errStalled) })
-	end := func() { watchdog.Stop(); cancel(nil) }
 	version := d.etag
 	if version == "" {
 		version = d.file.version
 	}
 	object, body, err := o.bucket.Open(ctx, d.file.key, d.have, version)
 	if err != nil {
-		end()
 		if errors.Is(err, bucket.ErrChanged) {
 			if err := d.restart(); err != nil {
 				return err
@@ -174,14 +166,13 @@ func (o bucketOrigin) request(ctx context.Context, d *blobDownload) error {
 		}
 		return bucketError(err)
 	}
-	watched := &watchedBody{body: body, ctx: ctx, touch: func() { watchdog.Reset(o.stall) }, end: end}
-	defer watched.Close()
+	defer body.Close()
 	if object.Size != d.file.size {
 		return fail(ClassNetwork, nil, "%s has %d bytes in the cluster cache, its list says %d",
 			d.file.name, object.Size, d.file.size)
 	}
 	d.etag = object.Version
-	return d.receive(io.LimitReader(watched, d.file.size-d.have))
+	return d.receive(io.LimitReader(body, d.file.size-d.have))
 }
 
 // bucketError marks the errors that may pass as transient.

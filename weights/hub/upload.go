@@ -307,32 +307,87 @@ func (s *uploader) lockBucket(ctx context.Context, key string) (release func(), 
 	if err != nil {
 		return nil, false, err
 	}
-	stop := make(chan struct{})
+	l := bucketLock{bucket: s.bucket, key: key, owner: owner, version: version}
+	renewals, stop := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
-	renewing.Go(func() {
-		for tick := time.NewTicker(s.lease / 4); ; {
-			select {
-			case <-stop:
-				tick.Stop()
-				return
-			case <-tick.C:
-				// A failed renewal only risks that the work is done twice.
-				if v, err := put(bucket.Condition{Version: version}); err == nil {
-					version = v
-				}
-			}
-		}
-	})
+	renewing.Go(func() { l.keep(renewals, s.lease/4) })
 	return func() {
-		close(stop)
+		stop()
 		renewing.Wait()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
 		defer cancel()
-		if err := s.bucket.Delete(ctx, key); err != nil {
+		if err := l.remove(ctx); err != nil {
 			s.log.Warn("model cache: the lock in the cluster cache stays until it is old", "key", key,
 				"error", err)
 		}
 	}, true, nil
+}
+
+// bucketLock is a lock in the bucket that this process took. One goroutine at a time uses it.
+type bucketLock struct {
+	bucket  bucket.Bucket
+	key     string
+	owner   []byte // its content
+	version string
+}
+
+// keep renews the lock until ctx ends or another process has it. A renewal that fails is tried
+// again after the next pause; it only risks that the work is done twice.
+func (l *bucketLock) keep(ctx context.Context, pause time.Duration) {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if !l.renew(ctx, pause) {
+			return
+		}
+	}
+}
+
+// renew writes the lock again within a time, and reports whether it may still be this process's.
+func (l *bucketLock) renew(ctx context.Context, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	version, err := l.bucket.Put(ctx, l.key, bytes.NewReader(l.owner), int64(len(l.owner)),
+		bucket.Condition{Version: l.version})
+	switch {
+	case err == nil:
+		l.version = version
+	case errors.Is(err, bucket.ErrChanged): // by a renewal whose answer was lost, or by another process
+		version, err := l.held(ctx)
+		if err == nil && version == "" {
+			return false
+		}
+		if err == nil {
+			l.version = version
+		}
+	}
+	return true
+}
+
+// held returns the version of the lock, "" if it is not this process's any more.
+func (l *bucketLock) held(ctx context.Context) (version string, err error) {
+	raw, object, err := bucket.Read(ctx, l.bucket, l.key, 1024)
+	if err != nil {
+		return "", ignoreMissing(err)
+	}
+	if !bytes.Equal(raw, l.owner) {
+		return "", nil
+	}
+	return object.Version, nil
+}
+
+// remove removes the lock, unless another process has it.
+func (l *bucketLock) remove(ctx context.Context) error {
+	version, err := l.held(ctx)
+	if err != nil || version == "" {
+		return err
+	}
+	return l.bucket.Delete(ctx, l.key)
 }
 
 func ignoreMissing(err error) error {
