@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,6 +27,7 @@ import (
 const (
 	maxRelayed  = 1 << 20          // bytes of a request's body, as sie-config takes
 	maxRelay    = 64 << 20         // bytes of an answer
+	firstRelay  = 64 << 10         // bytes of an answer that are not counted, as of any small answer
 	relayTime   = 35 * time.Second // longer than a commit may take there
 	gatewayAuth = "X-SIE-Gateway-Auth"
 )
@@ -58,7 +60,11 @@ func (s *Server) relayed() []httpd.Route {
 // "//" in the id of a model are for sie-config to refuse.
 func (s *Server) relay(r *httpd.Request, path string) {
 	err := r.Do("", func(w *admit.Work, body []byte) {
-		status, kind, answer, err := s.ask(w.Context(), r, path, body)
+		status, kind, answer, err := s.ask(w, r, path, body)
+		if full, ok := errors.AsType[*errs.Error](err); ok && full.Code == errs.QueueFull {
+			r.Fail(dialect.RouteNative, full)
+			return
+		}
 		if err != nil {
 			s.opt.Log.Warn("sie-config could not be asked", "error", err, "path", string(r.Path()))
 			detail(r, 503, "config_service_unavailable",
@@ -71,8 +77,7 @@ func (s *Server) relay(r *httpd.Request, path string) {
 				s.opt.Changed()
 			}
 		}
-		r.SetContentType(kind)
-		r.Answer(status, nil, answer)
+		r.Pass(status, kind, answer)
 	})
 	if e := errs.As(err); err != nil && e.Status == 413 {
 		detail(r, 413, "payload_too_large", fmt.Sprintf("Config body exceeds %d bytes limit.", maxRelayed))
@@ -81,11 +86,12 @@ func (s *Server) relay(r *httpd.Request, path string) {
 	}
 }
 
-// ask sends a request to sie-config and returns its answer. The error holds no credential.
+// ask sends a request to sie-config and returns its answer, whose bytes w holds. The error holds no
+// credential.
 func (s *Server) ask(
-	ctx context.Context, r *httpd.Request, path string, body []byte,
+	w *admit.Work, r *httpd.Request, path string, body []byte,
 ) (status int, kind string, answer []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, relayTime)
+	ctx, cancel := context.WithTimeout(w.Context(), relayTime)
 	defer cancel()
 	to := s.opt.ConfigURL + (&url.URL{Path: path}).EscapedPath()
 	if query := r.URI().QueryString(); len(query) > 0 {
@@ -109,11 +115,37 @@ func (s *Server) ask(
 		return 0, "", nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxRelay+1))
-	if err == nil && len(answer) > maxRelay {
-		err = fmt.Errorf("sie-config answers with more than %d bytes", maxRelay)
-	}
+	answer, err = readAnswer(w, resp.Body)
 	return resp.StatusCode, resp.Header.Get("Content-Type"), answer, err
+}
+
+// readAnswer reads an answer of at most maxRelay bytes. Its buffer is counted in w before it grows.
+func readAnswer(w *admit.Work, from io.Reader) ([]byte, error) {
+	answer := make([]byte, 0, firstRelay)
+	for {
+		if had := cap(answer); len(answer) == had {
+			if had >= maxRelay {
+				return nil, fmt.Errorf("sie-config answers with %d bytes or more", maxRelay)
+			}
+			if err := w.Reserve(2 * int64(had)); err != nil {
+				return nil, err
+			}
+			grown := make([]byte, len(answer), 2*had)
+			copy(grown, answer)
+			answer = grown
+			if had > firstRelay {
+				w.Give(int64(had))
+			}
+		}
+		n, err := from.Read(answer[len(answer):cap(answer)])
+		answer = answer[:len(answer)+n]
+		if errors.Is(err, io.EOF) {
+			return answer, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 }
 
 // rights returns what a caller of a gateway with keys may do at a sie-config without tokens. nil is

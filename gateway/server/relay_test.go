@@ -6,11 +6,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/tenant"
+	"github.com/sie-engine/sie/internal/testrig"
 )
 
 // What changes models goes to sie-config with the caller's token, as it is, and its answer comes
@@ -87,4 +90,44 @@ func TestRelay(t *testing.T) {
 		!strings.Contains(a.body, "config_service_unavailable") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
+}
+
+// The answers of sie-config count in the gateway's budget while they come and until they are
+// written. One that has no room is refused with a retryable 503; a small one needs none.
+func TestRelayedAnswersAreHeld(t *testing.T) {
+	wait := make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(wait) })
+	large := strings.Repeat("x", 3<<20)
+	control := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/v1/configs/export" {
+			_, _ = io.WriteString(w, large)
+			w.(http.Flusher).Flush()
+			<-wait
+		}
+		_, _ = io.WriteString(w, "end")
+	}))
+	defer control.Close()
+	defer goOn()
+	r := start(t, func(o *Options) {
+		o.ConfigURL, o.Gate = control.URL, admit.New(admit.Options{MaxHeldBytes: 8 << 20})
+	})
+	first := make(chan reply, 1)
+	go func() { first <- r.do("GET", "/v1/configs/export", "") }()
+	testrig.Until(t, "the first answer is held", func() bool { return r.Load().HeldBytes > 4<<20 })
+	if a := r.do("GET", "/v1/configs/export", ""); a.status != 503 || a.header.Get("Retry-After") == "" ||
+		!strings.Contains(a.body, "Queue full") {
+		t.Errorf("without room: %d %v %.200s", a.status, a.header, a.body)
+	}
+	if a := r.do("GET", "/v1/configs/epoch", ""); a.status != 200 || a.body != "end" {
+		t.Errorf("a small answer: %d %.200s", a.status, a.body)
+	}
+	goOn()
+	if a := <-first; a.status != 200 || a.body != large+"end" {
+		t.Errorf("the first: %d, %d bytes", a.status, len(a.body))
+	}
+	testrig.Until(t, "all is given back", func() bool { return r.Load().HeldBytes == 0 })
+	if a := r.do("HEAD", "/v1/configs/export", ""); a.status != 200 || a.body != "" {
+		t.Errorf("only the head: %d, %d bytes", a.status, len(a.body))
+	}
+	testrig.Until(t, "all of that is given back", func() bool { return r.Load().HeldBytes == 0 })
 }

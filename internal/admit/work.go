@@ -93,6 +93,15 @@ func (w *Work) Take(bytes int64) bool {
 	return true
 }
 
+// Reserve is Take for bytes that were not planned. Its error is the retryable 503 for which there
+// is no room.
+func (w *Work) Reserve(bytes int64) error {
+	if w.Take(bytes) {
+		return nil
+	}
+	return errs.FullQueueBytes(w.gate.held.Load(), bytes, w.gate.opt.MaxHeldBytes)
+}
+
 // Give gives back some of the bytes.
 func (w *Work) Give(bytes int64) {
 	if w.gate != nil {

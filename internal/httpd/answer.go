@@ -61,6 +61,20 @@ func (r *Request) Reply(f api.Format, a api.Answer) {
 	r.Response.SetBodyStream(w, int(length))
 }
 
+// Pass makes body the response. If it is large, the bytes that the request's Work holds are held
+// until it is written. Call it within Do.
+func (r *Request) Pass(status int, contentType string, body []byte) {
+	r.SetStatusCode(status)
+	r.SetContentType(contentType)
+	if len(body) <= plainAnswer {
+		r.Response.SetBodyRaw(body)
+		return
+	}
+	r.work.Keep()
+	r.writing = &writing{work: r.work, answer: &wholeBody{*bytes.NewReader(body)}}
+	r.Response.SetBodyStream(r.writing, len(body))
+}
+
 // wholeBody is an answer that is completely in memory.
 type wholeBody struct{ bytes.Reader }
 

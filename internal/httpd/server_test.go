@@ -126,7 +126,8 @@ func (r *rig) work(q *Request, what string) {
 			Timings: api.Timings{Total: 2 * time.Millisecond},
 		}
 		n := 0
-		switch _, err := fmt.Sscan(what, &n); {
+		size, pass := strings.CutPrefix(what, "pass")
+		switch _, err := fmt.Sscan(size, &n); {
 		case what == "wait":
 			r.working <- struct{}{}
 			select {
@@ -144,6 +145,10 @@ func (r *rig) work(q *Request, what string) {
 			body = bytes.Repeat([]byte("x"), n)
 		}
 		answer := bytes.Clone(body)
+		if pass {
+			q.Pass(200, "text/plain", answer)
+			return
+		}
 		q.Reply(api.Msgpack, func(dst []byte, _ *api.Sink) []byte { return append(dst, answer...) })
 	})
 	if err != nil {
@@ -334,30 +339,31 @@ func TestHeldBytesAreShared(t *testing.T) {
 	}
 }
 
-// The bytes of an answer are held until it is written, whole or in pieces. They come back then, and
-// when its client leaves in the middle.
+// The bytes of an answer are held until it is written, whole, in pieces or as it is. They come back
+// then, and when its client leaves in the middle.
 func TestAnswersGiveTheirBytesBack(t *testing.T) {
 	r := start(t, Options{Gate: admit.New(admit.Options{MaxHeldBytes: 64 << 20})})
-	for _, size := range []int{500_000, 3_000_000} {
-		path := fmt.Sprintf("/work/%d", size)
-		if a := r.do("POST", path, "x"); a.status != 200 || len(a.body) != size {
-			t.Fatalf("%s: %d with %d bytes", path, a.status, len(a.body))
+	given := func() bool { return r.Load().HeldBytes == 0 }
+	for _, how := range []string{"", "pass"} {
+		for _, size := range []int{50_000, 500_000, 3_000_000} {
+			path := fmt.Sprintf("/work/%s%d", how, size)
+			if a := r.do("POST", path, "x"); a.status != 200 || len(a.body) != size {
+				t.Fatalf("%s: %d with %d bytes", path, a.status, len(a.body))
+			}
+			testrig.Until(t, "an answer that was read is not held", given)
 		}
-		testrig.Until(t, "an answer that was read is not held",
-			func() bool { return r.Load().HeldBytes == 0 })
+		c, _ := r.dial()
+		_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
+		fmt.Fprintf(c, "POST /work/%s30000000 HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx", how)
+		if _, err := io.ReadFull(c, make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.Load().HeldBytes; n < 30_000_000 {
+			t.Errorf("%s%d bytes are held while the answer is written", how, n)
+		}
+		c.Close()
+		testrig.Until(t, "an answer that nobody reads is not held", given)
 	}
-	c, _ := r.dial()
-	_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
-	fmt.Fprint(c, "POST /work/30000000 HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx")
-	if _, err := io.ReadFull(c, make([]byte, 1000)); err != nil {
-		t.Fatal(err)
-	}
-	if n := r.Load().HeldBytes; n < 30_000_000 {
-		t.Errorf("%d bytes are held while the answer is written", n)
-	}
-	c.Close()
-	testrig.Until(t, "an answer that nobody reads is not held",
-		func() bool { return r.Load().HeldBytes == 0 })
 }
 
 // A client that leaves ends its request's context.
