@@ -131,17 +131,21 @@ func (c *longClass) hold(ctx context.Context, v *Variant, takes engine.Footprint
 	answer := make(chan struct{})
 	c.counted[v], c.asked, c.answer = takes.With(c.adapted[v]), v, answer
 	c.mu.Unlock()
+	refused := true // also if room panics, which a server survives
+	defer func() {
+		c.mu.Lock()
+		c.asked, c.answer = nil, nil
+		if refused {
+			delete(c.counted, v)
+		}
+		c.mu.Unlock()
+		close(answer)
+		if refused {
+			c.release()
+		}
+	}()
 	err := room()
-	c.mu.Lock()
-	c.asked, c.answer = nil, nil
-	if err != nil {
-		delete(c.counted, v)
-	}
-	c.mu.Unlock()
-	close(answer)
-	if err != nil {
-		c.release()
-	}
+	refused = err != nil
 	return err
 }
 

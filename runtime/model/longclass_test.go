@@ -317,3 +317,35 @@ func TestLongTextsWithAdaptersCountAgain(t *testing.T) {
 		t.Errorf("%d bytes count at first, then %d", first, second)
 	}
 }
+
+// A panic while room is asked, which ends its request and not the server, holds nothing: the next
+// request asks again, and the memory is given up in time.
+func TestPanicWhileRoomIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c longClass
+		v := new(Variant)
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			_ = c.hold(t.Context(), v, engine.Footprint{}, func() error { panic("planted") })
+		}()
+		if c.any() {
+			t.Error("what had no room counts")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		asked := false
+		err := c.hold(ctx, v, engine.Footprint{}, func() error { asked = true; return nil })
+		if err != nil || !asked {
+			t.Errorf("the next: %v, asked %v", err, asked)
+		}
+		c.release()
+		time.Sleep(time.Hour)
+		if !c.expire(time.Minute) {
+			t.Error("it counts forever")
+		}
+	})
+}
