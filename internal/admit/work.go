@@ -110,6 +110,10 @@ func (w *Work) Give(bytes int64) {
 	}
 }
 
+// Adopt adds bytes that Gate.Reserve counted to those of the results: the answer refers to parts of
+// the request, which it keeps in memory.
+func (w *Work) Adopt(bytes int64) { w.held += bytes }
+
 // Held returns the bytes that the results and the answer take.
 func (w *Work) Held() int64 { return w.held }
 

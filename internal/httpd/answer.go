@@ -49,14 +49,14 @@ func (r *Request) Reply(f api.Format, a api.Answer) {
 		w.answer = &wholeBody{*bytes.NewReader(whole)}
 	case r.Request.Header.IsHTTP11():
 		own.Give(max(0, int64(limit)-plainAnswer-pieceRoom))
-		w.answer, length = api.NewStream(a), -1
+		w.answer, w.pieced, length = api.NewStream(a), true, -1
 		if w.pieces, _ = r.Conn().(gatherer); w.pieces != nil {
 			w.pieces.gather()
 		}
 	default: // HTTP/1.0 has no chunks
 		own.Give(max(0, int64(limit)-plainAnswer-pieceRoom))
 		length = a.Length()
-		w.answer = api.NewStream(a)
+		w.answer, w.pieced = api.NewStream(a), true
 	}
 	r.Response.SetBodyStream(w, int(length))
 }
@@ -94,6 +94,7 @@ type writing struct {
 		io.WriterTo
 	}
 	work   *admit.Work // holds the bytes of the results
+	pieced bool        // it is made as it is sent
 	pieces gatherer
 	bytes  int64
 	done   func(bytes int64) // nil: no one needs the count

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,7 @@ func (r *rig) work(q *Request, what string) {
 		}
 		n := 0
 		size, pass := strings.CutPrefix(what, "pass")
+		size, list := strings.CutPrefix(size, "list")
 		switch _, err := fmt.Sscan(size, &n); {
 		case what == "wait":
 			r.working <- struct{}{}
@@ -145,6 +147,12 @@ func (r *rig) work(q *Request, what string) {
 			body = bytes.Repeat([]byte("x"), n)
 		}
 		answer := bytes.Clone(body)
+		if list {
+			texts := slices.Repeat([]string{string(answer[:1000])}, n/1000)
+			q.Reply(api.JSON,
+				func(dst []byte, to *api.Sink) []byte { return api.AppendTEITexts(dst, to, texts) })
+			return
+		}
 		if pass {
 			q.Pass(200, "text/plain", answer)
 			return
@@ -364,6 +372,24 @@ func TestAnswersGiveTheirBytesBack(t *testing.T) {
 		c.Close()
 		testrig.Until(t, "an answer that nobody reads is not held", given)
 	}
+}
+
+// An answer in pieces may refer to its request, whose bytes are held until it is written.
+func TestRequestIsHeldWhileItsAnswerIsMade(t *testing.T) {
+	r := start(t, Options{Gate: admit.New(admit.Options{MaxHeldBytes: 64 << 20})})
+	c, _ := r.dial()
+	_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
+	fmt.Fprintf(c, "POST /work/list30000000 HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n%s",
+		strings.Repeat("x", 2_000_000))
+	if _, err := io.ReadFull(c, make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	testrig.Until(t, "its work has ended", func() bool { return r.Load().Running == 0 })
+	if n := r.Load().HeldBytes; n < 32_000_000 {
+		t.Errorf("%d bytes are held while the answer is written", n)
+	}
+	c.Close()
+	testrig.Until(t, "nothing is held", func() bool { return r.Load().HeldBytes == 0 })
 }
 
 // A client that leaves ends its request's context.

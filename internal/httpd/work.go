@@ -31,5 +31,10 @@ func (r *Request) Do(field string, work func(w *admit.Work, body []byte)) error 
 		defer end()
 	}
 	work(w, body.Bytes)
+	if r.writing != nil && r.writing.pieced {
+		// what is still to be written may be parts of the request, such as ids and documents
+		w.Adopt(body.reserved)
+		body.reserved = 0
+	}
 	return nil
 }
