@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/sie-engine/sie/catalog"
@@ -111,12 +112,44 @@ func Detokenize(
 			return nil, errs.Invalidf("ids", "Field 'ids[%d]': %s",
 				i, strings.TrimPrefix(err.Error(), "tokenizer: "))
 		}
-		if out[i], err = decode(list); err != nil {
-			return nil, errs.Internal(err)
-		}
-		if err := hold(int64(len(out[i])), i+1); err != nil {
+		if out[i], err = decodeHeld(ctx, list, i+1, decode, hold); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
+}
+
+// decodePiece is how many ids are decoded before their text has room. The longest tokens of
+// vocabularies have a few hundred bytes.
+const decodePiece = 4096
+
+// decodeHeld returns the text of a list of ids, for which it asks room. A long list is decoded in
+// pieces first, to know how long its text is about before it is made as a whole. items is the
+// number of lists that then have room.
+func decodeHeld(
+	ctx context.Context, ids []int32, items int, decode func([]int32) (string, error), hold Hold,
+) (text string, err error) {
+	held := 0
+	if len(ids) > decodePiece {
+		for piece := range slices.Chunk(ids, decodePiece) {
+			if ctx.Err() != nil {
+				return "", context.Cause(ctx)
+			}
+			part, err := decode(piece)
+			if err != nil {
+				return "", errs.Internal(err)
+			}
+			if err := hold(int64(len(part)), items-1); err != nil {
+				return "", err
+			}
+			held += len(part)
+		}
+	}
+	if text, err = decode(ids); err != nil {
+		return "", errs.Internal(err)
+	}
+	if more := len(text) - held; more > 0 {
+		err = hold(int64(more), items)
+	}
+	return text, err
 }

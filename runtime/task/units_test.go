@@ -2,7 +2,9 @@ package task
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -111,5 +113,47 @@ func TestListsWithoutIDs(t *testing.T) {
 		if ids := in.Tokens(); ids == nil || len(ids) != i/2 || in.HasText {
 			t.Errorf("list %d: %v, text %v", i, ids, in.HasText)
 		}
+	}
+}
+
+// The text of a long list of token ids is never made before it has room: a token may stand for many
+// times the bytes that its id takes in a request.
+func TestLongListsAreHeldBeforeTheyAreDecoded(t *testing.T) {
+	const token = 128 // bytes
+	for _, n := range []int{0, 1, decodePiece, decodePiece + 1, 5*decodePiece + 7} {
+		var held, made int64
+		decode := func(ids []int32) (string, error) {
+			made = max(made, int64(len(ids))*token)
+			if len(ids) > decodePiece && held < int64(len(ids))*token {
+				t.Errorf("%d ids: %d bytes are made and %d have room", n, len(ids)*token, held)
+			}
+			return strings.Repeat("x", len(ids)*token), nil
+		}
+		room := int64(math.MaxInt64)
+		hold := func(bytes int64, items int) error {
+			if held+bytes > room {
+				return errs.FullQueue(1, 1, 1)
+			}
+			held += bytes
+			return nil
+		}
+		text, err := decodeHeld(t.Context(), make([]int32, n), 1, decode, hold)
+		if err != nil || len(text) != n*token || held != int64(n*token) {
+			t.Errorf("%d ids: %d bytes, %d held, %v", n, len(text), held, err)
+		}
+		held, made, room = 0, 0, 1<<20
+		full := n*token > 1<<20
+		if _, err = decodeHeld(t.Context(), make([]int32, n), 1, decode, hold); (err != nil) != full ||
+			full && made > decodePiece*token {
+			t.Errorf("%d ids with too little room: %v, %d bytes were made", n, err, made)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("gone")
+	cancel(cause)
+	_, err := decodeHeld(ctx, make([]int32, decodePiece+1), 1,
+		func([]int32) (string, error) { return "", nil }, func(int64, int) error { return nil })
+	if !errors.Is(err, cause) {
+		t.Errorf("a client that left: %v", err)
 	}
 }
