@@ -60,22 +60,57 @@ type objects struct{ bucket.Bucket }
 func (objects) Durable() bool { return true }
 func (objects) Close() error  { return nil }
 
-func (o objects) Get(ctx context.Context, key string, limit int64) ([]byte, string, error) {
-	data, object, err := bucket.Read(ctx, o.Bucket, key, limit)
-	return data, object.Version, err
-}
+// The time that a bucket has for a call: one that takes a request and never answers must hold
+// neither the start nor the removal of what is needed no more. A listing comes in many pages.
+const (
+	objectTime = time.Minute
+	listTime   = 5 * time.Minute
+)
 
-func (o objects) Put(ctx context.Context, key string, data []byte, when bucket.Condition) (string, error) {
-	return o.Bucket.Put(ctx, key, bytes.NewReader(data), int64(len(data)), when)
-}
-
-func (o objects) List(ctx context.Context, prefix string, limit int) ([]string, error) {
-	found, err := o.Bucket.List(ctx, prefix, limit)
-	names := make([]string, len(found))
-	for i := range found {
-		names[i] = found[i].Key
+// within calls do, which has that much time.
+func (o objects) within(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
+	timed, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
+	defer cancel()
+	err := do(timed)
+	if err != nil && timed.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("%s: %w", o.Bucket, context.Cause(timed))
 	}
+	return err
+}
+
+func (o objects) Get(ctx context.Context, key string, limit int64) (data []byte, version string, err error) {
+	err = o.within(ctx, objectTime, func(ctx context.Context) error {
+		var object bucket.Object
+		data, object, err = bucket.Read(ctx, o.Bucket, key, limit)
+		version = object.Version
+		return err
+	})
+	return data, version, err
+}
+
+func (o objects) Put(
+	ctx context.Context, key string, data []byte, when bucket.Condition,
+) (version string, err error) {
+	err = o.within(ctx, objectTime, func(ctx context.Context) error {
+		version, err = o.Bucket.Put(ctx, key, bytes.NewReader(data), int64(len(data)), when)
+		return err
+	})
+	return version, err
+}
+
+func (o objects) List(ctx context.Context, prefix string, limit int) (names []string, err error) {
+	err = o.within(ctx, listTime, func(ctx context.Context) error {
+		found, err := o.Bucket.List(ctx, prefix, limit)
+		for i := range found {
+			names = append(names, found[i].Key)
+		}
+		return err
+	})
 	return names, err
+}
+
+func (o objects) Delete(ctx context.Context, key string) error {
+	return o.within(ctx, objectTime, func(ctx context.Context) error { return o.Bucket.Delete(ctx, key) })
 }
 
 // Observed returns a place whose calls are told to call: which it was (get, put, list or delete),
