@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -123,18 +124,25 @@ func (l *Model) Variant(want arch.Want) (*Variant, error) {
 	l.making[want] = m
 	l.mu.Unlock()
 
+	m.err = errNotRecorded // unless newVariant returns
+	defer func() {
+		l.mu.Lock()
+		delete(l.making, want)
+		if m.err == nil {
+			more := maps.Clone(*l.variants.Load())
+			more[want] = m.variant
+			l.variants.Store(&more)
+		}
+		l.mu.Unlock()
+		close(m.done)
+	}()
 	m.variant, m.err = l.newVariant(want)
-	l.mu.Lock()
-	delete(l.making, want)
-	if m.err == nil {
-		more := maps.Clone(*l.variants.Load())
-		more[want] = m.variant
-		l.variants.Store(&more)
-	}
-	l.mu.Unlock()
-	close(m.done)
 	return m.variant, m.err
 }
+
+// errNotRecorded is the error of those who waited for a recording that ended in a panic, which a
+// server survives.
+var errNotRecorded = errors.New("model: a program was not recorded to the end")
 
 // newVariant records a variant and starts its queue.
 func (l *Model) newVariant(want arch.Want) (*Variant, error) {
