@@ -127,6 +127,16 @@ func TestSparseQueriesByTable(t *testing.T) {
 		byIDs.Tokens != len(ids) {
 		t.Errorf("token ids: %+v, %v", byIDs, err)
 	}
+	// the model's vocabulary is larger than the tokenizer's, as padded ones are
+	last := int32(r.Copy("idf").Weights().Vocab) - 1
+	if n := r.Copy("idf").Tokenizer().VocabSize(); int(last) < n {
+		t.Fatalf("a vocabulary of %d and a tokenizer of %d", last+1, n)
+	}
+	beyond, err := r.Encode(t.Context(), &Request{Model: "idf", Tokens: [][]int32{{last, id("c")}},
+		OutputTypes: []string{"sparse"}, IsQuery: &yes})
+	if err != nil || !slices.Equal(ints(beyond.Sparse[0].Columns), []int32{id("c")}) {
+		t.Errorf("an id that only the model has: %+v, %v", beyond, err)
+	}
 	columns := ints(res.Sparse[0].Columns)
 	if len(columns) != len(want) || !slices.IsSorted(columns) {
 		t.Fatalf("columns %v, want those of %v", columns, want)

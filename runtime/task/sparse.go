@@ -39,6 +39,9 @@ func (e *encoding) lookUp() error {
 		for i := range ids {
 			var row weighted
 			for _, id := range ids[i] {
+				if int(id) >= len(table) { // only the model's vocabulary has it, which may be padded
+					continue
+				}
 				if w := table[id]; w > 0 && !slices.Contains(e.dropped, id) {
 					row.columns, row.weights = append(row.columns, id), append(row.weights, w)
 				}
