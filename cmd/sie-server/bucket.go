@@ -37,8 +37,21 @@ const (
 )
 
 // loadFromBucket reads the YAML files at the top of a bucket, as catalog.LoadDir reads a directory.
-func loadFromBucket(ctx context.Context, raw string) (c *catalog.Catalog, err error) {
-	err = withBucketFiles(ctx, raw, func(dir string) error {
+func loadFromBucket(raw string) (*catalog.Catalog, error) {
+	b, err := openBucket("--models-dir", raw)
+	if err != nil {
+		return nil, err
+	}
+	return loadFrom(b)
+}
+
+// loadFrom is loadFromBucket of an open bucket. It takes readTime at most: a bucket may take
+// requests and never answer.
+func loadFrom(b bucket.Bucket) (c *catalog.Catalog, err error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), readTime,
+		fmt.Errorf("%s did not give the model files within %v", b, readTime))
+	defer cancel()
+	err = withFilesOf(ctx, b, func(dir string) error {
 		c, err = catalog.LoadDir(dir)
 		return err
 	})
@@ -47,11 +60,16 @@ func loadFromBucket(ctx context.Context, raw string) (c *catalog.Catalog, err er
 
 // withBucketFiles calls use with a directory that holds the bucket's YAML files. It removes the
 // directory afterwards.
-func withBucketFiles(ctx context.Context, raw string, use func(dir string) error) (err error) {
+func withBucketFiles(ctx context.Context, raw string, use func(dir string) error) error {
 	b, err := openBucket("--models-dir", raw)
 	if err != nil {
 		return err
 	}
+	return withFilesOf(ctx, b, use)
+}
+
+// withFilesOf is withBucketFiles of an open bucket.
+func withFilesOf(ctx context.Context, b bucket.Bucket, use func(dir string) error) (err error) {
 	dir, err := os.MkdirTemp("", "sie-models-")
 	if err != nil {
 		return err

@@ -3,8 +3,11 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/sie-engine/sie/weights/bucket"
 	"github.com/sie-engine/sie/weights/bucket/buckettest"
@@ -58,4 +61,26 @@ func TestWrongBuckets(t *testing.T) {
 			t.Errorf("%+v: %v", f, err)
 		}
 	}
+}
+
+// silent is a bucket that takes requests and never answers.
+type silent struct{ bucket.Bucket }
+
+func (silent) String() string { return "s3://silent/" }
+
+func (silent) List(ctx context.Context, _ string, _ int) ([]bucket.Object, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+// A bucket that never answers ends a start with an error that names it and the time.
+func TestModelsDirInASilentBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		c, err := loadFrom(silent{})
+		if took := time.Since(began); c != nil || err == nil || took != readTime ||
+			!strings.Contains(err.Error(), "--models-dir: s3://silent/ did not give the model files within 2m0s") {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
 }

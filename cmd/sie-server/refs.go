@@ -43,7 +43,7 @@ func (f *sourceFlags) files() (*catalog.Catalog, error) {
 	case f.ModelsDir == "":
 		return catalog.Builtin()
 	case bucket.IsURL(f.ModelsDir):
-		return loadFromBucket(context.Background(), f.ModelsDir)
+		return loadFromBucket(f.ModelsDir)
 	}
 	return catalog.LoadDir(kong.ExpandPath(f.ModelsDir))
 }
