@@ -44,11 +44,15 @@ func (v *Variant) SparseRoom(o *engine.Output, tokens int) int {
 	return min(o.Columns, int(v.Room.Load()))
 }
 
+// maxFoundRoom bounds the records for which found results get room at first. One that has more runs
+// again, so that one request with a low threshold does not make all later results large.
+const maxFoundRoom = 16 << 10
+
 // FoundSpec returns the spec of a result of the found output o whose logits are above threshold,
-// with room for Room records, or for `most` if it has never more than these. A result may have more
-// records than room: see Grow.
+// with room for Room records, or for `most` if it has never more than these, at most maxFoundRoom.
+// A result may have more records than room: see Grow.
 func (v *Variant) FoundSpec(o *engine.Output, most int, threshold float32) batch.Spec {
-	room := max(1, min(most, int(v.Room.Load())))
+	room := max(1, min(most, int(v.Room.Load()), maxFoundRoom))
 	return batch.Spec{DType: int32(engine.F32), Dims: int32(room), Threshold: threshold,
 		Bytes: int(engine.FoundBytes(o, room))}
 }

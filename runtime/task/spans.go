@@ -45,6 +45,7 @@ type finding struct {
 	sep      int32        // behind the words
 	limits   words.Limits
 	tokenize words.Tokenize
+	room     foundRoom
 }
 
 // window is a window of an input.
@@ -62,7 +63,7 @@ func extractSpans(r *run) error {
 	if err != nil {
 		return err
 	}
-	f := &finding{run: r, spanAsk: ask, how: r.use.Weights().GLiNER}
+	f := &finding{run: r, spanAsk: ask, how: r.use.Weights().GLiNER, room: foundRoom{hold: r.hold}}
 	if err := f.readRelations(); err != nil {
 		return err
 	}
@@ -220,7 +221,7 @@ func (f *finding) find(all []*window, admitted bool) error {
 				items[n] = f.item(all[first+n])
 				items[n].Index = n
 			}
-			return items, nil
+			return items, f.room.add(items, all[first].input, "options.threshold", f.decoding.Threshold)
 		}, func(n int, out *batch.Result) error {
 			w := all[n]
 			more, err := f.decode(w, out[0])

@@ -261,9 +261,18 @@ func TestSpansAreCut(t *testing.T) {
 		!strings.Contains(res.Found[1].Err.Message, "1090080 spans of 384 words and 240 labels") {
 		t.Errorf("1,090,080 spans: %v", res.Found[1].Err)
 	}
-	first := ask([]string{most}, labels[:60]) // 272,520 spans, which grow the room
-	if again := ask([]string{most}, labels[:60]); fmt.Sprint(first.Found) != fmt.Sprint(again.Found) {
+	few := ask([]string{most}, labels[:3]) // 13,626 spans, which grow the room
+	if again := ask([]string{most}, labels[:3]); fmt.Sprint(few.Found) != fmt.Sprint(again.Found) {
 		t.Error("a text is found otherwise where there is room in the first run")
+	}
+	first := ask([]string{most}, labels[:60]) // 272,520 spans, for which no first run has room
+	// Their room is asked for: of each text as many as run at a time.
+	var held int64
+	hold := func(bytes int64, _ int) error { held += bytes; return nil }
+	if _, err := r.With(hold).Extract(t.Context(), &ExtractRequest{Model: "many",
+		Texts: []string{most, "a", most}, Labels: labels[:60], Options: options}); err != nil ||
+		held < 2*4*4*272_520 {
+		t.Errorf("two results of 272,520 spans: %d bytes are held, %v", held, err)
 	}
 	// No two spans that cross are kept; all of one word are, each with both labels.
 	singles := 0
