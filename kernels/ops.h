@@ -33,7 +33,7 @@ extern "C" {
 #endif
 
 /* A row count: cap sizes grids and buffers, *n is the count of this run (device memory on a
- * GPU). */
+ * GPU, which no kernel writes: it is read ahead of what the kernel before makes). */
 typedef struct sie_rows {
   int64_t cap;
   const int32_t *n;

@@ -21,7 +21,9 @@
 //          reach y through 2 KiB of swizzled staging a warp (16 rows × 128 bytes) and a TMA store;
 //          where fewer than 16 rows are left, by guarded stores: nothing is written behind row *n.
 //          Epilogues of models are kernels of their own, with all types constant (Sm90Form); one
-//          kernel more does whatever else is asked for, in small code.
+//          kernel more does whatever else is asked for, in small code. The hot ones get bias and
+//          scales from the producer, and each warp asks for the first two pieces of its residual
+//          before its main loop: they come into the staging that their rows of y leave from.
 // Class    K order, instruction K, promotion and the epilogue's rounding are the same in every
 //          tile, schedule and cluster and in the skinny form (gemm_sm90_skinny.cuh): results are
 //          equal bit for bit.
@@ -74,12 +76,17 @@ struct Sm90Tile : Class {
   static constexpr int sums = width / 2;  // registers of a block
   static constexpr int x_bytes = rows * sm90_line, w_bytes = columns * sm90_line;
   static constexpr int stage_bytes = x_bytes + w_bytes;
-  static constexpr int barrier_bytes = 256;
-  static constexpr int stages_fit = (sm90_shared_limit - sm90_staging_all - barrier_bytes) / stage_bytes;
+  // Bias and W's scales of a tile's columns; of the tiles of both warpgroups where they take turns.
+  static constexpr int vectors = cooperative ? 1 : 2;
+  static constexpr int vector_floats = columns * (Class::promoted ? 2 : 1);
+  static constexpr int vector_bytes = vectors * vector_floats * 4;
+  static constexpr int barrier_bytes = 320;
+  static constexpr int rest_bytes = sm90_staging_all + vector_bytes + barrier_bytes;
+  static constexpr int stages_fit = (sm90_shared_limit - rest_bytes) / stage_bytes;
   static constexpr int stages = stages_fit < 8 ? stages_fit : 8;
-  static constexpr int shared_bytes = stages * stage_bytes + sm90_staging_all + barrier_bytes;
-  // The consumer warps that free a stage, in every CTA that this CTA's TMA writes into.
-  static constexpr int releases = (cooperative ? 8 : 4) * cluster;
+  static constexpr int shared_bytes = stages * stage_bytes + rest_bytes;
+  // The consumer warps of a tile, and those that free a stage, in every CTA that this CTA's TMA writes into.
+  static constexpr int warps = cooperative ? 8 : 4, releases = warps * cluster;
   // The registers that threads of producer and consumers keep of their first 168:
   // 128·p + 256·c = 384·168.
   static constexpr int producer_registers = blocks * sums > 128 ? 24 : 40;
@@ -139,25 +146,94 @@ struct Sm90Ring {
 
 template <class Tile>
 struct Sm90Shared {
-  unsigned char *stage;    // [stages][x tile, w tile]
-  unsigned char *staging;  // [8 warps][2][16 lines]
-  uint64_t *full, *empty;  // [stages]
-  uint64_t *turn;          // [2]: of the warpgroups
+  unsigned char *stage;                    // [stages][x tile, w tile]
+  unsigned char *staging;                  // [8 warps][2][16 lines]
+  float *vectors;                          // [vectors][bias, of FP8 W's scales too]
+  uint64_t *full, *empty;                  // [stages]
+  uint64_t *turn;                          // [2]: of the warpgroups
+  uint64_t *vectors_full, *vectors_empty;  // [vectors]
+  uint64_t *residual;                      // [8 warps][2]: of the pieces of staging
   SIE_DEVICE explicit Sm90Shared(unsigned char *base)
       : stage(base),
         staging(base + Tile::stages * Tile::stage_bytes),
-        full(reinterpret_cast<uint64_t *>(staging + sm90_staging_all)),
+        vectors(reinterpret_cast<float *>(staging + sm90_staging_all)),
+        full(reinterpret_cast<uint64_t *>(staging + sm90_staging_all + Tile::vector_bytes)),
         empty(full + Tile::stages),
-        turn(empty + Tile::stages) {}
+        turn(empty + Tile::stages),
+        vectors_full(turn + 2),
+        vectors_empty(vectors_full + 2),
+        residual(vectors_empty + 2) {}
+};
+
+// Where the vectors of a CTA's tile number `count` are, and the parity of their barriers.
+template <class Tile>
+struct Sm90Vectors {
+  int32_t at;
+  uint32_t parity;
+  SIE_DEVICE explicit Sm90Vectors(int32_t count)
+      : at(count % Tile::vectors), parity(static_cast<uint32_t>(count / Tile::vectors) & 1u) {}
+  // Whether there are any: of FP8 W's scales always.
+  SIE_DEVICE static bool exist(const Sm90Gemm &g) { return Tile::promoted || g.epilogue.bias != nullptr; }
 };
 
 // ---- producer: one thread
 
+// Brings bias and W's scales of a tile's columns. Called behind the tile's last step: the warps that may still
+// read those before have begun this tile by then, unless it is a short one.
 template <class Tile>
+SIE_DEVICE void sm90_bring_vectors(const Sm90Shared<Tile> &shared, const Sm90Gemm &g, int32_t count,
+                                   int32_t column) {
+  if (!Sm90Vectors<Tile>::exist(g)) return;
+  const Sm90Vectors<Tile> vectors(count);
+  const float *bias = g.epilogue.bias;
+  const uint32_t bytes = static_cast<uint32_t>(min(Tile::columns, g.epilogue.n - column)) * 4u;
+  float *to = shared.vectors + vectors.at * Tile::vector_floats;
+  uint64_t *full = shared.vectors_full + vectors.at;
+  ptx::mbarrier_wait(shared.vectors_empty + vectors.at, vectors.parity ^ 1);
+  ptx::mbarrier_arrive_expect(full, (bias != nullptr ? bytes : 0u) + (Tile::promoted ? bytes : 0u));
+  if (bias != nullptr) ptx::bulk_load(to, bias + column, bytes, full);
+  if (Tile::promoted) ptx::bulk_load(to + Tile::columns, g.w_scale + column, bytes, full);
+}
+
+// Announces a step of K of a tile whose first column of W is `column`, and brings W's part of it, which the CTAs
+// of a cluster bring in shares.
+template <class Tile>
+SIE_DEVICE void sm90_bring_w(const Sm90Shared<Tile> &shared, const ptx::TensorMap *w_map, int stage,
+                             int32_t column, int32_t k) {
+  constexpr int share = Tile::columns / Tile::cluster;  // rows of W
+  const int32_t rank = Tile::cluster == 1 ? 0 : static_cast<int32_t>(ptx::cluster_rank());
+  unsigned char *w = shared.stage + stage * Tile::stage_bytes + Tile::x_bytes + rank * share * sm90_line;
+  uint64_t *full = shared.full + stage;
+  ptx::mbarrier_arrive_expect(full, Tile::stage_bytes);
+  if constexpr (Tile::cluster == 1) {
+    ptx::tma_load_2d(w, w_map, column, k * Tile::step, full);
+  } else {
+    ptx::tma_load_2d_multicast(w, w_map, column + rank * share, k * Tile::step, full,
+                               (1 << Tile::cluster) - 1);
+  }
+}
+
+// Brings W of the first tile's first steps and returns how many, as many as there are stages. It goes ahead of
+// the grid's wait: no kernel before writes W, nor the count of rows, on which the place of the tile depends.
+template <class Tile>
+SIE_DEVICE int32_t sm90_produce_ahead(const Sm90Shared<Tile> &shared, const ptx::TensorMap *w_map,
+                                      const Sm90Gemm &g) {
+  const Sm90Order order = sm90_order<Tile>(*g.rows, g);
+  const int32_t index = sm90_tile<Tile>(0);
+  if (index >= order.total) return 0;
+  int32_t m, n;
+  order.at(index, &m, &n);
+  const int32_t ahead = min(g.steps, Tile::stages);
+#pragma unroll 1
+  for (int32_t k = 0; k < ahead; k++) sm90_bring_w(shared, w_map, k, n * Tile::columns, k);
+  return ahead;
+}
+
+// Hot: the epilogue takes bias and scales from shared memory. ahead: what sm90_produce_ahead returned.
+template <class Tile, bool Hot>
 SIE_DEVICE void sm90_produce(const Sm90Shared<Tile> &shared, const ptx::TensorMap *x_map,
-                             const ptx::TensorMap *w_map, const Sm90Gemm &g) {
-  constexpr int share = Tile::columns / Tile::cluster;  // rows of W that this CTA brings
-  int32_t rank = Tile::cluster == 1 ? 0 : static_cast<int32_t>(ptx::cluster_rank());
+                             const ptx::TensorMap *w_map, const Sm90Gemm &g, int32_t ahead) {
+  const int32_t rank = Tile::cluster == 1 ? 0 : static_cast<int32_t>(ptx::cluster_rank());
   const Sm90Order order = sm90_order<Tile>(*g.rows, g);
   Sm90Ring<Tile::stages> ring;
   for (int32_t count = 0;; count++) {
@@ -165,27 +241,29 @@ SIE_DEVICE void sm90_produce(const Sm90Shared<Tile> &shared, const ptx::TensorMa
     if (index >= order.total) break;
     int32_t m, n;
     order.at(index, &m, &n);
-    int32_t row = (m * Tile::cluster + rank) * Tile::rows, column = n * Tile::columns + rank * share;
+    const int32_t row = (m * Tile::cluster + rank) * Tile::rows;
     // Unrolled, it would not fit the 24 registers that the largest tiles leave.
 #pragma unroll 1
     for (int32_t k = 0; k < g.steps; k++) {
-      unsigned char *x = shared.stage + ring.stage() * Tile::stage_bytes;
-      unsigned char *w = x + Tile::x_bytes + rank * share * sm90_line;
-      uint64_t *full = shared.full + ring.stage();
-      ptx::mbarrier_wait(shared.empty + ring.stage(), ring.parity() ^ 1);
-      ptx::mbarrier_arrive_expect(full, Tile::stage_bytes);
-      ptx::tma_load_2d(x, x_map, row, k * Tile::step, full);
-      if constexpr (Tile::cluster == 1) {
-        ptx::tma_load_2d(w, w_map, column, k * Tile::step, full);
-      } else {
-        ptx::tma_load_2d_multicast(w, w_map, column, k * Tile::step, full, (1 << Tile::cluster) - 1);
+      if (k >= ahead) {
+        ptx::mbarrier_wait(shared.empty + ring.stage(), ring.parity() ^ 1);
+        sm90_bring_w(shared, w_map, ring.stage(), n * Tile::columns, k);
       }
+      ptx::tma_load_2d(shared.stage + ring.stage() * Tile::stage_bytes, x_map, row, k * Tile::step,
+                       shared.full + ring.stage());
       ring.next();
     }
+    ahead = 0;  // of the first tile alone
+    if constexpr (Hot) sm90_bring_vectors<Tile>(shared, g, count, n * Tile::columns);
   }
 }
 
 // ---- consumers: a warpgroup
+
+// The place of a consumer warp's part of a tile: its first row, and the tile's first column of W.
+struct Sm90Place {
+  int32_t row, column;
+};
 
 // Frees a stage for the producers of all CTAs that write into it. Each warp of the warpgroup calls.
 template <class Tile>

@@ -8,7 +8,7 @@
 #define SIE_KERNELS_CUDA_GEMM_SM90_FINISH_CUH
 
 #include "cuda/gemm_sm90.cuh"
-#include "cuda/gemm_sm90_pairs.cuh"
+#include "cuda/ptx/ldmatrix.h"
 
 namespace sie_cuda {
 
@@ -53,11 +53,15 @@ struct Sm90Rows {
   int t;              // lane % 4
 };
 
-// Sums → z for `Eighths` eighths from `first` on; column: of W, of the first.
+// A byte of staging, by line (row of the 16) and byte in the line.
+SIE_DEVICE unsigned char *sm90_staged(unsigned char *piece, int line, int byte) {
+  return piece + line * sm90_line + ((byte / 16 ^ line % 8) * 16 + byte % 16);
+}
+
+// Sums → z for `Eighths` eighths from `first` on. vectors: the tile's bias, of FP8 W's scales behind it.
 template <class Tile, int Eighths>
 SIE_DEVICE void sm90_add_bias(float (&z)[Tile::blocks][Tile::sums], int m, int first, const Sm90Gemm &g,
-                              Sm90Rows at, int32_t column) {
-  const float *p = g.epilogue.bias;
+                              Sm90Rows at, const float *vectors) {
   float row_scale[2] = {1.0f, 1.0f};
   if (Tile::promoted && g.row_scale != nullptr) {
     if (at.row < at.rows) row_scale[0] = g.row_scale[at.row];
@@ -66,10 +70,10 @@ SIE_DEVICE void sm90_add_bias(float (&z)[Tile::blocks][Tile::sums], int m, int f
 #pragma unroll
   for (int i = 0; i < Eighths; i++) {
     float *v = sm90_eighth<Tile>(z, m, first + i);
-    int32_t c = column + 8 * i + 2 * at.t;
+    const float *p = vectors + 8 * (first + i) + 2 * at.t;
     float2 bias = make_float2(0.0f, 0.0f), scale = bias;
-    if (p != nullptr) bias = sm90_pair(p + c);
-    if (Tile::promoted) scale = sm90_pair(g.w_scale + c);
+    if (g.epilogue.bias != nullptr) bias = ptx::load_shared<float2>(p);
+    if (Tile::promoted) scale = ptx::load_shared<float2>(p + Tile::columns);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       if (Tile::promoted) {
@@ -83,31 +87,46 @@ SIE_DEVICE void sm90_add_bias(float (&z)[Tile::blocks][Tile::sums], int m, int f
   }
 }
 
-// v + residual, without a gate; column: of y.
+// v + residual, without a gate; the residual lies in the piece of staging as y will, whose first eighth is
+// `start`. Two eighths at a time: 16 bits as ldmatrix gives them, f32 where the thread's own values go.
 template <class Tile, class Ending, int Eighths>
-SIE_DEVICE void sm90_add_residual(float (&z)[Tile::blocks][Tile::sums], int m, int first,
-                                  const GemmEpilogue &e, Sm90Rows at, int32_t column) {
+SIE_DEVICE void sm90_add_residual(float (&z)[Tile::blocks][Tile::sums], int m, int first, int start,
+                                  unsigned char *piece) {
+  const int lane = static_cast<int>(ptx::lane_id());
 #pragma unroll
-  for (int half = 0; half < 2; half++) {
-    if (at.row + 8 * half >= at.rows) continue;
-    const char *row = static_cast<const char *>(e.residual) +
-                      ((at.row + 8 * half) * e.residual_ld + column + 2 * at.t) * Ending::element;
+  for (int i = first - start; i < first - start + Eighths; i += 2) {
+    float *v = sm90_eighth<Tile>(z, m, start + i), *w = sm90_eighth<Tile>(z, m, start + i + 1);
+    float2 r[4];  // rows l/4 and l/4 + 8 of the first eighth, and of the second
+    if constexpr (Ending::residual == SIE_F32) {
 #pragma unroll
-    for (int i = 0; i < Eighths; i++) {
-      float *v = sm90_eighth<Tile>(z, m, first + i) + 2 * half;
-      const float2 r = sm90_residual_pair<Ending::residual>(row + 8 * i * Ending::element);
-      v[0] = gemm_add_residual(v[0], r.x);
-      v[1] = gemm_add_residual(v[1], r.y);
+      for (int j = 0; j < 4; j++) {
+        r[j] = ptx::load_shared<float2>(
+            sm90_staged(piece, lane / 4 + j % 2 * 8, (8 * (i + j / 2) + lane % 4 * 2) * 4));
+      }
+    } else {
+      uint32_t bits[4];
+      ptx::ldmatrix_x4(bits, sm90_staged(piece, lane % 16, (i + lane / 16) * 16));
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        r[j] = Ending::residual == SIE_BF16 ? ptx::unpack_bf16x2(bits[j]) : ptx::unpack_f16x2(bits[j]);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      v[2 * half] = gemm_add_residual(v[2 * half], r[half].x);
+      v[2 * half + 1] = gemm_add_residual(v[2 * half + 1], r[half].y);
+      w[2 * half] = gemm_add_residual(w[2 * half], r[2 + half].x);
+      w[2 * half + 1] = gemm_add_residual(w[2 * half + 1], r[2 + half].y);
     }
   }
 }
 
 // Turns sums into values of y. Behind a gate a pair of columns becomes one, in registers 0 and 2 of
-// its eighth.
+// its eighth. start: the first eighth of the piece.
 template <class Tile, class Ending, int Eighths>
-SIE_DEVICE void sm90_finish(float (&z)[Tile::blocks][Tile::sums], int m, int first, const Sm90Gemm &g,
-                            Sm90Rows at, int32_t column) {
-  sm90_add_bias<Tile, Eighths>(z, m, first, g, at, column);
+SIE_DEVICE void sm90_finish(float (&z)[Tile::blocks][Tile::sums], int m, int first, int start,
+                            const Sm90Gemm &g, Sm90Rows at, const float *vectors, unsigned char *piece) {
+  sm90_add_bias<Tile, Eighths>(z, m, first, g, at, vectors);
 #pragma unroll
   for (int i = 0; i < Eighths; i++) {
     float *v = sm90_eighth<Tile>(z, m, first + i);
@@ -120,7 +139,7 @@ SIE_DEVICE void sm90_finish(float (&z)[Tile::blocks][Tile::sums], int m, int fir
     }
   }
   if constexpr (Ending::residual != 0) {
-    sm90_add_residual<Tile, Ending, Eighths>(z, m, first, g.epilogue, at, column);
+    sm90_add_residual<Tile, Ending, Eighths>(z, m, first, start, piece);
   }
 }
 

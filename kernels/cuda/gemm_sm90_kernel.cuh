@@ -2,12 +2,20 @@
 // are in gemm_sm90.cuh.
 //
 // Who waits on which barrier. s is a stage of the ring, A and B are the consumer warpgroups:
-//   producer      wait empty[s] · announce the bytes at full[s] · TMA of x and W into s · next s
+//   producer      ahead of the grid's wait, for each s of its first tile: announce · TMA of W into s
+//                 wait empty[s] · announce the bytes at full[s] · TMA of W and x into s · next s
 //   A, ping-pong  wait turn[A] · for each s of its tile (wait full[s] · wgmma · when the products of
 //                 the stage before are done, arrive at its empty) · arrive at turn[B] · epilogue
 //   B, ping-pong  the same with turn[B] and turn[A]; A does not wait before its first tile
 //   cooperative   A and B wait for each full[s] and arrive at each empty[s]; there are no turns
 // Each consumer warp arrives once at empty[s], of a pair at both CTAs': each writes into the other.
+// Hot forms, v are the tile's bias and scales, p a warp's piece of staging:
+//   producer      behind the tile's last s: wait vectors_empty[v] · announce at vectors_full[v] · copy
+//   epilogue      wait vectors_full[v] · all pieces · arrive at vectors_empty[v], each warp once
+//   with residual before the main loop, for its first two p, and for each next one when the store before
+//                 it has read p: announce at residual[p] · TMA of the residual into p
+//                 a piece: wait residual[p] · y over it, in place · TMA store from p
+//   without       a piece: when the store before has read p · y into p · TMA store from p
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_KERNEL_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM90_KERNEL_CUH
 
@@ -17,7 +25,7 @@
 
 namespace sie_cuda {
 
-template <class Tile>
+template <class Tile, bool Hot>
 SIE_DEVICE void sm90_start(const Sm90Shared<Tile> &shared) {
   if (threadIdx.x == 0) {
     for (int i = 0; i < Tile::stages; i++) {
@@ -25,6 +33,13 @@ SIE_DEVICE void sm90_start(const Sm90Shared<Tile> &shared) {
       ptx::mbarrier_init(shared.empty + i, Tile::releases);
     }
     for (int i = 0; i < 2; i++) ptx::mbarrier_init(shared.turn + i, 4);
+    if constexpr (Hot) {
+      for (int i = 0; i < Tile::vectors; i++) {
+        ptx::mbarrier_init(shared.vectors_full + i, 1);
+        ptx::mbarrier_init(shared.vectors_empty + i, Tile::warps);
+      }
+      for (int i = 0; i < 16; i++) ptx::mbarrier_init(shared.residual + i, 1);
+    }
     ptx::fence_mbarrier_init();
   }
   if (Tile::cluster > 1) {
@@ -34,11 +49,6 @@ SIE_DEVICE void sm90_start(const Sm90Shared<Tile> &shared) {
     __syncthreads();
   }
 }
-
-// The place of a consumer warp's part of a tile: its first row, and the tile's first column of W.
-struct Sm90Place {
-  int32_t row, column;
-};
 
 // The place in the CTA's tile number `count`; false past its last tile.
 template <class Tile>
@@ -55,11 +65,12 @@ SIE_DEVICE bool sm90_place(int32_t count, const Sm90Gemm &g, Sm90Place *place) {
   return true;
 }
 
-// A consumer warpgroup: computes its tiles one after the other; finish(z, place) takes the sums of
-// each. The sums need the registers: only `count` and the place in the ring are kept, all else is
-// computed anew, and the number of rows is read again.
+// A consumer warpgroup: computes its tiles one after the other. finish.begin(place) comes before the main
+// loop of each, and finish(z, place, number of the CTA's tile) takes its sums. The sums need the registers:
+// only `count`, the place in the ring and what `finish` has are kept, all else is computed anew, and the
+// number of rows is read again.
 template <class Tile, class Finish>
-SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const Sm90Gemm &g, const Finish &finish) {
+SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const Sm90Gemm &g, Finish &finish) {
   // Shuffled, it is the same in the whole warp for the compiler too: descriptors stay in uniform
   // registers, where each wgmma had four moves to them.
   const int32_t group = ptx::shuffle_from(static_cast<int32_t>(threadIdx.x) / sm90_warpgroup, 0);
@@ -71,6 +82,7 @@ SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const Sm90Gemm &g, 
   for (int32_t count = 0;; count++) {
     const int32_t of_cta = Tile::cooperative ? count : 2 * count + group;
     if (!sm90_place<Tile>(of_cta, g, &place)) break;
+    finish.begin(place);
     // Group 0 begins, then each lets the other proceed.
     const int32_t turns = count - (group == 0 ? 1 : 0);
     if (!Tile::cooperative && turns >= 0)
@@ -84,26 +96,27 @@ SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const Sm90Gemm &g, 
     }
     if (!Tile::cooperative) ring.skip(g.steps);  // the other's tile
     sm90_place<Tile>(of_cta, g, &place);
-    finish(z, place);
+    finish(z, place, of_cta);
   }
 }
 
-// The work of a CTA's three warpgroups from start to end. No load goes ahead of the wait: the place
-// of a tile, of W too, depends on *g.rows, which a kernel before may write.
-template <class Tile, class Consume>
+// The work of a CTA's three warpgroups from start to end.
+template <class Tile, bool Hot, class Consume>
 SIE_DEVICE void sm90_roles(const Sm90Shared<Tile> &shared, const ptx::TensorMap *x_map,
                            const ptx::TensorMap *w_map, const Sm90Gemm &g, const Consume &consume) {
   if (threadIdx.x == 2 * sm90_warpgroup) {
     ptx::tma_prefetch(x_map);
     ptx::tma_prefetch(w_map);
   }
-  sm90_start(shared);
+  sm90_start<Tile, Hot>(shared);
+  int32_t ahead = 0;
+  if (threadIdx.x == 2 * sm90_warpgroup) ahead = sm90_produce_ahead(shared, w_map, g);
   ptx::grid_dependency_wait();
   ptx::grid_dependency_launch();
   if (threadIdx.x >= 2 * sm90_warpgroup) {
     ptx::registers_decrease<Tile::producer_registers>();
     if (threadIdx.x == 2 * sm90_warpgroup) {
-      sm90_produce(shared, x_map, w_map, g);
+      sm90_produce<Tile, Hot>(shared, x_map, w_map, g, ahead);
     }
     ptx::sync_warp();
   } else {
@@ -114,30 +127,44 @@ SIE_DEVICE void sm90_roles(const Sm90Shared<Tile> &shared, const ptx::TensorMap 
   if (Tile::cluster > 1) ptx::cluster_sync();
 }
 
+// Finishes the tiles of form `any`.
+template <class Tile>
+struct Sm90FinishAny {
+  const Sm90Shared<Tile> &shared;
+  const Sm90Gemm &g;
+  SIE_DEVICE void begin(const Sm90Place &) const {}
+  SIE_DEVICE void operator()(float (&z)[Tile::blocks][Tile::sums], const Sm90Place &place, int32_t) const {
+    sm90_store_any<Tile>(z, g, shared.staging, place.row, *g.rows, place.column);
+  }
+};
+
+// r_map: of the residual, in forms that have one.
 template <class Tile, Sm90Form Form>
 __global__ void __launch_bounds__(sm90_threads, 1)
     gemm_sm90_kernel(const __grid_constant__ ptx::TensorMap x_map,
                      const __grid_constant__ ptx::TensorMap w_map,
-                     const __grid_constant__ ptx::TensorMap y_map, const __grid_constant__ Sm90Gemm g) {
+                     const __grid_constant__ ptx::TensorMap y_map,
+                     const __grid_constant__ ptx::TensorMap r_map, const __grid_constant__ Sm90Gemm g) {
 #if !defined(__CUDA_ARCH__) || SIE_PTX_SM90A
   SIE_DYNAMIC_SHARED(base);
   const Sm90Shared<Tile> shared(base);
-  if constexpr (Form != Sm90Form::any) {
-    if (threadIdx.x == 0) ptx::tma_prefetch(&y_map);
-  }
-  sm90_roles(shared, &x_map, &w_map, g, [&] {
-    sm90_consume(shared, g, [&](float (&z)[Tile::blocks][Tile::sums], const Sm90Place &place) {
-      if constexpr (Form == Sm90Form::any) {
-        sm90_store_any<Tile>(z, g, shared.staging, place.row, *g.rows, place.column);
-      } else {
-        unsigned char *staging = shared.staging + ptx::thread_index() / 32 * 2 * sm90_staging;
-        sm90_store<Tile, Sm90Ending<Tile, Form>>(z, g, staging, &y_map, place.row, *g.rows, place.column);
-      }
+  if constexpr (Form == Sm90Form::any) {
+    sm90_roles<Tile, false>(shared, &x_map, &w_map, g, [&] {
+      Sm90FinishAny<Tile> finish = {shared, g};
+      sm90_consume(shared, g, finish);
     });
-    if constexpr (Form != Sm90Form::any) {
-      if (ptx::lane_id() == 0) ptx::tma_store_wait<0>();
+  } else {
+    using Ending = Sm90Ending<Tile, Form>;
+    if (threadIdx.x == 0) {
+      ptx::tma_prefetch(&y_map);
+      if constexpr (Ending::residual != 0) ptx::tma_prefetch(&r_map);
     }
-  });
+    sm90_roles<Tile, true>(shared, &x_map, &w_map, g, [&] {
+      Sm90Writer<Tile, Ending> finish(shared, g, &y_map, &r_map);
+      sm90_consume(shared, g, finish);
+      if (ptx::lane_id() == 0) ptx::tma_store_wait<0>();
+    });
+  }
 #endif
 }
 

@@ -37,14 +37,19 @@ inline Sm90Gemm sm90_arguments(const GemmCall &call, int32_t step) {
 template <class Tile, Sm90Form Form>
 sie_status sm90_launch(const GemmCall &call) {
   const sie_linear_args &a = *call.args;
-  ptx::TensorMap x, w, y = {};
+  ptx::TensorMap x, w, y = {}, r = {};
   sie_status status = sm90_operand_maps(call, Tile::step, Tile::rows, Tile::columns / Tile::cluster, &x, &w);
   if (status != SIE_OK) return status;
   Sm90Gemm g = sm90_arguments(call, Tile::step);
   if constexpr (Form != Sm90Form::any) {
+    using Ending = Sm90Ending<Tile, Form>;
     const GemmEpilogue &e = g.epilogue;
-    status = ptx::tensor_map_2d(&y, e.y_type, e.y, a.rows.cap, e.columns, e.y_ld, 16,
-                                Sm90Ending<Tile, Form>::line, ptx::Swizzle::b128);
+    status = ptx::tensor_map_2d(&y, e.y_type, e.y, a.rows.cap, e.columns, e.y_ld, 16, Ending::line,
+                                ptx::Swizzle::b128);
+    if (status == SIE_OK && Ending::residual != 0) {
+      status = ptx::tensor_map_2d(&r, e.residual_type, e.residual, a.rows.cap, e.columns, e.residual_ld, 16,
+                                  Ending::line, ptx::Swizzle::b128);
+    }
     if (status != SIE_OK) return status;
   }
   const int64_t tiles_m = divide_up(a.rows.cap, Tile::rows * Tile::cluster);
@@ -55,7 +60,7 @@ sie_status sm90_launch(const GemmCall &call) {
   if (clusters < 1) clusters = 1;
   if (clusters > tiles_m * tiles_n) clusters = tiles_m * tiles_n;
   return SIE_LAUNCH_CLUSTER((gemm_sm90_kernel<Tile, Form>), Tile::cluster, clusters * Tile::cluster,
-                            sm90_threads, Tile::shared_bytes, call.on, x, w, y, g);
+                            sm90_threads, Tile::shared_bytes, call.on, x, w, y, r, g);
 }
 
 // Whether y's rows can be a tensor map's.

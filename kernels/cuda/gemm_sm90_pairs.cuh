@@ -1,5 +1,5 @@
-// gemm_sm90_pairs — two neighbouring columns at a time: how a thread of a wgmma fragment reads
-// bias, scales and residual and writes y.
+// gemm_sm90_pairs — two neighbouring columns at a time: how a thread of the skinny form
+// reads bias, scales and residual and writes y.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_PAIRS_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM90_PAIRS_CUH
 
@@ -7,23 +7,9 @@
 
 namespace sie_cuda {
 
-// Two neighbouring columns of W's vector (bias, scales), which has both; p is aligned.
-SIE_DEVICE float2 sm90_pair(const float *p) {
-  const uint2 bits = ptx::load_global_nc<uint2>(p);
-  return make_float2(__uint_as_float(bits.x), __uint_as_float(bits.y));
-}
-
-// The same, with any alignment and a check of each column.
+// Two neighbouring columns of W's vector (bias, scales), with any alignment and a check of each column.
 SIE_DEVICE float2 sm90_pair(const float *p, int32_t column, int32_t n) {
   return make_float2(column < n ? p[column] : 0.0f, column + 1 < n ? p[column + 1] : 0.0f);
-}
-
-// Two neighbouring elements of the residual, which has both; p is aligned. Type: of the residual.
-template <int32_t Type>
-SIE_DEVICE float2 sm90_residual_pair(const void *p) {
-  if (Type == SIE_F32) return ptx::load_global<float2>(p);
-  const uint32_t bits = ptx::load_global<uint32_t>(p);
-  return Type == SIE_BF16 ? ptx::unpack_bf16x2(bits) : ptx::unpack_f16x2(bits);
 }
 
 // An element of a row of the residual and its right neighbour, with any alignment and a check of each column.

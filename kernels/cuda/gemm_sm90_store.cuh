@@ -1,72 +1,18 @@
 // gemm_sm90_store — stores values in registers to rows of y: the second half of the wide form's hot
 // epilogues.
 //
-// Finished values (gemm_sm90_finish.cuh) leave through two 2 KiB pieces of staging in turn: 16 rows
-// of one 128-byte line. The line's 16-byte chunks are swizzled by the row, as TMA expects; this
-// also keeps the warp's writes free of bank conflicts. A piece is stored by one TMA store where its
-// 16 rows all exist, else by guarded 16-byte stores. Only the warp itself ever waits for it.
+// A warp's values leave through its two 2 KiB pieces of staging in turn: 16 rows of one 128-byte line. The
+// line's 16-byte chunks are swizzled by the row, as TMA expects; this also keeps the warp's accesses free of
+// bank conflicts. A piece is stored by one TMA store where its 16 rows all exist, else by guarded 16-byte
+// stores. A residual comes by TMA into the piece before, and y is written over it. Only the warp itself ever
+// waits for its pieces. The timeline is in gemm_sm90_kernel.cuh.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_STORE_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM90_STORE_CUH
 
 #include "cuda/gemm_sm90_finish.cuh"
-#include "cuda/ptx/ldmatrix.h"
 #include "cuda/ptx/opaque.h"
 
 namespace sie_cuda {
-
-// A byte of staging, by line (row of the 16) and byte in the line.
-SIE_DEVICE unsigned char *sm90_staged(unsigned char *piece, int line, int byte) {
-  return piece + line * sm90_line + ((byte / 16 ^ line % 8) * 16 + byte % 16);
-}
-
-// Stores one warp's 16 rows to y.
-struct Sm90Writer {
-  unsigned char *staging;  // two pieces
-  const ptx::TensorMap *y_map;
-  bool by_tma;  // all 16 rows exist
-  int32_t row, rows;
-
-  // Returns piece `count` of a tile, once the store that last read its memory has done so. The
-  // stores of the previous tile have had a main loop's time.
-  SIE_DEVICE unsigned char *claim(int count) const {
-    if (ptx::lane_id() == 0) {
-      if (count == 0) {
-        ptx::tma_store_wait_read<0>();
-      } else {
-        ptx::tma_store_wait_read<1>();
-      }
-    }
-    ptx::sync_warp();
-    return staging + count % 2 * sm90_staging;
-  }
-
-  // Stores the written piece to columns [column, column + Ending::line) of y.
-  template <class Ending>
-  SIE_DEVICE void send(const GemmEpilogue &e, unsigned char *piece, int32_t column) const {
-    if (by_tma) ptx::fence_proxy_async();
-    ptx::sync_warp();
-    if (by_tma) {
-      if (ptx::lane_id() == 0) ptx::tma_store_2d(y_map, piece, row, column);
-    } else {
-      store<Ending>(e, piece, column);
-    }
-    // Commits also where TMA has nothing to do: claim counts pieces.
-    if (ptx::lane_id() == 0) ptx::tma_store_commit();
-  }
-
- private:
-  template <class Ending>
-  SIE_DEVICE void store(const GemmEpilogue &e, unsigned char *piece, int32_t column) const {
-#pragma unroll 1
-    for (int i = 0; i < 4; i++) {
-      const int chunk = static_cast<int>(ptx::lane_id()) + 32 * i, line = chunk / 8, byte = chunk % 8 * 16;
-      if (row + line >= rows) continue;
-      unsigned char *y =
-          static_cast<unsigned char *>(e.y) + ((row + line) * e.y_ld + column) * Ending::element + byte;
-      ptx::store_global_whole(y, ptx::load_shared<uint4>(sm90_staged(piece, line, byte)));
-    }
-  }
-};
 
 // ---- values of one piece, from eighth `first` on → staging
 
@@ -110,7 +56,7 @@ SIE_DEVICE void sm90_write_f32(float (&z)[Tile::blocks][Tile::sums], int m, int 
 // row hold them all.
 template <class Tile, class Ending>
 SIE_DEVICE void sm90_write_e4m3(float (&z)[Tile::blocks][Tile::sums], int m, int first, unsigned char *piece,
-                                const GemmEpilogue &e, const Sm90Writer &to, int32_t column) {
+                                const GemmEpilogue &e, int32_t row, int32_t rows, int32_t column) {
   constexpr int eighths = Ending::columns / 8;
   const int lane = static_cast<int>(ptx::lane_id());
 #pragma unroll
@@ -126,8 +72,8 @@ SIE_DEVICE void sm90_write_e4m3(float (&z)[Tile::blocks][Tile::sums], int m, int
     largest = fmaxf(largest, ptx::shuffle_xor(largest, 2));
     const float scale = e4m3_scale(largest), inverse = e4m3_inverse(scale);
     const int line = lane / 4 + 8 * half;
-    if (lane % 4 == 0 && to.row + line < to.rows) {
-      e.y_scale[(to.row + line) * e.y_scale_ld + column / 128] = scale;
+    if (lane % 4 == 0 && row + line < rows) {
+      e.y_scale[(row + line) * e.y_scale_ld + column / 128] = scale;
     }
 #pragma unroll
     for (int i = 0; i < eighths; i++) {
@@ -142,44 +88,142 @@ SIE_DEVICE void sm90_write_e4m3(float (&z)[Tile::blocks][Tile::sums], int m, int
   }
 }
 
-// The whole tile of a warpgroup, piece by piece. row: the warp's first of the tile; column: the tile's first of W.
+// Finishes the tiles of a consumer warp.
 template <class Tile, class Ending>
-SIE_DEVICE void sm90_store(float (&z)[Tile::blocks][Tile::sums], const Sm90Gemm &g, unsigned char *staging,
-                           const ptx::TensorMap *y_map, int32_t row, int32_t rows, int32_t column) {
-  constexpr int pieces = Tile::columns / Ending::columns, eighths = Ending::columns / 8;
-  // The columns that are finished at once: few enough that their loads fit the registers left.
-  constexpr int of_part = Tile::blocks * Tile::sums > 128 ? 4 : (Ending::gated ? 16 : 8);
-  constexpr int parts = eighths > of_part ? eighths / of_part : 1;
-  const GemmEpilogue &e = g.epilogue;
-  const int lane = static_cast<int>(ptx::lane_id());
-  const int present = min(pieces, (e.n - column) / Ending::columns);  // of the tile, in W's columns
-#pragma unroll
-  for (int m = 0; m < Tile::blocks_m; m++) {
-    const int32_t top = ptx::opaque(row + 64 * m);
-    const Sm90Writer to = {staging, y_map, top + 16 <= rows, top, rows};
-#pragma unroll
-    for (int p = 0; p < pieces; p++) {
-      if (p >= present) break;
-      const int first = p * eighths;
-      const int32_t c = ptx::opaque(column + p * Ending::columns), y_column = Ending::gated ? c / 2 : c;
-#pragma unroll
-      for (int part = 0; part < parts; part++) {
-        sm90_finish<Tile, Ending, eighths / parts>(z, m, first + part * (eighths / parts), g,
-                                                   {top + lane / 4, rows, lane % 4},
-                                                   ptx::opaque(c + part * (Ending::columns / parts)));
+class Sm90Writer {
+ public:
+  SIE_DEVICE Sm90Writer(const Sm90Shared<Tile> &shared, const Sm90Gemm &g, const ptx::TensorMap *y_map,
+                        const ptx::TensorMap *r_map)
+      : shared_(shared), g_(g), y_map_(y_map), r_map_(r_map) {}
+
+  // Asks for the first two pieces of the residual.
+  SIE_DEVICE void begin(const Sm90Place &place) const {
+    if constexpr (Ending::residual != 0) {
+      const int across = pieces_across(place.column), down = blocks_down(place.row, *g_.rows);
+      if (across * down > 0) ask(sent_, place.row, place.column);
+      if (across > 1 && down > 0) {
+        ask(sent_ + 1, place.row, place.column + Ending::columns);
+      } else if (across * down > 1) {
+        ask(sent_ + 1, place.row + 64, place.column);
       }
-      unsigned char *piece = to.claim(m * present + p);
-      if constexpr (Ending::y == SIE_F32) {
-        sm90_write_f32<Tile, Ending>(z, m, first, piece);
-      } else if constexpr (Ending::y == SIE_F8E4M3) {
-        sm90_write_e4m3<Tile, Ending>(z, m, first, piece, e, to, y_column);
-      } else {
-        sm90_write_16<Tile, Ending>(z, m, first, piece);
-      }
-      to.send<Ending>(e, piece, y_column);
     }
   }
-}
+
+  // The tile, piece by piece; count: the CTA's number of it.
+  SIE_DEVICE void operator()(float (&z)[Tile::blocks][Tile::sums], const Sm90Place &place, int32_t count) {
+    constexpr int eighths = Ending::columns / 8;
+    // The columns that are finished at once: few enough that their loads fit the registers left.
+    constexpr int of_part = Tile::blocks * Tile::sums > 128 ? 4 : (Ending::gated ? 16 : 8);
+    constexpr int parts = eighths > of_part ? eighths / of_part : 1;
+    const int32_t rows = *g_.rows;
+    const int lane = static_cast<int>(ptx::lane_id());
+    const int across = pieces_across(place.column), down = blocks_down(place.row, rows);
+    const Sm90Vectors<Tile> vectors(count);
+    if (Sm90Vectors<Tile>::exist(g_)) ptx::mbarrier_wait(shared_.vectors_full + vectors.at, vectors.parity);
+    const float *vector = shared_.vectors + vectors.at * Tile::vector_floats;
+#pragma unroll
+    for (int m = 0; m < Tile::blocks_m; m++) {
+      if (m >= down) break;
+      const int32_t top = ptx::opaque(place.row + 64 * m);
+#pragma unroll
+      for (int p = 0; p < pieces; p++) {
+        if (p >= across) break;
+        const int first = p * eighths;
+        const int32_t column = ptx::opaque(place.column + p * Ending::columns);
+        unsigned char *piece = staging(sent_);
+        if constexpr (Ending::residual != 0) ptx::mbarrier_wait(residual(sent_), sent_ / 2 % 2);
+#pragma unroll
+        for (int part = 0; part < parts; part++) {
+          sm90_finish<Tile, Ending, eighths / parts>(z, m, first + part * (eighths / parts), first, g_,
+                                                     {top + lane / 4, rows, lane % 4}, vector, piece);
+        }
+        // What lay there has been read: by the store before, or by the other lanes.
+        if (Ending::residual == 0 && lane == 0) ptx::tma_store_wait_read<1>();
+        ptx::sync_warp();
+        const int32_t y_column = Ending::gated ? column / 2 : column;
+        if constexpr (Ending::y == SIE_F32) {
+          sm90_write_f32<Tile, Ending>(z, m, first, piece);
+        } else if constexpr (Ending::y == SIE_F8E4M3) {
+          sm90_write_e4m3<Tile, Ending>(z, m, first, piece, g_.epilogue, top, rows, y_column);
+        } else {
+          sm90_write_16<Tile, Ending>(z, m, first, piece);
+        }
+        send(piece, top, rows, y_column);
+        if constexpr (Ending::residual != 0) ask_next(place, m, p, across, down);
+      }
+    }
+    if (Sm90Vectors<Tile>::exist(g_)) {
+      ptx::sync_warp();
+      if (lane == 0) ptx::mbarrier_arrive(shared_.vectors_empty + vectors.at);
+    }
+  }
+
+ private:
+  static constexpr int pieces = Tile::columns / Ending::columns;
+
+  // How many pieces of the tile exist, side by side and in 64-row blocks of the warp.
+  SIE_DEVICE int pieces_across(int32_t column) const {
+    return min(pieces, (g_.epilogue.n - column) / Ending::columns);
+  }
+  SIE_DEVICE int blocks_down(int32_t row, int32_t rows) const {
+    return row < rows ? min(Tile::blocks_m, (rows - row + 63) / 64) : 0;
+  }
+
+  // The memory of the warp's piece number `count` since the start, and the barrier of its residual.
+  SIE_DEVICE unsigned char *staging(uint32_t count) const {
+    return shared_.staging + (ptx::thread_index() / 32 * 2 + static_cast<int>(count % 2)) * sm90_staging;
+  }
+  SIE_DEVICE uint64_t *residual(uint32_t count) const {
+    return shared_.residual + ptx::thread_index() / 32 * 2 + count % 2;
+  }
+
+  // Asks for the residual of piece `count`, when the warp is done with what was in its memory.
+  SIE_DEVICE void ask(uint32_t count, int32_t row, int32_t column) const {
+    ptx::sync_warp();
+    if (ptx::lane_id() != 0) return;
+    ptx::tma_store_wait_read<0>();
+    ptx::mbarrier_arrive_expect(residual(count), sm90_staging);
+    ptx::tma_load_2d(staging(count), r_map_, row, column, residual(count));
+  }
+
+  // The same for the piece two behind the one that was sent last, which was number p of block m.
+  SIE_DEVICE void ask_next(const Sm90Place &place, int m, int p, int across, int down) const {
+    m += (p + 2) / across;
+    p = (p + 2) % across;
+    if (m < down) ask(sent_ + 1, place.row + 64 * m, place.column + p * Ending::columns);
+  }
+
+  // Stores the written piece to columns [column, column + Ending::line) of y's rows from `row` on.
+  SIE_DEVICE void send(unsigned char *piece, int32_t row, int32_t rows, int32_t column) {
+    ptx::fence_proxy_async();
+    ptx::sync_warp();
+    if (row + 16 > rows) {
+      store(piece, row, rows, column);
+    } else if (ptx::lane_id() == 0) {
+      ptx::tma_store_2d(y_map_, piece, row, column);
+    }
+    // Commits also where TMA has nothing to do: the waits count pieces.
+    if (ptx::lane_id() == 0) ptx::tma_store_commit();
+    sent_++;
+  }
+
+  SIE_DEVICE void store(unsigned char *piece, int32_t row, int32_t rows, int32_t column) const {
+    const GemmEpilogue &e = g_.epilogue;
+#pragma unroll 1
+    for (int i = 0; i < 4; i++) {
+      const int chunk = static_cast<int>(ptx::lane_id()) + 32 * i, line = chunk / 8, byte = chunk % 8 * 16;
+      if (row + line >= rows) continue;
+      unsigned char *y =
+          static_cast<unsigned char *>(e.y) + ((row + line) * e.y_ld + column) * Ending::element + byte;
+      ptx::store_global_whole(y, ptx::load_shared<uint4>(sm90_staged(piece, line, byte)));
+    }
+  }
+
+  const Sm90Shared<Tile> &shared_;
+  const Sm90Gemm &g_;
+  const ptx::TensorMap *y_map_, *r_map_;
+  uint32_t sent_ = 0;  // pieces
+};
 
 }  // namespace sie_cuda
 

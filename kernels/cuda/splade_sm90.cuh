@@ -100,6 +100,17 @@ SIE_DEVICE void sm90_splade(float (&z)[Tile::blocks][Tile::sums], const Sm90Gemm
 
 namespace {
 
+// Finishes the tiles of a consumer warpgroup.
+template <class Tile>
+struct SpladeFinish {
+  const Sm90Gemm &g;
+  const SpladeTarget &to;
+  SIE_DEVICE void begin(const Sm90Place &) const {}
+  SIE_DEVICE void operator()(float (&z)[Tile::blocks][Tile::sums], const Sm90Place &place, int32_t) const {
+    sm90_splade<Tile>(z, g, to, place.row, *g.rows, place.column);
+  }
+};
+
 template <class Tile>
 __global__ void __launch_bounds__(sm90_threads, 1)
     splade_sm90_kernel(const __grid_constant__ ptx::TensorMap x_map,
@@ -108,10 +119,9 @@ __global__ void __launch_bounds__(sm90_threads, 1)
 #if !defined(__CUDA_ARCH__) || SIE_PTX_SM90A
   SIE_DYNAMIC_SHARED(base);
   const Sm90Shared<Tile> shared(base);
-  sm90_roles(shared, &x_map, &w_map, g, [&] {
-    sm90_consume(shared, g, [&](float (&z)[Tile::blocks][Tile::sums], const Sm90Place &place) {
-      sm90_splade<Tile>(z, g, to, place.row, *g.rows, place.column);
-    });
+  sm90_roles<Tile, false>(shared, &x_map, &w_map, g, [&] {
+    SpladeFinish<Tile> finish = {g, to};
+    sm90_consume(shared, g, finish);
   });
 #endif
 }
