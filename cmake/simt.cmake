@@ -15,7 +15,7 @@ set(SIE_CUDA_SOURCES
   attention.cu attention_work.cc attention_d32.cu attention_d64.cu attention_d128.cu attention_d256.cu
   attention_bias_d32.cu attention_bias_d64.cu attention_bias_d128.cu
   attention_prefix_d32.cu attention_prefix_d64.cu attention_prefix_d128.cu attention_prefix_d256.cu
-  attention_sm90.cc attention_sm90_d64.cu attention_sm90_d128.cu
+  attention_sm90.cc attention_sm90_d64.cu attention_sm90_d128.cu attention_sm90_d256.cu
   attention_sm90_slopes_d64.cu attention_sm90_slopes_d128.cu
   attention_sm90_bias_d64.cu attention_sm90_bias_d128.cu
   attention_disentangled.cu attention_disentangled_d32.cu attention_disentangled_d64.cu attention_disentangled_d128.cu

@@ -56,7 +56,7 @@ void print_attention(const Card &card) {
   constexpr int32_t lengths[] = {512, 768, 1024, 2048, 8192};
   constexpr struct {
     int32_t heads, dim;
-  } shapes[] = {{12, 64}, {16, 128}};
+  } shapes[] = {{12, 64}, {16, 128}, {3, 256}};
   static const char *const terms[] = {"", "slopes", "a bias to 128"};
   printf(
       "\n## Forms of attention on %s\n\nMicroseconds by the narrow form (attention.cuh) and by the wide one "
@@ -69,6 +69,7 @@ void print_attention(const Card &card) {
     for (int turn = 0; turn < 12; turn++) {
       const bool causal = turn / 6 == 1, wide = turn % 2 == 1;
       const int term = turn / 2 % 3;
+      if (shape.dim == 256 && term > 0) continue;
       printf("| %d of %d | %s | %s | %s |", shape.heads, shape.dim, causal ? "causal" : "full", terms[term],
              wide ? "wide" : "narrow");
       sie_cuda::AttentionShape a = {shape.heads, shape.heads, shape.dim};

@@ -27,7 +27,7 @@
 //          All take the same steps in the same order (attend), so neither the form nor the rows of
 //          an item nor the warps of a CTA change a bit. A head's CTAs take the list's items in
 //          turn, costliest first; the heads of an item run side by side and share its lines in L2.
-//          On sm_90, D = 64 and 128, items of few keys have a launch of their own: in CTAs of the
+//          On sm_90, D = 64, 128 and 256, items of few keys have a launch of their own: in CTAs of the
 //          shape that long ones want, half of the warps would have no rows. The longest ones have a
 //          form and bits of their own there (attention_sm90.cuh).
 //          A relative bias has instances of its own: a head's row of it stays in L1, read by

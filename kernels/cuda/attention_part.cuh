@@ -32,7 +32,9 @@ sie_status attention_start_part(int32_t dtype, const AttentionShape &shape, int6
 template <int D, With kWith>
 sie_status attention_start_part_with(int32_t dtype, const AttentionShape &shape, int64_t ctas,
                                      const sie_stream *on, const AttentionParams &params) {
-  if (shape.warps == 8) return attention_start_part<D, 8, kWith>(dtype, shape, ctas, on, params);
+  if constexpr (D <= 128) {
+    if (shape.warps == 8) return attention_start_part<D, 8, kWith>(dtype, shape, ctas, on, params);
+  }
   return attention_start_part<D, 4, kWith>(dtype, shape, ctas, on, params);
 }
 

@@ -15,6 +15,7 @@ sie_status launch_part(const sie_attention_args *a, AttentionParams params, int6
     return a->head_dim == 64 ? attention_launch_part_bias<64>(a->q.dtype, shape, ctas, on, params)
                              : attention_launch_part_bias<128>(a->q.dtype, shape, ctas, on, params);
   }
+  if (a->head_dim == 256) return attention_launch_part<256>(a->q.dtype, shape, ctas, on, params);
   return a->head_dim == 64 ? attention_launch_part<64>(a->q.dtype, shape, ctas, on, params)
                            : attention_launch_part<128>(a->q.dtype, shape, ctas, on, params);
 }
@@ -23,7 +24,7 @@ sie_status launch_part(const sie_attention_args *a, AttentionParams params, int6
 
 bool attention_has_wide(const sie_attention_args *a, int sm) {
   return sm == 90 && attention_lists_wide(a) && a->buckets == nullptr &&
-         (a->alibi_slopes == nullptr || a->bias == nullptr);
+         (a->alibi_slopes == nullptr || (a->bias == nullptr && a->head_dim <= 128));
 }
 
 sie_status attention_launch_wide(const sie_attention_args *a, const AttentionParams &params,
@@ -36,6 +37,7 @@ sie_status attention_launch_wide(const sie_attention_args *a, const AttentionPar
     return a->head_dim == 64 ? attention_launch_wide_bias<64>(a, params, on)
                              : attention_launch_wide_bias<128>(a, params, on);
   }
+  if (a->head_dim == 256) return attention_launch_wide<256>(a, params, on);
   return a->head_dim == 64 ? attention_launch_wide<64>(a, params, on)
                            : attention_launch_wide<128>(a, params, on);
 }

@@ -1,8 +1,9 @@
-// attention_sm90 — the wide form of attention.cuh on Hopper, by wgmma and TMA: D = 64 and 128,
-// sequences of more than attention_narrow_keys keys.
+// attention_sm90 — the wide form of attention.cuh on Hopper, by wgmma and TMA: D = 64, 128
+// and 256, sequences of more than attention_narrow_keys keys.
 //   y = softmax(scale·q·kᵀ − slope·|i − j| + bias[j − i])·v over the keys that the mask shows, block by
-//   block of 128 keys
-// Shapes   as in attention.cuh, without tables by distance, and with slopes or a bias, not both; any mask;
+//   block of 128 keys, 64 at D = 256
+// Shapes   as in attention.cuh, without tables by distance, and with slopes or a bias, not both, and
+//          neither at D = 256; any mask;
 //          windows of fewer keys than that have the narrow form; grouped heads, keys in two
 //          segments, any number of queries. An item is at most 128 query rows of a sequence.
 // Types    bf16 | f16; sums, scores and exponentials f32; p rounded to the operands' type.
@@ -17,7 +18,9 @@
 //          L0 cache of instructions holds. A bias by distance is six where a block has keys within its
 //          reach of a warp's rows, elsewhere one: with T5's 128, 173 µs (190) and 298 (378).
 //          Below ~700 keys (450 at D = 128, twice that in causal order) whole blocks of 128 by 128
-//          and ~4,000 clocks to begin and end a tile cost more than wgmma gains.
+//          and ~4,000 clocks to begin and end a tile cost more than wgmma gains. At D = 256 it gains
+//          from 256 keys on: 3 heads, 54 µs (67) at 512, 178 (259) at 2,048. D = 96 is not here: no form
+//          of a GPU has it, and none of the models that testdata/published has configurations of.
 // Plan     persistent CTAs, one a multiprocessor, take (item, head) in turn: two warpgroups of 64
 //          query rows compute, one warp loads by TMA, one copies. Scores and o stay in registers; p
 //          becomes operand A there; v is operand B by rows, as it lies in memory. The softmax of a
@@ -71,8 +74,9 @@ constexpr uint32_t kWideTurn = 1;  // named barriers 1 and 2
 // Tiles of shared memory: panels of 64 columns, one after another.
 template <int D>
 struct WideShape {
-  static constexpr int panels = D / 64, stages = D == 64 ? 4 : 3;
-  static constexpr int q_panel = kWideGroupRows * kWideLine, key_panel = kWideKeys * kWideLine;
+  static constexpr int keys = wide_keys(D), scores = keys / 2, steps = keys / 16;
+  static constexpr int panels = D / 64, stages = D == 64 ? 4 : (D == 128 ? 3 : 2);
+  static constexpr int q_panel = kWideGroupRows * kWideLine, key_panel = keys * kWideLine;
   static constexpr int q_bytes = panels * q_panel, block_bytes = panels * key_panel;
   static constexpr int barrier_bytes = 256;
   static constexpr int shared_bytes = 2 * q_bytes + 2 * stages * block_bytes + barrier_bytes;
@@ -114,7 +118,9 @@ struct WideMaps {
 };
 
 // One (item, head).
+template <int D>
 struct WideTile {
+  static constexpr int kKeys = wide_keys(D);
   int q_row, q_rows, kv_row, keys, position, prefix_row, prefix_keys;
   unsigned head;
 
@@ -126,20 +132,20 @@ struct WideTile {
   SIE_DEVICE int2 blocks(const AttentionParams &p, int row, int rows) const {
     const Sight seen = sight(p, row, rows);
     if (seen.last() <= seen.first()) return int2{0, 0};
-    return int2{seen.first() / kWideKeys, (seen.last() + kWideKeys - 1) / kWideKeys};
+    return int2{seen.first() / kKeys, (seen.last() + kKeys - 1) / kKeys};
   }
   SIE_DEVICE int2 blocks(const AttentionParams &p) const { return blocks(p, 0, 2 * kWideGroupRows); }
   // Whether the block from `key` on lies in one segment, and all of it is the item's.
   SIE_DEVICE bool is_whole(int key) const {
-    return key + kWideKeys <= keys && (key >= prefix_keys || key + kWideKeys <= prefix_keys);
+    return key + kKeys <= keys && (key >= prefix_keys || key + kKeys <= prefix_keys);
   }
-  SIE_DEVICE int kv_column(const AttentionParams &p, int dim) const {
-    return static_cast<int>(head * static_cast<unsigned>(p.kv_heads) / static_cast<unsigned>(p.heads)) * dim;
+  SIE_DEVICE int kv_column(const AttentionParams &p) const {
+    return static_cast<int>(head * static_cast<unsigned>(p.kv_heads) / static_cast<unsigned>(p.heads)) * D;
   }
 };
 
 // Calls take(tile) for each (item, head) of this CTA; the heads of an item run side by side.
-template <class Take>
+template <int D, class Take>
 SIE_DEVICE void wide_tiles(const AttentionParams &p, const Take &take) {
   const unsigned heads = static_cast<unsigned>(p.heads);
   const unsigned units = ptx::load_global<uint32_t>(&p.work->wide_items) * heads;
@@ -147,8 +153,9 @@ SIE_DEVICE void wide_tiles(const AttentionParams &p, const Take &take) {
     const AttentionItem *item = reinterpret_cast<const AttentionItem *>(p.work + 1) + unit / heads;
     const uint4 a = ptx::load_global<uint4>(item);
     const uint4 b = ptx::load_global<uint4>(&item->position);
-    take(WideTile{static_cast<int>(a.x), static_cast<int>(a.y), static_cast<int>(a.z), static_cast<int>(a.w),
-                  static_cast<int>(b.x), static_cast<int>(b.z), static_cast<int>(b.w), unit % heads});
+    take(WideTile<D>{static_cast<int>(a.x), static_cast<int>(a.y), static_cast<int>(a.z),
+                     static_cast<int>(a.w), static_cast<int>(b.x), static_cast<int>(b.z),
+                     static_cast<int>(b.w), unit % heads});
   }
 }
 
@@ -170,12 +177,12 @@ SIE_DEVICE void wide_produce(const WideShared<D> &shared, const WideMaps &maps, 
   using Shape = WideShape<D>;
   WideRing<Shape::stages> ring;
   uint32_t q_parity = 0;
-  wide_tiles(p, [&](const WideTile &tile) {
+  wide_tiles<D>(p, [&](const WideTile<D> &tile) {
     const int2 blocks = tile.blocks(p);
-    const int column = tile.kv_column(p, D);
+    const int column = tile.kv_column(p);
 #pragma unroll 1
     for (int i = blocks.x; i < blocks.y; i++) {
-      const int key = i * kWideKeys;
+      const int key = i * Shape::keys;
       const bool whole = tile.is_whole(key), own = key >= tile.prefix_keys;
       const int row = own ? tile.kv_row + key - tile.prefix_keys : tile.prefix_row + key;
       const int offset = ring.stage * Shape::block_bytes;
@@ -214,12 +221,12 @@ struct WideRowsOf {
 
 // Copies the block from `key` on as TMA would lay it; zeros behind the last key.
 template <int D>
-SIE_DEVICE void wide_copy(unsigned char *tile, const WideRowsOf &from, const WideTile &of, int key,
+SIE_DEVICE void wide_copy(unsigned char *tile, const WideRowsOf &from, const WideTile<D> &of, int key,
                           int lane) {
   constexpr int kChunks = D / 8;
   const uint32_t shared = ptx::shared_address(tile);
 #pragma unroll 4
-  for (int i = lane; i < kWideKeys * kChunks; i += 32) {
+  for (int i = lane; i < WideShape<D>::keys * kChunks; i += 32) {
     const int row = i / kChunks, chunk = i % kChunks, at = key + row;
     const uint16_t *source = at < of.prefix_keys
                                  ? from.prefix + (int64_t{of.prefix_row} + at) * from.prefix_ld
@@ -242,12 +249,12 @@ template <int D>
 SIE_DEVICE void wide_copies(const WideShared<D> &shared, const AttentionParams &p, int lane) {
   using Shape = WideShape<D>;
   WideRing<Shape::stages> ring;
-  wide_tiles(p, [&](const WideTile &tile) {
+  wide_tiles<D>(p, [&](const WideTile<D> &tile) {
     const int2 blocks = tile.blocks(p);
-    const int column = tile.kv_column(p, D);
+    const int column = tile.kv_column(p);
 #pragma unroll 1
     for (int i = blocks.x; i < blocks.y; i++) {
-      const int key = i * kWideKeys, offset = ring.stage * Shape::block_bytes;
+      const int key = i * Shape::keys, offset = ring.stage * Shape::block_bytes;
       const bool whole = tile.is_whole(key);
       uint64_t *k_full = shared.k_full + ring.stage, *v_full = shared.v_full + ring.stage;
       ptx::mbarrier_wait(shared.k_empty + ring.stage, ring.parity ^ 1);
@@ -275,12 +282,13 @@ SIE_DEVICE void wide_copies(const WideShared<D> &shared, const AttentionParams &
 
 // s = q·kᵀ of a block, issued.
 template <ptx::Operand T, int D>
-SIE_DEVICE void wide_multiply_keys(float (&s)[kWideScores], const unsigned char *q, const unsigned char *k) {
+SIE_DEVICE void wide_multiply_keys(float (&s)[WideShape<D>::scores], const unsigned char *q,
+                                   const unsigned char *k) {
   const uint64_t a = ptx::wgmma_descriptor(q, ptx::Swizzle::b128, kWideAtom);
   const uint64_t b = ptx::wgmma_descriptor(k, ptx::Swizzle::b128, kWideAtom);
 #pragma unroll
   for (int step = 0; step < D / 16; step++) {
-    ptx::wgmma<T, kWideKeys>(
+    ptx::wgmma<T, WideShape<D>::keys>(
         s, ptx::wgmma_advance(a, static_cast<uint32_t>(step / 4 * WideShape<D>::q_panel + step % 4 * 32)),
         ptx::wgmma_advance(b, static_cast<uint32_t>(step / 4 * WideShape<D>::key_panel + step % 4 * 32)),
         step != 0);
@@ -288,17 +296,37 @@ SIE_DEVICE void wide_multiply_keys(float (&s)[kWideScores], const unsigned char 
   ptx::wgmma_commit();
 }
 
+// The accumulators of p·v: a product has at most 128 columns.
+template <int D>
+constexpr int kWidePieces = D <= 128 ? 1 : D / 128;
+template <int D>
+SIE_DEVICE auto wide_piece(float (&o)[D / 2], int piece) -> float (&)[D / 2 / kWidePieces<D>] {
+  constexpr int kRegisters = D / 2 / kWidePieces<D>;
+  return reinterpret_cast<float (&)[kRegisters]>(o[piece * kRegisters]);
+}
+
 // o += p·v of a block, issued.
 template <ptx::Operand T, int D>
-SIE_DEVICE void wide_multiply_values(float (&o)[D / 2], const uint32_t (&p)[kWideSteps][4],
+SIE_DEVICE void wide_multiply_values(float (&o)[D / 2], const uint32_t (&p)[WideShape<D>::steps][4],
                                      const unsigned char *v) {
   const uint64_t b = ptx::wgmma_descriptor_by_rows(ptx::shared_address(v), ptx::Swizzle::b128, kWideAtom,
                                                    WideShape<D>::key_panel);
 #pragma unroll
-  for (int step = 0; step < kWideSteps; step++)
-    ptx::wgmma_by_rows<T, D>(o, p[step], ptx::wgmma_advance(b, static_cast<uint32_t>(step) * 2 * kWideAtom),
-                             1);
+  for (int step = 0; step < WideShape<D>::steps; step++) {
+#pragma unroll
+    for (int i = 0; i < kWidePieces<D>; i++) {
+      const int at = step * 2 * static_cast<int>(kWideAtom) + i * 2 * WideShape<D>::key_panel;
+      ptx::wgmma_by_rows<T, D / kWidePieces<D>>(wide_piece<D>(o, i), p[step],
+                                                ptx::wgmma_advance(b, static_cast<uint32_t>(at)), 1);
+    }
+  }
   ptx::wgmma_commit();
+}
+
+template <int D>
+SIE_DEVICE void wide_keep(float (&o)[D / 2]) {
+#pragma unroll
+  for (int i = 0; i < kWidePieces<D>; i++) ptx::wgmma_keep(wide_piece<D>(o, i));
 }
 
 SIE_DEVICE void wide_release(uint64_t *empty) {
@@ -335,8 +363,8 @@ SIE_DEVICE void wide_attend(float (&o)[D / 2], WideRows *rows, const WideShared<
   using Shape = WideShape<D>;
   const int lane = static_cast<int>(ptx::lane_id());
   const unsigned char *q = shared.q + static_cast<int>(turn.group) * Shape::q_bytes;
-  float s[kWideScores], factor[2];
-  uint32_t p[kWideSteps][4];
+  float s[Shape::scores], factor[2];
+  uint32_t p[Shape::steps][4];
 
   ptx::mbarrier_wait(shared.k_full + ring->stage, ring->parity);
   turn.wait();
@@ -346,9 +374,9 @@ SIE_DEVICE void wide_attend(float (&o)[D / 2], WideRows *rows, const WideShared<
   ptx::wgmma_wait<0>();
   ptx::wgmma_keep(s);
   wide_release(shared.k_empty + ring->stage);
-  int key = blocks.x * kWideKeys;
+  int key = blocks.x * Shape::keys;
   term.add(s, sight, key, lane);
-  if (!sight.sees_all(key, kWideKeys)) wide_mask(s, sight, key, lane);
+  if (!sight.sees_all(key, Shape::keys)) wide_mask(s, sight, key, lane);
   wide_exponentiate(s, rows, factor, scale_log2);  // o is zero still
   wide_fragments<T>(p, s);
 
@@ -366,14 +394,14 @@ SIE_DEVICE void wide_attend(float (&o)[D / 2], WideRows *rows, const WideShared<
     ptx::wgmma_wait<1>();
     ptx::wgmma_keep(s);
     wide_release(shared.k_empty + ring->stage);
-    key += kWideKeys;
+    key += Shape::keys;
     term.add(s, sight, key, lane);
-    if (!sight.sees_all(key, kWideKeys)) wide_mask(s, sight, key, lane);
+    if (!sight.sees_all(key, Shape::keys)) wide_mask(s, sight, key, lane);
     wide_exponentiate(s, rows, factor, scale_log2);
     ptx::wgmma_hold(rows->l[0]);
     ptx::wgmma_hold(rows->l[1]);
     ptx::wgmma_wait<0>();
-    ptx::wgmma_keep(o);
+    wide_keep<D>(o);
     ptx::wgmma_keep(p);
     wide_release(shared.v_empty + before.stage);
     wide_rescale<D>(o, factor);
@@ -385,7 +413,7 @@ SIE_DEVICE void wide_attend(float (&o)[D / 2], WideRows *rows, const WideShared<
   ptx::wgmma_fence();
   wide_multiply_values<T, D>(o, p, shared.v + before.stage * Shape::block_bytes);
   ptx::wgmma_wait<0>();
-  ptx::wgmma_keep(o);
+  wide_keep<D>(o);
   wide_release(shared.v_empty + before.stage);
 }
 
@@ -398,7 +426,7 @@ SIE_DEVICE void wide_consume(const WideShared<D> &shared, const AttentionParams 
   WideRing<WideShape<D>::stages> ring;
   uint32_t q_parity = 0;
   if (group == 1) turn.pass();  // group 0 begins
-  wide_tiles(p, [&](const WideTile &tile) {
+  wide_tiles<D>(p, [&](const WideTile<D> &tile) {
     const int2 all = tile.blocks(p);
     const int2 own = tile.blocks(p, static_cast<int>(group) * kWideGroupRows, kWideGroupRows);
     float o[D / 2];
@@ -524,11 +552,11 @@ sie_status attention_start_wide(const sie_attention_args *a, const AttentionPara
   const int64_t columns = int64_t{a->kv_heads} * D;
   ptx::TensorMap q, k, v, prefix_k = {}, prefix_v = {};
   sie_status status = wide_map(&q, a->q, a->q_rows.cap, int64_t{a->heads} * D, kWideGroupRows);
-  if (status == SIE_OK) status = wide_map(&k, a->k, INT32_MAX, columns, kWideKeys);
-  if (status == SIE_OK) status = wide_map(&v, a->v, INT32_MAX, columns, kWideKeys);
+  if (status == SIE_OK) status = wide_map(&k, a->k, INT32_MAX, columns, wide_keys(D));
+  if (status == SIE_OK) status = wide_map(&v, a->v, INT32_MAX, columns, wide_keys(D));
   if (a->prefix_keys != nullptr) {
-    if (status == SIE_OK) status = wide_map(&prefix_k, a->prefix_k, INT32_MAX, columns, kWideKeys);
-    if (status == SIE_OK) status = wide_map(&prefix_v, a->prefix_v, INT32_MAX, columns, kWideKeys);
+    if (status == SIE_OK) status = wide_map(&prefix_k, a->prefix_k, INT32_MAX, columns, wide_keys(D));
+    if (status == SIE_OK) status = wide_map(&prefix_v, a->prefix_v, INT32_MAX, columns, wide_keys(D));
   }
   if (status != SIE_OK) return status;
   const int64_t units = attention_max_items(a->q_rows.cap, a->seqs.cap) * a->heads;

@@ -8,7 +8,8 @@
 namespace sie_cuda {
 
 // The query rows of a warpgroup, and the keys of a block.
-constexpr int kWideGroupRows = 64, kWideKeys = 128;
+constexpr int kWideGroupRows = 64;
+constexpr int wide_keys(int head_dim) { return head_dim <= 128 ? 128 : 64; }
 
 // Whether this attention has the wide form on capability sm for sequences of more than
 // attention_narrow_keys keys: by what the program says, never by a batch.
@@ -25,7 +26,7 @@ sie_status attention_in_parts(const sie_attention_args *a, const AttentionParams
 sie_status attention_launch_wide(const sie_attention_args *a, const AttentionParams &params,
                                  const sie_stream *on);
 
-// The instances of one head dimension: attention_sm90_d64.cu and attention_sm90_d128.cu; with ALiBi
+// The instances of one head dimension: attention_sm90_d64.cu … attention_sm90_d256.cu; with ALiBi
 // attention_sm90_slopes_d64.cu and attention_sm90_slopes_d128.cu, with a relative bias
 // attention_sm90_bias_d64.cu and attention_sm90_bias_d128.cu.
 template <int D>

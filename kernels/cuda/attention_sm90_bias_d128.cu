@@ -7,13 +7,13 @@ namespace sie_cuda {
 
 template <>
 sie_status attention_launch_wide_bias<128>(const sie_attention_args *a, const AttentionParams &params,
-                                          const sie_stream *on) {
+                                           const sie_stream *on) {
   return attention_start_wide<128, Beside::bias>(a, params, on);
 }
 
 template <>
 sie_status attention_launch_part_bias<128>(int32_t dtype, const AttentionShape &shape, int64_t ctas,
-                                          const sie_stream *on, const AttentionParams &params) {
+                                           const sie_stream *on, const AttentionParams &params) {
   return attention_start_part_with<128, With::bias>(dtype, shape, ctas, on, params);
 }
 

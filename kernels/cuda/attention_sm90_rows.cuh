@@ -3,7 +3,8 @@
 //
 // The accumulators of wgmma lie as those of mma: lane l of warp w holds rows 16w + l/4 and 8
 // further, columns 8j + 2(l%4), +1 of each j. The steps and their rounding are those of
-// attention_block.cuh, over blocks of 128 keys: one class, other bits.
+// attention_block.cuh, over blocks of 128 keys (64 at D = 256): one
+// class, other bits.
 #ifndef SIE_KERNELS_CUDA_ATTENTION_SM90_ROWS_CUH
 #define SIE_KERNELS_CUDA_ATTENTION_SM90_ROWS_CUH
 
@@ -14,8 +15,7 @@
 namespace sie_cuda {
 namespace {
 
-constexpr int kWideScores = kWideKeys / 2;  // registers of a block's scores
-constexpr int kWideSteps = kWideKeys / 16;  // products of p·v in a block
+// A block's scores are as many registers as half of its keys: 64, or 32 at D = 256.
 
 // The online softmax of this thread's rows g and g + 8; l is its share of the sum until the end.
 struct WideRows {
@@ -35,7 +35,8 @@ struct WideTerm;  // of one head
 template <>
 struct WideTerm<Beside::nothing> {
   SIE_DEVICE WideTerm(const AttentionParams &, unsigned) {}
-  SIE_DEVICE void add(float (&)[kWideScores], const Sight &, int, int) const {}
+  template <int N>
+  SIE_DEVICE void add(float (&)[N], const Sight &, int, int) const {}
 };
 
 // −slope·|i − j|, with exact distances in f32: the step of subtract_distance.
@@ -45,12 +46,13 @@ struct WideTerm<Beside::slopes> {
   SIE_DEVICE WideTerm(const AttentionParams &p, unsigned head)
       : slope(ptx::load_global<float>(p.slopes + head) * p.inverse_scale) {}
   // `sight` is of the warp's sixteen rows.
-  SIE_DEVICE void add(float (&s)[kWideScores], const Sight &sight, int key, int lane) const {
+  template <int N>
+  SIE_DEVICE void add(float (&s)[N], const Sight &sight, int key, int lane) const {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const float distance = static_cast<float>(sight.position + (lane >> 2) + 8 * r - key - 2 * (lane & 3));
 #pragma unroll
-      for (int i = 0; i < kWideKeys / 8; i++) {
+      for (int i = 0; i < N / 4; i++) {
 #pragma unroll
         for (int e = 0; e < 2; e++) {
           float &score = s[4 * i + 2 * r + e];
@@ -71,20 +73,21 @@ struct WideTerm<Beside::bias> {
       : middle(p.bias + int64_t{head} * (2 * int64_t{p.bias_reach} + 1) + p.bias_reach),
         reach(p.bias_reach),
         inverse(p.inverse_scale) {}
-  SIE_DEVICE void add(float (&s)[kWideScores], const Sight &sight, int key, int lane) const {
+  template <int N>
+  SIE_DEVICE void add(float (&s)[N], const Sight &sight, int key, int lane) const {
     // Of the nearest and the farthest pair of the block and the warp's rows.
-    const int least = key - sight.position - (kWarpRows - 1), most = key + kWideKeys - 1 - sight.position;
+    const int least = key - sight.position - (kWarpRows - 1), most = key + 2 * N - 1 - sight.position;
     if (least >= reach || most <= -reach) {
       const float bias = ptx::load_global<float>(middle + (least >= reach ? reach : -reach));
 #pragma unroll
-      for (int i = 0; i < kWideScores; i++) s[i] = __fmaf_rn(bias, inverse, s[i]);
+      for (int i = 0; i < N; i++) s[i] = __fmaf_rn(bias, inverse, s[i]);
       return;
     }
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const int distance = key + 2 * (lane & 3) - (sight.position + (lane >> 2) + 8 * r);
 #pragma unroll
-      for (int i = 0; i < kWideKeys / 8; i++) {
+      for (int i = 0; i < N / 4; i++) {
 #pragma unroll
         for (int e = 0; e < 2; e++) {
           const int held = max(-reach, min(reach, distance + 8 * i + e));
@@ -97,7 +100,8 @@ struct WideTerm<Beside::bias> {
 };
 
 // Sets scores of keys that a row does not see to −∞. `sight` is of the warp's sixteen rows.
-SIE_DEVICE void wide_mask(float (&s)[kWideScores], const Sight &sight, int key, int lane) {
+template <int N>
+SIE_DEVICE void wide_mask(float (&s)[N], const Sight &sight, int key, int lane) {
 #pragma unroll
   for (int r = 0; r < 2; r++) {
     const int position = sight.position + (lane >> 2) + 8 * r;
@@ -105,7 +109,7 @@ SIE_DEVICE void wide_mask(float (&s)[kWideScores], const Sight &sight, int key, 
     const unsigned count = static_cast<unsigned>(max(0, last - first));
     const int from_first = key + 2 * (lane & 3) - first;
 #pragma unroll
-    for (int i = 0; i < kWideKeys / 8; i++) {
+    for (int i = 0; i < N / 4; i++) {
 #pragma unroll
       for (int e = 0; e < 2; e++) {
         if (static_cast<unsigned>(from_first + 8 * i + e) >= count) s[4 * i + 2 * r + e] = -INFINITY;
@@ -116,14 +120,13 @@ SIE_DEVICE void wide_mask(float (&s)[kWideScores], const Sight &sight, int key, 
 
 // Turns scores into probabilities up to a factor and moves `rows` on; factor is what o is then
 // multiplied by.
-SIE_DEVICE void wide_exponentiate(float (&s)[kWideScores], WideRows *rows, float (&factor)[2],
-                                  float scale_log2) {
+template <int N>
+SIE_DEVICE void wide_exponentiate(float (&s)[N], WideRows *rows, float (&factor)[2], float scale_log2) {
 #pragma unroll
   for (int r = 0; r < 2; r++) {
     float largest = -INFINITY;
 #pragma unroll
-    for (int i = 0; i < kWideKeys / 8; i++)
-      largest = fmaxf(largest, fmaxf(s[4 * i + 2 * r], s[4 * i + 2 * r + 1]));
+    for (int i = 0; i < N / 4; i++) largest = fmaxf(largest, fmaxf(s[4 * i + 2 * r], s[4 * i + 2 * r + 1]));
     largest = fmaxf(largest, ptx::shuffle_xor(largest, 1));
     largest = fmaxf(largest, ptx::shuffle_xor(largest, 2));
     // The rounded product is the shift itself, so that equal maxima in two blocks give a factor of
@@ -134,7 +137,7 @@ SIE_DEVICE void wide_exponentiate(float (&s)[kWideScores], WideRows *rows, float
     rows->shift[r] = shift;
     float sum = 0.0f;
 #pragma unroll
-    for (int i = 0; i < kWideKeys / 8; i++) {
+    for (int i = 0; i < N / 4; i++) {
 #pragma unroll
       for (int e = 0; e < 2; e++) {
         const float p = ptx::exp2_approx(__fmaf_rn(s[4 * i + 2 * r + e], scale_log2, -finite));
@@ -147,10 +150,10 @@ SIE_DEVICE void wide_exponentiate(float (&s)[kWideScores], WideRows *rows, float
 }
 
 // The scores' registers are the fragments of operand A, two by two.
-template <ptx::Operand T>
-SIE_DEVICE void wide_fragments(uint32_t (&p)[kWideSteps][4], const float (&s)[kWideScores]) {
+template <ptx::Operand T, int Steps>
+SIE_DEVICE void wide_fragments(uint32_t (&p)[Steps][4], const float (&s)[8 * Steps]) {
 #pragma unroll
-  for (int step = 0; step < kWideSteps; step++) {
+  for (int step = 0; step < Steps; step++) {
 #pragma unroll
     for (int e = 0; e < 4; e++) p[step][e] = ptx::pack2<T>(s[8 * step + 2 * e], s[8 * step + 2 * e + 1]);
   }

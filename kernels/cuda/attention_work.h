@@ -42,15 +42,16 @@ constexpr int kAttentionWarpKeys = 32;
 
 // Where there is a wide form, sequences of more keys than this have it. By the cost model it takes
 // longer up to about here: the narrow kernel's 16 rows by 64 keys fit a text better than 128 by 128.
-// Causal rows see half of them.
+// Causal rows see half of them. At D = 256 a block has 64 keys, and the narrow kernel is slow.
 constexpr int attention_narrow_keys(int head_dim, int32_t mask) {
+  if (head_dim == 256) return 256;
   return (head_dim == 64 ? 704 : 448) * (mask == SIE_MASK_CAUSAL ? 2 : 1);
 }
 
 // Whether lists for sm_90 have the wide form apart: where the head dimension has it, and a window does
 // not leave a row fewer keys than that.
 inline bool attention_lists_wide(const sie_attention_args *a) {
-  return (a->head_dim == 64 || a->head_dim == 128) &&
+  return (a->head_dim == 64 || a->head_dim == 128 || a->head_dim == 256) &&
          (a->mask != SIE_MASK_WINDOW || 2 * int64_t{a->window} > attention_narrow_keys(a->head_dim, a->mask));
 }
 

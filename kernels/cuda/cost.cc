@@ -171,8 +171,9 @@ double flash3_clocks(const Card &card, double pairs, double tiles, int32_t dim) 
 
 Prediction predict_attention(const Card &card, const AttentionShape &a, const int32_t *lengths,
                              int64_t seqs) {
-  double narrow = 0, wide = 0, tokens = 0;  // pairs of query and key, in blocks of 16 and 64, 128 and 128
+  double narrow = 0, wide = 0, tokens = 0;  // pairs of query and key, in blocks of 16 and 64, 128 and `block`
   double tiles = 0, added = 0;              // of the wide form; instructions of slopes and biases
+  const int32_t block = a.dim == 256 ? 64 : 128;  // keys of the wide form's
   bool has_wide = false;
   int32_t longest = 0;
   for (int64_t i = 0; i < seqs; i++) {
@@ -181,7 +182,7 @@ Prediction predict_attention(const Card &card, const AttentionShape &a, const in
     if (a.is_wide(lengths[i])) {
       has_wide = true;
       tiles += static_cast<double>(up(lengths[i], 128));
-      const double keys = keys_seen(a, lengths[i], 128, 128);
+      const double keys = keys_seen(a, lengths[i], 128, block);
       const double pairs = static_cast<double>(up(lengths[i], 128) * 128) * keys;
       wide += pairs;
       added += pairs * wide_terms(a, keys);
@@ -197,8 +198,9 @@ Prediction predict_attention(const Card &card, const AttentionShape &a, const in
   // A warp's softmax follows its products; the other warps hide about half of it.
   if (narrow > 0) clocks += c.busiest() + 0.5 * (c.exponentials + c.issue);
   if (has_wide) {
-    // For 64 rows and 128 keys: q, keys and values are read once, and half of them is written.
-    c = attention_cost(card, a, wide, 1, a.dim * 2 * (64 + 256 + 128) / 8192.0, kSoftmax + added / wide);
+    // For 64 rows and a block of keys: q, keys and values are read once, and half of them is written.
+    c = attention_cost(card, a, wide, 1, a.dim * 2 * (64 + 3 * block) / (64.0 * block),
+                       kSoftmax + added / wide);
     const double whole = static_cast<double>(up(static_cast<int64_t>(tiles * 1e3), 1000));
     // FlashAttention-3 has neither: of their instructions as much shows as of the exponentials.
     const double beside = kFlashExposed * added / card.lanes;

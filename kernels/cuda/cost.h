@@ -102,8 +102,9 @@ struct AttentionShape {
   int32_t most = 0;     // keys of the narrow form; 0: as many as attention_narrow_keys says
 
   bool is_wide(int32_t length) const {
-    const int32_t narrow = most > 0 ? most : (dim == 64 ? 704 : 448) * (causal ? 2 : 1);
-    return (dim == 64 || dim == 128) && length > narrow && (window == 0 || 2 * window > narrow);
+    const int32_t own = dim == 256 ? 256 : (dim == 64 ? 704 : 448) * (causal ? 2 : 1);
+    const int32_t narrow = most > 0 ? most : own;
+    return (dim == 64 || dim == 128 || dim == 256) && length > narrow && (window == 0 || 2 * window > narrow);
   }
 };
 

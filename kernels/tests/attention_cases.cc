@@ -167,7 +167,7 @@ void add_positions(std::vector<Config> *all, int32_t dtype, int32_t d, bool few)
   if (dtype == SIE_BF16) add({2048}, 1, false, {512, 512, true, true});
 }
 
-// The wide form of a GPU with slopes and with biases, of one query: emulated GPUs leave out what takes longer. Behind
+// The wide form of a GPU at D = 256, and with slopes and with biases, of one query: emulated GPUs leave out what takes longer. Behind
 // all others, because the number of a case says which GPU has its sequences alone.
 void add_wide(std::vector<Config> *all) {
   for (int32_t dtype : {SIE_BF16, SIE_F16}) {
@@ -179,6 +179,8 @@ void add_wide(std::vector<Config> *all) {
       all->back().alibi = true;
       if (dtype == SIE_BF16) all->push_back(biased(c, 128));
     }
+    all->push_back({{257, 256, 2}, 2, 2, 256, SIE_MASK_FULL, 0, dtype, true, true, plain, false});
+    all->push_back({{300}, 1, 1, 256, SIE_MASK_FULL, 0, dtype, false, true, plain, false});
   }
 }
 

@@ -33,8 +33,8 @@ TEST(wide_ragged_lengths) {
                              193, 255, 256, 257, 300, 511, 512, 513, 1000};
   int turn = 0;
   for (int32_t length : lengths) {
-    for (int32_t d : {64, 128}) {
-      if (d == 128 && length > 520) continue;
+    for (int32_t d : {64, 128, 256}) {
+      if (d > 64 && length > 520) continue;
       const int32_t dtype = ++turn % 2 == 0 ? SIE_BF16 : SIE_F16;
       // Behind it lies a sequence whose keys and values are NaN, before it a short one.
       Problem problem({dtype, d, 1, 1, SIE_MASK_FULL, 0, false, {self(5), self(length), self(140)}});
@@ -51,7 +51,7 @@ TEST(wide_ragged_lengths) {
 }
 
 TEST(wide_bits_by_any_grid_and_item) {
-  for (int32_t d : {64, 128}) {
+  for (int32_t d : {64, 128, 256}) {
     const int32_t dtype = d == 64 ? SIE_BF16 : SIE_F16;
     check_wide({dtype, d, 4, 2, SIE_MASK_FULL, 0, false, {self(300), self(20), self(129), self(100)}});
     check_wide({dtype, d, 1, 1, SIE_MASK_CAUSAL, 0, false, {self(260), self(390)}});
@@ -67,6 +67,7 @@ TEST(wide_lengths_may_differ) {
   for (int32_t mask : {SIE_MASK_FULL, SIE_MASK_CAUSAL, SIE_MASK_WINDOW}) {
     check_wide({SIE_BF16, 64, 3, 1, mask, 10, false, lengths});
     check_wide({SIE_F16, 128, 1, 1, mask, 33, false, lengths, 1, -1, true});
+    check_wide({SIE_BF16, 256, 1, 1, mask, 70, false, lengths, 1, -1, mask == SIE_MASK_WINDOW});
   }
 }
 
@@ -75,7 +76,7 @@ TEST(wide_lengths_may_differ) {
 TEST(wide_prefixes) {
   const vector<Lengths> lengths = {{40, 200, 127}, {30, 300, 128}, {5, 260, 129}, {20, 276, 256},
                                    {1, 140, 139},  {150, 150, 0},  {9, 137, 1},   {60, 330, 200}};
-  for (int32_t d : {64, 128}) {
+  for (int32_t d : {64, 128, 256}) {
     check_wide({SIE_BF16, d, 2, 1, SIE_MASK_CAUSAL, 0, false, lengths});
     check_wide({SIE_F16, d, 1, 1, SIE_MASK_FULL, 0, false, lengths});
   }
@@ -127,19 +128,23 @@ TEST(wide_biases_far_away) {
 // A block whose largest score is far below, or far above, that of the blocks before.
 TEST(wide_scores_may_fall_and_rise) {
   for (float steep : {40.0f, 0.02f}) {
-    for (int32_t d : {64, 128}) check_wide({SIE_BF16, d, 1, 1, SIE_MASK_FULL, 0, false, {{40, 290}}, steep});
+    for (int32_t d : {64, 128, 256})
+      check_wide({SIE_BF16, d, 1, 1, SIE_MASK_FULL, 0, false, {{40, 290}}, steep});
   }
 }
 
 // Tall items and short ones by kernels of their own have the bits that one launch for all gives them.
 TEST(parts_of_a_list) {
-  for (int32_t d : {64, 128}) {
+  for (int32_t d : {64, 128, 256}) {
     for (int32_t dtype : {SIE_BF16, SIE_F16}) {
-      Problem plain({dtype, d, 2, 1, SIE_MASK_FULL, 0, false, {self(100), self(7), self(300), self(40)}});
+      const int32_t tall = d == 256 ? 200 : 300;
+      Problem plain({dtype, d, 2, 1, SIE_MASK_FULL, 0, false, {self(100), self(7), self(tall), self(40)}});
       CHECK(plain.run() == plain.run(89), "%s: other bits in parts", plain.text().c_str());
       CHECK(plain.run() == plain.run(90, 1), "%s: other bits by a smaller grid", plain.text().c_str());
-      Problem behind({dtype, d, 1, 1, SIE_MASK_CAUSAL, 0, false, {{20, 300, 100}, {10, 70, 20}, {5, 20, 3}}});
+      Problem behind(
+          {dtype, d, 1, 1, SIE_MASK_CAUSAL, 0, false, {{20, tall, 100}, {10, 70, 20}, {5, 20, 3}}});
       CHECK(behind.run() == behind.run(89), "%s: other bits in parts", behind.text().c_str());
+      if (d == 256) continue;
       Problem biased(
           {dtype, d, 2, 1, SIE_MASK_FULL, 0, false, {self(100), self(7), self(300), self(40)}, 1, 50});
       CHECK(biased.run() == biased.run(89), "%s: other bits in parts", biased.text().c_str());
@@ -152,9 +157,10 @@ TEST(parts_of_a_list) {
 // Hopper's kind, and other programs have no wide form.
 TEST(wide_form_by_own_length) {
   enum Beside { nothing, slopes, bias };
-  for (int32_t d : {64, 128}) {
+  for (int32_t d : {64, 128, 256}) {
     const int32_t most = sie_cuda::attention_narrow_keys(d, SIE_MASK_FULL);
     for (Beside beside : {nothing, slopes, bias}) {
+      if (d == 256 && beside != nothing) continue;
       Problem mixed({SIE_BF16,
                      d,
                      1,
@@ -174,6 +180,7 @@ TEST(wide_form_by_own_length) {
             "%s: %d keys have no form of their own", mixed.text().c_str(), most + 1);
       CHECK(mixed.run(90, 2) == bits, "%s: other bits on two multiprocessors", mixed.text().c_str());
     }
+    if (d == 256) continue;
     Problem both({SIE_BF16, d, 1, 1, SIE_MASK_FULL, 0, true, {self(20), {30, most + 1}}, 1, 9});
     CHECK(both.run() == both.run(89), "D = %d: slopes and a bias have a wide form", d);
   }
@@ -185,6 +192,12 @@ TEST(wide_form_by_own_length) {
   const Bits bits = causal.run();
   CHECK(causal.of(bits, 0) == causal.of(causal.run(89), 0), "896 keys in causal order have a wide form");
   CHECK(causal.of(bits, 1) == causal.of(causal.run_wide(128, 132), 1), "897 have none");
+  Problem slow({SIE_BF16, 256, 2, 1, SIE_MASK_CAUSAL, 0, false, {{30, 256}, {40, 257}}});
+  const Bits of_256 = slow.run();
+  CHECK(slow.of(of_256, 0) == slow.of(slow.run(89), 0), "D = 256: 256 keys have a wide form");
+  CHECK(slow.of(of_256, 1) == slow.of(slow.run_wide(128, 132), 1), "D = 256: 257 keys have none");
+  Problem sloped({SIE_BF16, 256, 1, 1, SIE_MASK_FULL, 0, true, {{30, 300}}});
+  CHECK(sloped.run() == sloped.run(89), "D = 256: slopes have a wide form");
   Problem other({SIE_BF16, 32, 1, 1, SIE_MASK_FULL, 0, false, {self(20), {30, 1000}}});
   CHECK(other.run() == other.run(89), "D = 32 has a wide form");
 }

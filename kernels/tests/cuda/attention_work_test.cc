@@ -78,8 +78,8 @@ struct Run {
 enum { wide, tall, brief, warp_form };
 int class_of(int32_t keys, int32_t head_dim, bool sm90) {
   if (keys <= 32) return warp_form;
-  if (!sm90 || (head_dim != 64 && head_dim != 128) || keys <= 16384 / head_dim) return brief;
-  return keys > (head_dim == 64 ? 704 : 448) ? wide : tall;
+  if (!sm90 || head_dim == 32 || keys <= 16384 / head_dim) return brief;
+  return keys > (head_dim == 64 ? 704 : (head_dim == 128 ? 448 : 256)) ? wide : tall;
 }
 
 // Each query row once against all keys of its own sequence, in the class of its key count, the classes

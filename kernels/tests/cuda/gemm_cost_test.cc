@@ -329,6 +329,12 @@ TEST(gemm_cost_of_wide_attention_by_hand) {
   CHECK(same(p.us, (wide(pairs) + 0.7 * pairs * 6 / 128 / 0.85 * 5 / 4.5 + 1000) / 2e3 + 6),
         "a far reach: %.4f us", p.us);
   a.reach = -1;
+  const sie_cuda::AttentionShape large = {2, 2, 256};  // blocks of 64 keys, above 256 keys in any order
+  const int32_t some = 300;                            // of 1.5 tiles of 128 queries in two turns
+  const double seen = 384 * 320 * 2 / 4.0;
+  p = predict_attention(card, large, &some, 1);
+  CHECK(same(p.us, ((seen / 2 + 0.7 * seen / 16 + 3600 * 1.5) / 0.85 * 2 / 1.5 + 1000) / 2e3 + 6),
+        "D = 256: %.4f us", p.us);
   a.causal = true;
   p = predict_attention(card, a, &longest, 1);  // 1,409 would be wide
   const double half = 1104 * 640 * 2 / 4.0;     // 614 keys
