@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/sie-engine/sie/catalog"
 )
@@ -60,15 +57,14 @@ func submit(body []byte, path string) (*submitted, *refusal) {
 	isJSON := len(t) > 0 && t[0] == '{' && json.Valid(t)
 	src := body
 	if isJSON {
-		t = asYAML(t)
-		src = lines(t, "")
+		src = catalog.OfJSON(t, "")
 	}
 	content, err := catalog.Document{Name: "body", Source: src}.Content()
 	if err != nil {
 		return nil, parseError(err)
 	}
 	if isJSON { // for people; its nesting is bounded now, or this could take any memory
-		src = lines(t, " ")
+		src = catalog.OfJSON(t, " ")
 	}
 	asWritten := content["sie_id"] != nil && content["model_id"] == nil
 	id, no := submittedID(content, path)
@@ -86,60 +82,6 @@ func submit(body []byte, path string) (*submitted, *refusal) {
 		d.text = string(catalog.Text(content))
 	}
 	return d, nil
-}
-
-// asYAML returns valid JSON as the YAML that documents are: a character that JSON escapes as a
-// surrogate pair stands for itself, and 1e3 is 1.0e3, because without a point it is a text there.
-func asYAML(text []byte) []byte {
-	out := make([]byte, 0, len(text))
-	inText := false
-	for len(text) > 0 {
-		n := 1 // bytes that stay as they are
-		switch c := text[0]; {
-		case inText && c == '\\':
-			if r := surrogates(text); r != utf8.RuneError {
-				out, text = utf8.AppendRune(out, r), text[pairBytes:]
-				continue
-			}
-			n = 2 // an escaped quote ends no text
-		case c == '"':
-			inText = !inText
-		case !inText && (c == '-' || c >= '0' && c <= '9'):
-			n = len(text) - len(bytes.TrimLeft(text, "+-.eE0123456789"))
-			e := bytes.IndexAny(text[:n], "eE")
-			if e > 0 && bytes.IndexByte(text[:n], '.') < 0 {
-				out = append(append(out, text[:e]...), ".0"...)
-				text, n = text[e:], n-e
-			}
-		}
-		out, text = append(out, text[:n]...), text[n:]
-	}
-	return out
-}
-
-const pairBytes = len(`\ud83d\ude00`)
-
-// surrogates returns the character of an escaped surrogate pair at the start of a text, or
-// utf8.RuneError.
-func surrogates(text []byte) rune {
-	if len(text) < pairBytes || text[1] != 'u' || text[6] != '\\' || text[7] != 'u' {
-		return utf8.RuneError
-	}
-	high, err := strconv.ParseUint(string(text[2:6]), 16, 32)
-	low, lowErr := strconv.ParseUint(string(text[8:12]), 16, 32)
-	if err != nil || lowErr != nil {
-		return utf8.RuneError
-	}
-	return utf16.DecodeRune(rune(high), rune(low))
-}
-
-// lines returns JSON in lines, which a document has bounds for.
-func lines(text []byte, indent string) []byte {
-	var out bytes.Buffer
-	if err := json.Indent(&out, text, "", indent); err != nil {
-		return text // it is no JSON
-	}
-	return out.Bytes()
 }
 
 // parseError refuses a body that is no document.

@@ -1,7 +1,6 @@
 package models
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,14 +90,10 @@ func readExported(text json.RawMessage) exported {
 	if x.YAML != nil && strings.TrimSpace(*x.YAML) != "" {
 		src = []byte(*x.YAML)
 	} else {
-		// A document's lines are bounded. They are not indented: what is nested deeply would grow
-		// with the square of its depth before ParseModel refuses it.
-		var lines bytes.Buffer
-		if err := json.Indent(&lines, x.Config, "", ""); err != nil {
-			return exported{id: x.ID,
-				err: fmt.Errorf("%s: no raw_yaml, and model_config is no JSON: %w", name, err)}
+		if len(x.Config) == 0 {
+			return exported{id: x.ID, err: fmt.Errorf("%s: neither raw_yaml nor model_config", name)}
 		}
-		src = lines.Bytes()
+		src = catalog.OfJSON(x.Config, "")
 	}
 	m, _, err := catalog.ParseModel(name, src)
 	if err == nil && m.ID != x.ID {
