@@ -217,37 +217,46 @@ std::vector<Ending> hot_endings(uint32_t compute) {
   return all;
 }
 
-TEST(gemm_sm90_hot_forms) {
+// All variants by one of these endings, and by what is almost it.
+void check_hot(size_t which) {
   for (uint32_t compute : computes) {
     const int64_t step = compute == SIE_COMPUTE_FP8 ? 128 : 64;
-    for (const Ending &e : hot_endings(compute)) {
-      // Columns end in the middle of tiles; rows in the middle of a piece, of a block and of a tile.
-      const int64_t n = (e.y == SIE_F8E4M3 ? 384 : 320) * (e.gate != SIE_GATE_NONE ? 2 : 1);
-      check_shape(shape(compute, 150, 160, n, 2 * step, 128), e);
-      check_shape(shape(compute, 64, 64, n, step, -1), e, 1);
-      // More steps than stages, more than one band of row tiles, several tiles a CTA.
-      check_shape(shape(compute, 19, 40, n, 9 * step + 16, -1), e);
-      check_shape(shape(compute, 1100, 1100, e.y == SIE_F8E4M3 ? 256 : 128, 16, -1), e, 4);
-      // All operands end where what may be read ends.
-      check_shape(shape(compute, 20, 20, n, step, -1), e);
-      // What is one element off in any way is no hot form's, nor are columns that are not whole lines.
-      check_shape(shape(compute, 20, 20, n - (e.gate != SIE_GATE_NONE ? 32 : 16), step, -1), e);
-      Ending odd = e;
-      odd.odd_bias = true;
-      check_shape(shape(compute, 20, 20, n, step, -1), odd);
-      odd = e;
-      odd.gap += 1;
-      check_shape(shape(compute, 20, 20, n, step, -1), odd);
-      odd = e;
-      odd.addend = true;
-      check_shape(shape(compute, 20, 20, n, step, -1), odd);
-      odd = e;
-      if (e.residual == 0 || e.in_place) continue;
-      odd.residual_gap += 1;
-      check_shape(shape(compute, 20, 20, n, step, -1), odd);
-    }
+    const Ending e = hot_endings(compute)[which];
+    // Columns end in the middle of tiles; rows in the middle of a piece, of a block and of a tile.
+    const int64_t n = (e.y == SIE_F8E4M3 ? 384 : 320) * (e.gate != SIE_GATE_NONE ? 2 : 1);
+    check_shape(shape(compute, 150, 160, n, 2 * step, 128), e);
+    check_shape(shape(compute, 64, 64, n, step, -1), e, 1);
+    // More steps than stages, more than one band of row tiles, several tiles a CTA.
+    check_shape(shape(compute, 19, 40, n, 9 * step + 16, -1), e);
+    check_shape(shape(compute, 1100, 1100, e.y == SIE_F8E4M3 ? 256 : 128, 16, -1), e, 4);
+    // All operands end where what may be read ends.
+    check_shape(shape(compute, 20, 20, n, step, -1), e);
+    // What is one element off in any way is no hot form's, nor are columns that are not whole lines.
+    check_shape(shape(compute, 20, 20, n - (e.gate != SIE_GATE_NONE ? 32 : 16), step, -1), e);
+    Ending odd = e;
+    odd.odd_bias = true;
+    check_shape(shape(compute, 20, 20, n, step, -1), odd);
+    odd = e;
+    odd.gap += 1;
+    check_shape(shape(compute, 20, 20, n, step, -1), odd);
+    odd = e;
+    odd.addend = true;
+    check_shape(shape(compute, 20, 20, n, step, -1), odd);
+    odd = e;
+    if (e.residual == 0 || e.in_place) continue;
+    odd.residual_gap += 1;
+    check_shape(shape(compute, 20, 20, n, step, -1), odd);
   }
 }
+
+TEST(gemm_sm90_hot_plain) { check_hot(0); }
+TEST(gemm_sm90_hot_residual_in_place) { check_hot(1); }
+TEST(gemm_sm90_hot_residual) { check_hot(2); }
+TEST(gemm_sm90_hot_residual_f32_in_place) { check_hot(3); }
+TEST(gemm_sm90_hot_residual_f32) { check_hot(4); }
+TEST(gemm_sm90_hot_gelu) { check_hot(5); }
+TEST(gemm_sm90_hot_swiglu) { check_hot(6); }
+TEST(gemm_sm90_hot_geglu) { check_hot(7); }
 
 TEST(gemm_sm90_whole_lines) {
   // 65 · 8 columns, one line of 64 in eight too many.
