@@ -2,8 +2,10 @@
 // there is none.
 #include "executor.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <initializer_list>
 
@@ -31,6 +33,12 @@ Ticket take_listed(Run *run, int32_t node) {
     if (left != 0) return list.tickets[list.n - left];
   }
   return {};  // never: the lists hold a place for each ticket taken
+}
+
+// Wakes who reads from the eventfd.
+void add_one(int32_t eventfd) {
+  const uint64_t one = 1;
+  while (write(eventfd, &one, sizeof one) < 0 && errno == EINTR) continue;
 }
 
 }  // namespace
@@ -122,10 +130,12 @@ void Executors::wait(const Run *run) {
 
 void Executors::finish(Run *run) {
   if (run->yields) yielding_.fetch_sub(1, std::memory_order_relaxed);
+  const int32_t done_fd = run->done_fd;
   in_flight_.fetch_sub(1, std::memory_order_release);
   run->state.store(run_done, std::memory_order_release);
-  // From here on the run may be freed.
+  // From here on the run may be freed; its eventfd may be closed when this has been read from it.
   completed_.advance();
+  if (done_fd > 0) add_one(done_fd);
 }
 
 // Takes one ticket and does it; false if there is none. The ticket is of the oldest run that has

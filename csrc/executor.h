@@ -120,6 +120,7 @@ struct Run {
   const Ticket *ticket_of =
       nullptr;  // [tickets], where there are no lists; null: ticket t is member 0 of slab t
   bool yields = false;
+  int32_t done_fd = 0;            // an eventfd that learns when the run is done; 0: none
   int32_t lists = 0;              // 0: tickets are taken in their order
   std::atomic<int32_t> left;      // tickets not done
   std::atomic<uint32_t> state;    // RunState

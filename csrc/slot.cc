@@ -50,7 +50,7 @@ void release_slot(sie_slot *slot) {
   for (Block &block : slot->outputs) release(&block);
 }
 
-sie_status check_caps(const sie_slot_caps &caps, sie_error *err) {
+sie_status check_caps(const sie_device *device, const sie_slot_caps &caps, sie_error *err) {
   SIE_FAIL_IF(caps.n_outputs < 1 || caps.n_outputs > max_outputs, SIE_INVALID_ARGUMENT, err,
               "%u outputs; 1 to %d are possible", caps.n_outputs, max_outputs);
   SIE_FAIL_IF(caps.output_bytes == nullptr, SIE_INVALID_ARGUMENT, err, "output_bytes is NULL");
@@ -68,6 +68,9 @@ sie_status check_caps(const sie_slot_caps &caps, sie_error *err) {
   SIE_FAIL_IF(caps.input_bytes < 1 || caps.input_bytes > int64_t{1} << 40, SIE_INVALID_ARGUMENT, err,
               "input_bytes is %lld; sie_program_input_bytes says how many are needed",
               static_cast<ll>(caps.input_bytes));
+  SIE_FAIL_IF(caps.reserved != 0, SIE_INVALID_ARGUMENT, err, "reserved is %u; it must be 0", caps.reserved);
+  SIE_FAIL_IF(caps.done_fd < 0 || (device->is_gpu() && caps.done_fd != 0), SIE_INVALID_ARGUMENT, err,
+              "done_fd is %d; an eventfd or 0 is possible, on a GPU 0 alone", caps.done_fd);
   return SIE_OK;
 }
 
@@ -79,11 +82,12 @@ sie_status sie_slot_create(sie_device *device, const sie_slot_caps *caps, sie_sl
   sie_slot_caps known;
   SIE_FAIL_IF(device == nullptr, SIE_INVALID_ARGUMENT, err, "device is NULL");
   SIE_TRY(take(caps, &known, "sie_slot_caps", err));
-  SIE_TRY(check_caps(known, err));
+  SIE_TRY(check_caps(device, known, err));
   sie_slot *s = new_object<sie_slot>();
   SIE_FAIL_IF(s == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for a slot");
   s->device = device;
   s->caps = known;
+  s->done_fd = known.done_fd;
   for (uint32_t i = 0; i < known.n_outputs; i++) s->output_bytes[i] = known.output_bytes[i];
   s->caps.output_bytes = s->output_bytes;
   if (device->is_gpu()) {

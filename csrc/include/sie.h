@@ -878,6 +878,11 @@ typedef struct sie_slot_caps {
   int64_t max_seqs;
   int64_t input_bytes;         /* the largest sie_program_input_bytes */
   const int64_t *output_bytes; /* [n_outputs] capacity of each output */
+  /* CPU: an eventfd, kept, to which 1 is added when a run of the slot is done, so that a caller may
+   * wait for it without a thread that blocks; sie_slot_wait then returns at once. Nothing is written
+   * after that: close it once the last run has been read from it. 0: none. */
+  int32_t done_fd;
+  uint32_t reserved; /* 0 */
 } sie_slot_caps;
 
 SIE_API sie_status sie_slot_create(sie_device *device, const sie_slot_caps *caps, sie_slot **slot,

@@ -97,9 +97,11 @@ func (d *Device) locked(f func()) {
 func (d *Device) own(loop func(jobs <-chan func())) {
 	if d.gpu == nil || !d.gpu.taken.CompareAndSwap(false, true) {
 		go func() {
-			// never unlocked: a device may keep state in its thread, so the thread ends with the
-			// loop
-			runtime.LockOSThread()
+			if d.gpu != nil {
+				// never unlocked: a GPU may keep state in its thread, so the thread ends with the
+				// loop; a CPU has none, and a goroutine with its own thread is a wake-up away
+				runtime.LockOSThread()
+			}
 			loop(nil)
 		}()
 		return

@@ -406,7 +406,7 @@ func cStatePlace(s unsafe.Pointer, memory devicePtr) error {
 
 func cStateFree(s unsafe.Pointer) { C.sie_state_free((*C.sie_state)(s)) }
 
-func cSlotCreate(d unsafe.Pointer, caps SlotCaps) (unsafe.Pointer, error) {
+func cSlotCreate(d unsafe.Pointer, caps SlotCaps, doneFD int) (unsafe.Pointer, error) {
 	var e C.sie_error
 	var s *C.sie_slot
 	c := C.sie_slot_caps{
@@ -416,6 +416,7 @@ func cSlotCreate(d unsafe.Pointer, caps SlotCaps) (unsafe.Pointer, error) {
 		max_seqs:     C.int64_t(caps.MaxSeqs),
 		input_bytes:  C.int64_t(caps.InputBytes),
 		output_bytes: (*C.int64_t)(unsafe.SliceData(caps.OutputBytes)),
+		done_fd:      C.int32_t(doneFD),
 	}
 	var pins runtime.Pinner
 	defer pins.Unpin()

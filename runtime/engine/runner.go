@@ -33,10 +33,13 @@ type RunnerStats struct {
 	StateBytes int64 // keys and values of prefixes
 }
 
-// Runner replays programs on a device. At most two batches are in flight. One goroutine, locked to
-// its thread, takes batches in the order of Run calls, loads each into a free slot and submits it.
-// Two others wait for completion, copy outputs and answer, so that a short batch is answered while
-// a long one runs. A GPU runs one batch after another, so there one goroutine waits.
+// Runner replays programs on a device. At most two batches are in flight. One goroutine takes
+// batches in the order of Run calls, loads each into a free slot and submits it. Two others wait
+// for completion, copy outputs and answer, so that a short batch is answered while a long one runs.
+// A GPU runs one batch after another, so there one goroutine waits.
+//
+// On a CPU they have no threads of their own, and wait parked (ending): so a lone batch is handed
+// from goroutine to goroutine on one thread, and Go's monitor sleeps while it runs.
 //
 // On a GPU the submitting goroutine is the one that owns the GPU's context; a second Runner of the
 // same GPU passes every call to it. The runner owns the arena and the slots, and enlarges them when
@@ -188,8 +191,8 @@ func (r *Runner) Close() {
 	<-r.stopped
 }
 
-// submitLoop owns the device's arena and slots, locked to its thread. Between batches it runs the
-// calls that other goroutines pass to the device.
+// submitLoop owns the device's arena and slots, on a GPU locked to its thread. Between batches it
+// runs the calls that other goroutines pass to the device.
 func (r *Runner) submitLoop(jobs <-chan func()) {
 	defer close(r.flying)
 	for {
@@ -483,7 +486,9 @@ func outputSize(n int64) int64 { return 1 << bits.Len64(uint64(max(n, minOutputB
 
 // waitLoop answers batches as they are done.
 func (r *Runner) waitLoop() {
-	runtime.LockOSThread()
+	if r.dev.gpu != nil {
+		runtime.LockOSThread()
+	}
 	defer r.waiters.Done()
 	for s := range r.flying {
 		b := s.batch

@@ -53,6 +53,7 @@ type Slot struct {
 	items   [MaxOutputs][]outItem      // of each output, as Load packed them; room for [MaxSeqs]
 	none    []int32                    // [MaxSeqs+1] zeros: the offsets of sequences without rows
 	running atomic.Pointer[Program]
+	done    *ending // CPU; nil: Wait blocks its thread
 	mark    *mark
 }
 
@@ -90,8 +91,12 @@ func anyInputBytes(c SlotCaps) int64 {
 }
 
 func (s *Slot) createLocked() error {
-	h, err := cSlotCreate(s.dev.ptrLocked(), s.caps)
+	if s.dev.gpu == nil {
+		s.done = newEnding()
+	}
+	h, err := cSlotCreate(s.dev.ptrLocked(), s.caps, s.done.fd())
 	if err != nil {
+		s.done.close()
 		return err
 	}
 	if s.dev.gpu != nil {
@@ -166,6 +171,7 @@ func (s *Slot) Wait() error {
 	if s.gpu != nil {
 		failed = s.dev.gpu.driver.wait(s.gpu.events)
 	}
+	s.done.wait()
 	err := cSlotWait(s.handle) // Close refuses a running slot, so the handle is stable without the lock
 	if failed != nil {
 		err = failed
@@ -208,6 +214,7 @@ func (s *Slot) Close() {
 			return
 		}
 		cSlotFree(s.handle)
+		s.done.close()
 		s.handle = nil
 		s.outputs = [MaxOutputs]unsafe.Pointer{}
 		s.flags = nil

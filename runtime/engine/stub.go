@@ -31,7 +31,7 @@ func cProgramDescribe(unsafe.Pointer) string                                  { 
 func cArenaCreate(unsafe.Pointer, Workspace) (unsafe.Pointer, error)          { panic(unreachable) }
 func cArenaFree(unsafe.Pointer)                                               { panic(unreachable) }
 func cArenaBytes(unsafe.Pointer) int64                                        { panic(unreachable) }
-func cSlotCreate(unsafe.Pointer, SlotCaps) (unsafe.Pointer, error)            { panic(unreachable) }
+func cSlotCreate(unsafe.Pointer, SlotCaps, int) (unsafe.Pointer, error)       { panic(unreachable) }
 func cSlotFree(unsafe.Pointer)                                                { panic(unreachable) }
 func cProgramSubmit(_, _, _, _ unsafe.Pointer) error                          { panic(unreachable) }
 func cProgramStateBytes(unsafe.Pointer) int64                                 { panic(unreachable) }
