@@ -87,9 +87,8 @@ func (c *serveCmd) tls(log *slog.Logger) (*tls.Config, error) {
 
 // Run serves until a signal, or until the listener fails.
 func (c *serveCmd) Run() error {
-	signals, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	signals, cancel := sie.UntilSignal()
 	defer cancel()
-	defer context.AfterFunc(signals, cancel)() // a second signal ends the process at once
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)

@@ -1,16 +1,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/sie-engine/sie/gateway/broker"
 	"github.com/sie-engine/sie/internal/build"
+	sie "github.com/sie-engine/sie/internal/cli"
 	"github.com/sie-engine/sie/internal/heap"
 	"github.com/sie-engine/sie/internal/obs"
 )
@@ -54,9 +52,8 @@ func (c *natsCmd) Check() error {
 
 // Run serves until SIGTERM or an interrupt.
 func (c *natsCmd) Run() error {
-	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	ctx, cancel := sie.UntilSignal()
 	defer cancel()
-	defer context.AfterFunc(ctx, cancel)() // a second signal ends the process at once
 	log := obs.NewLogger(os.Stderr, c.JSONLogs, false)
 	heap.GiveRoom()
 	s, err := c.open(log)

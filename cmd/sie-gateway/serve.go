@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,9 +155,8 @@ func (c *serveCmd) Run(k *kong.Context) error {
 		return err
 	}
 	defer g.close()
-	signals, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	signals, cancel := sie.UntilSignal()
 	defer cancel()
-	defer context.AfterFunc(signals, cancel)() // a second signal ends the process at once
 	return g.run(signals)
 }
 

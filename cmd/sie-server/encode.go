@@ -10,14 +10,13 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/signal"
-	"syscall"
 	"unicode/utf8"
 
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
+	sie "github.com/sie-engine/sie/internal/cli"
 	"github.com/sie-engine/sie/internal/half"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/metrics"
@@ -55,9 +54,8 @@ func (c *encodeCmd) Run() error {
 	case (c.File != "") != (c.Out != ""):
 		return errors.New("--file and --out go together")
 	}
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := sie.UntilSignal() // a second signal ends the process even while it reads a terminal
 	defer cancel()
-	context.AfterFunc(ctx, cancel) // a second signal ends the process at once, even while it reads a terminal
 	if c.File == "" {
 		return c.texts(ctx)
 	}

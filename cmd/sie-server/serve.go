@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
 	"strconv"
 	"sync"
 	"syscall"
@@ -94,9 +93,8 @@ func (c *serveCmd) Run() error {
 		log.Info("device", aboutDevice(d)...)
 	}
 	s.ready = func() { log.Info("ready", "url", url(l.Addr(), secure.TLS != nil)) }
-	signals, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	signals, cancel := sie.UntilSignal()
 	defer cancel()
-	defer context.AfterFunc(signals, cancel)() // a second signal ends the process at once
 	return s.run(signals, l)
 }
 
