@@ -24,7 +24,8 @@ _BOUNDS = ["-fsanitize=bounds", "-fsanitize-undefined-trap-on-error"]
 
 
 # The object libraries that a program has besides its own objects (cmake/tests.cmake).
-_LIBRARIES = {"kernel_tests": ("kernel_case_objects", "kernels_amx_emulated", "table_amx_emulated")}
+_LIBRARIES = {"kernel_tests": ("kernel_case_objects", "kernels_amx_emulated", "table_amx_emulated",
+                              "table_made_up")}
 
 
 class BuildError(Exception):
