@@ -128,8 +128,7 @@ def draw(options, kind, _files):
     print(f"mutate: a sample chosen by --seed {seed}, in at most {options.seconds:.0f} s after the build")
     proven, left_out = proofs.load(HERE / "equivalent"), listed("open.txt") | listed("asan.txt")
     session = Session(options, options.build[0], proven, kind)
-    known = listed("judged.txt") if kind is HOST else set(session.sources.files)
-    files, units = sample.some_files(session.sources, sorted(known & set(session.sources.files)), seed,
+    files, units = sample.some_files(session.sources, sorted(judged(kind) & set(session.sources.files)), seed,
                                      kind.sampled_units)
     if not files:
         print(f"mutate: no file of {kind.name} has been judged: nothing to sample")
@@ -150,12 +149,17 @@ def draw(options, kind, _files):
 
 
 def listed(name):
-    """Lines of a list: judged.txt, files of the host of which every mutant has been judged; ids in
-    open.txt, known to survive and nobody has proven yet that they may; asan.txt, which need a build
-    with AddressSanitizer."""
+    """Lines of a list: judged.txt, files of which every mutant has been judged; ids in open.txt, known
+    to survive and nobody has proven yet that they may; asan.txt, which need a build with
+    AddressSanitizer."""
     path = HERE / name
     lines = path.read_text().splitlines() if path.exists() else []
     return {line for line in lines if line and not line.startswith("#")}
+
+
+def judged(kind):
+    """The files of judged.txt that are of this kind."""
+    return {name for name in listed("judged.txt") if host.is_file(name) == (kind is HOST)}
 
 
 def all_ids(sources):
@@ -185,9 +189,8 @@ def check(options, kind, _files):
     sources = kind.sources(options.build[0])
     proven = proofs.load(HERE / "equivalent")
     wrong = proofs.compare(known_proofs(sources, proven), all_ids(sources), {})
-    if kind is HOST:
-        wrong += [f"stale: judged.txt: there is no such file: {name}" for name in sorted(listed("judged.txt"))
-                  if name not in sources.text]
+    wrong += [f"stale: judged.txt: there is no such file: {name}" for name in sorted(judged(kind))
+              if name not in sources.text]
     for file in ("open.txt", "asan.txt"):
         wrong += [f"stale: {file}: there is no such mutant, or it is proven: {name}"
                   for name in sorted(listed(file)) if name in proven or

@@ -2,6 +2,9 @@
 says of programs that fail, and its list of proofs. A compiler runs, the emulator does not. python3
 -m unittest discover tools/mutate"""
 
+import contextlib
+import dataclasses
+import io
 import json
 import pathlib
 import re
@@ -455,6 +458,54 @@ f.cuh | k | c + 1 => c + 2 | 2
 
     def test_the_list_reads(self):
         proofs.load(HERE / "equivalent")
+
+
+class Judged(unittest.TestCase):
+    """judged.txt says which files a sample draws from."""
+
+    CODE = "int f(int a, int b) {\n  return a * b + 7;\n}\n"
+
+    def call(self, command, kind, names, listed):
+        """What the command returns and prints, and the mutants that a sample would judge, of a build
+        with these files and with this judged.txt."""
+        mutants = {name: sites.find(name, self.CODE)[0] for name in names}
+        sources = mock.Mock(files=names, text=dict.fromkeys(names, self.CODE), mutants=mutants,
+                            units_with=lambda name: [name])
+        # A unit holds every file.
+        prepared = ([m for name in names for m in mutants[name]], [])
+        one = mock.Mock(sources=sources, kind=kind, prepare=lambda units: prepared)
+        drawn, output = [], io.StringIO()
+
+        def judged(_session, mutants):
+            drawn.extend(mutants)
+            return {m.id: runner.Verdict("killed", "numbers", "t", "", 0.0) for m in mutants}
+
+        kind = dataclasses.replace(kind, sources=lambda _build: sources)
+        with (mock.patch.object(mutate, kind.name.upper(), kind),
+              mock.patch.object(mutate, "Session", return_value=one),
+              mock.patch.object(mutate, "listed", lambda name: listed if name == "judged.txt" else set()),
+              mock.patch.object(proofs, "load", return_value={}),
+              mock.patch.object(sample, "judged", judged), contextlib.redirect_stdout(output)):
+            result = command(mock.Mock(seed="seed", seconds=45, build=["build"]), kind, [])
+        return result, output.getvalue(), drawn
+
+    def test_a_file_that_is_not_in_the_list_is_never_drawn(self):
+        for kind, files in ((session.CUDA, ["new.cuh", "old.cuh"]),
+                            (session.HOST, ["csrc/new.cc", "csrc/old.cc"])):
+            result, _, drawn = self.call(mutate.draw, kind, files, {"old.cuh", "csrc/old.cc"})
+            self.assertEqual((result, {m.file for m in drawn}), (0, {files[1]}))
+            result, said, drawn = self.call(mutate.draw, kind, files, set())
+            self.assertEqual((result, drawn), (0, []))
+            self.assertIn("nothing to sample", said)
+
+    def test_a_name_that_is_no_file_is_an_error(self):
+        for kind, file, gone in ((session.CUDA, "old.cuh", "gone.cuh"),
+                                 (session.HOST, "csrc/old.cc", "csrc/gone.cc")):
+            listed = {"old.cuh", "csrc/old.cc"}
+            self.assertEqual(self.call(mutate.check, kind, [file], listed)[0], 0)
+            result, said, _ = self.call(mutate.check, kind, [file], listed | {gone})
+            self.assertEqual(result, 1)
+            self.assertIn(f"judged.txt: there is no such file: {gone}", said)
 
 
 class Samples(unittest.TestCase):
