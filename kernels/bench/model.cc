@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "cuda/gemm_sm90_code.h"
 #include "cuda/gemm_sm90_variants.h"
 
 namespace bench {
@@ -99,8 +100,8 @@ Predicted predict_linear(const Card &card, const GemmWork &w) {
   for (int32_t i = 0; i < sie_cuda::GEMM_SM90_COUNT; i++) {
     if (!sie_cuda::gemm_sm90_takes(i, &args)) continue;
     const sie_cuda::GemmSm90Variant &v = sie_cuda::gemm_sm90_variants[i];
-    const Prediction p =
-        i == sie_cuda::GEMM_SM90_SKINNY ? predict_skinny(card, w) : predict_gemm(card, w, gemm_sm90_shape(v));
+    const Prediction p = i == sie_cuda::GEMM_SM90_SKINNY ? predict_skinny(card, w)
+                                                         : predict_gemm(card, w, gemm_sm90_shape(v, w));
     if (i == chosen) {
       all.by = p;
       all.variant = v.name;

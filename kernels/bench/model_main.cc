@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench/model.h"
+#include "cuda/gemm_sm90_code.h"
 
 namespace {
 
@@ -84,6 +85,38 @@ void print_attention(const Card &card) {
   }
 }
 
+// What the size of a product's kernel costs: of the endings' own kernels, and of those of before ca7036ce, which looked
+// up their types and had this much code.
+void print_code(const Card &card) {
+  using harness::ModelLinear;
+  constexpr struct {
+    int32_t columns, plain, activated;  // bytes
+  } before[] = {{128, 147456, 220928}, {192, 215424, 322944}, {256, 147072, 219904}};
+  constexpr ModelLinear parts[] = {ModelLinear::qkv, ModelLinear::attention_out, ModelLinear::up,
+                                   ModelLinear::down};
+  printf(
+      "\n## Code of products on %s\n\nbf16, %lld tokens, tiles of 128 rows and so many columns in pairs: "
+      "microseconds with the kernel of the\nending, and with those of before there were endings, by their "
+      "KiB of "
+      "code.\n\n| model | product | columns | KiB | us | KiB before | us |\n"
+      "| --- | --- | ---: | ---: | ---: | ---: | ---: |\n",
+      card.name, static_cast<long long>(kBatch));
+  for (const bench::ModelDepth &d : bench::model_depths()) {
+    if (d.shape.mask != SIE_MASK_FULL || d.shape.gate != SIE_GATE_NONE) continue;
+    for (ModelLinear part : parts) {
+      const sie_cuda::GemmWork w = bench::linear_work(d.shape, kBatch, part, false);
+      for (const auto &old : before) {
+        sie_cuda::GemmTileShape tile = {128, old.columns, old.columns == 256 ? 64 : 128, 2,
+                                        sie_cuda::gemm_sm90_code(128, old.columns, w)};
+        printf("| %s | %s | %d | %.0f | %.1f |", d.shape.name, bench::part_name(part), old.columns,
+               tile.code / 1024.0, predict_gemm(card, w, tile).us);
+        tile.code = w.activated ? old.activated : old.plain;
+        printf(" %.0f | %.1f |\n", tile.code / 1024.0, predict_gemm(card, w, tile).us);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -94,6 +127,7 @@ int main() {
       static_cast<long long>(kBatch));
   print_models(sie_cuda::card_h100);
   print_models(sie_cuda::card_h200);
+  print_code(sie_cuda::card_h200);
   print_attention(sie_cuda::card_h200);
   print_kernels(sie_cuda::card_h200);
   return 0;

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "cuda/gemm_sm90_code.h"
 #include "cuda/gemm_sm90_variants.h"
 #include "tests/check.h"
 
@@ -115,8 +116,8 @@ TEST(model_finds_no_faster_tile) {
             const int64_t group = (w.gated ? 2 : 1) * (w.y_bytes == 1 ? 128 : 64);
             if (skinny ? rows > 64 || w.y_bytes == 1 : v.columns % group != 0) continue;
             if (fp8 && v.columns == 192) continue;
-            const double us =
-                skinny ? predict_skinny(card_h200, w).us : predict_gemm(card_h200, w, gemm_sm90_shape(v)).us;
+            const double us = skinny ? predict_skinny(card_h200, w).us
+                                     : predict_gemm(card_h200, w, gemm_sm90_shape(v, w)).us;
             if (*fastest != 0 && us >= least) continue;
             fastest = v.name;
             least = us;

@@ -70,13 +70,19 @@ double gemm_bytes(const GemmWork &work);
 // A tile of gemm_sm90.cuh.
 struct GemmTileShape {
   int32_t rows, columns, warpgroup_rows, cluster;
+  int32_t code = 0;  // bytes of its kernel (gemm_sm90_code.h); 0: so few that they cost nothing
 };
+
+// The part of the issue slots that is left of an epilogue whose kernel has so many bytes of code: its warps run
+// through once a tile, and no loop of it stays in a cache. What a launch takes to read code for the first time
+// is in no constant here: nobody has published it.
+double code_share(int32_t bytes);
 
 // Returns the clocks of one tile's main loop. Per 64-row product both operands come through the port of
 // shared memory; TMA writes each stage there once, and L2 brings it.
 Cost gemm_main_loop(const Card &card, const GemmWork &work, const GemmTileShape &tile);
 
-// Returns the clocks of one tile's epilogue.
+// Returns the clocks of one tile's epilogue: its instructions, as code_share lets them be issued, or its bytes.
 double gemm_epilogue_clocks(const Card &card, const GemmWork &work, const GemmTileShape &tile);
 
 // Returns the clocks of the whole product on `multiprocessors`; persistent CTAs, one each.

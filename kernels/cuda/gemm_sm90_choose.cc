@@ -1,6 +1,7 @@
 // gemm_sm90_choose.cc — the variants of gemm_sm90.h and the choice among them by the cost model; it calls
 // no kernel, so that the model's program has it without them.
 #include "cuda/gemm_call.h"
+#include "cuda/gemm_sm90_code.h"
 #include "cuda/gemm_sm90_variants.h"
 #include "cuda/gemm_tiles.h"
 
@@ -35,7 +36,7 @@ struct Family {
   bool takes(int32_t i) const { return gemm_sm90_takes(i, &args); }
   double clocks(int32_t i) const {
     if (i == GEMM_SM90_SKINNY) return skinny_clocks(card_h100, work, multiprocessors);
-    const GemmTileShape tile = gemm_sm90_shape(gemm_sm90_variants[i]);
+    const GemmTileShape tile = gemm_sm90_shape(gemm_sm90_variants[i], work);
     // Of two that take the same time, the one that asks less of L2: it leaves more to others.
     const double tie = 1e-9 * gemm_main_loop(card_h100, work, tile).l2;
     return gemm_clocks(card_h100, work, tile, multiprocessors) + tie;

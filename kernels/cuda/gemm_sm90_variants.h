@@ -31,11 +31,6 @@ constexpr GemmSm90Variant gemm_sm90_variants[GEMM_SM90_COUNT] = {
     gemm_sm90_line<Sm90Cooperative128x256Pair>("cooperative-128x256-pair", sm90_classes::all),
 };
 
-// The tile of a variant, as the cost model takes it; not of the skinny form.
-constexpr GemmTileShape gemm_sm90_shape(const GemmSm90Variant &v) {
-  return {v.rows, v.columns, v.warpgroup_rows, v.cluster};
-}
-
 }  // namespace sie_cuda
 
 #endif  // SIE_KERNELS_CUDA_GEMM_SM90_VARIANTS_H

@@ -44,7 +44,8 @@ SMS = {
 
 # Instruction caches in bytes. NVIDIA's papers draw an L0 in each of the SM's four parts and one more behind
 # them, and state no sizes. These were measured by others, on V100 (Jia et al. 2018, arXiv 1804.06826), which
-# call the one behind L1.5. Nobody has measured our targets here. kernels/cuda/cost.h has no term for them.
+# call the one behind L1.5. Nobody has measured our targets here. What straight code beyond them costs is in
+# kernels/cuda/cost.cc, for the endings of products (kernels/cuda/gemm_sm90_code.h).
 CACHES = {"L0": 12 * KIB, "L1.5": 128 * KIB}
 
 

@@ -5,6 +5,7 @@ import collections
 import fnmatch
 import os
 import pathlib
+import re
 import stat
 import struct
 import subprocess
@@ -737,6 +738,42 @@ class WholeRun(unittest.TestCase):
         code.write_text(code.read_text().replace(PRODUCT, "_Z5otherv"))
         with self.assertRaises(compiled.Unreadable):
             self.run_tool("check")
+
+
+class CostModel(unittest.TestCase):
+    """The sizes of code that the cost model charges for are the hot kernels' own."""
+
+    CODE = HERE.parent.parent / "kernels/cuda/gemm_sm90_code.h"
+    HOT = HERE.parent.parent / "kernels/budgets/13.0/hot/90a.txt"
+    TILES = {
+        (64, 128): "Pingpong64x128",
+        (128, 128): "Pingpong128x128Pair",
+        (128, 192): "Pingpong128x192Pair",
+        (128, 256): "Cooperative128x256Pair",
+    }
+
+    def off(self, text):
+        """What is off by more than a twentieth, or has no kernel, or is of none."""
+        rows = {row.kernel: row.code for row in hot.read_rows(self.HOT.read_text(), "90a")}
+        seen, wrong = set(), []
+        for fp8, m, n, sizes in re.findall(r"\{(true|false), (\d+), (\d+), \{([^}]*)\}\}", text):
+            operand = 2 if fp8 == "true" else 0
+            for form, size in enumerate(map(int, sizes.split(","))):
+                name = (f"gemm_sm90_kernel<Sm90Tile<Sm90Class<(Operand){operand}>, "
+                        f"Sm90{self.TILES[int(m), int(n)]}>, (Sm90Form){form}>")
+                seen.add(name)
+                if abs(size - rows.get(name, 0)) > rows.get(name, 0) / 20:
+                    wrong.append(f"{name}: {size} bytes, the table has {rows.get(name, 0)}")
+        return wrong + sorted(name for name in set(rows) - seen if name.startswith("gemm_sm90_kernel<"))
+
+    def test_the_tables_sizes(self):
+        self.assertEqual(self.off(self.CODE.read_text()), [])
+
+    def test_another_size_is_noticed(self):
+        text = self.CODE.read_text()
+        self.assertEqual(len(self.off(text.replace("67712", "72000"))), 1)
+        self.assertEqual(len(self.off(text.replace("{37120, 33664", "{0, 33664"))), 1)
+        self.assertEqual(len(self.off(re.sub(r"    \{true, 128, 256.*\n", "", text))), 7)
 
 
 class Toolkit(unittest.TestCase):

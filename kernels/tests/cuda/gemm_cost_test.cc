@@ -1,6 +1,7 @@
 // gemm_cost_test.cc — the model of cost.h against figures that others have published and against the
 // arithmetic of a tile by hand.
 #include "cuda/cost.h"
+#include "cuda/gemm_sm90_code.h"
 #include "cuda/gemm_sm90_variants.h"
 #include "tests/check.h"
 
@@ -30,10 +31,13 @@ GemmWork square(int64_t n, bool fp8) {
   return w;
 }
 
+// The cooperative pair of 128 × 256, as large as its kernel is.
+GemmTileShape large(const GemmWork &w) { return {128, 256, 64, 2, sie_cuda::gemm_sm90_code(128, 256, w)}; }
+
 // cuBLASLt, 8192³ in bf16, measured on an H100 SXM: 798 TFLOP/s. ThunderKittens claims 855.
 TEST(gemm_cost_of_a_large_bf16_product) {
   const GemmWork w = square(8192, false);
-  const double got = tflops(w, predict_gemm(card_h100, w, {128, 256, 64, 2}));
+  const double got = tflops(w, predict_gemm(card_h100, w, large(w)));
   CHECK(off(got, 798) <= 0.15, "%.0f TFLOP/s for cuBLASLt's 798", got);
   CHECK(off(got, 855) <= 0.15, "%.0f TFLOP/s for ThunderKittens' 855", got);
 }
@@ -42,7 +46,7 @@ TEST(gemm_cost_of_a_large_bf16_product) {
 // promotion hides behind the other's products.
 TEST(gemm_cost_of_a_large_fp8_product) {
   const GemmWork w = square(8192, true);
-  const double got = tflops(w, predict_gemm(card_h100, w, {128, 256, 64, 2}));
+  const double got = tflops(w, predict_gemm(card_h100, w, large(w)));
   CHECK(off(got, 1550) <= 0.15, "%.0f TFLOP/s for DeepGEMM's 1,550", got);
 }
 
@@ -180,6 +184,66 @@ TEST(gemm_cost_of_an_epilogue_by_hand) {
         "a residual: 11 instructions, a load");
   w.residual_bytes = 8;
   CHECK(same(gemm_epilogue_clocks(card, w, pingpong), 2560 + 500), "%s", "a residual of 8 bytes");
+}
+
+// What is left of the issue slots, and what it makes of an epilogue of 768 clocks: under the other warpgroup's
+// products of 2,048, of which 5 eighths are hidden, it shows when it is longer than they are.
+TEST(gemm_cost_of_code_by_hand) {
+  const struct {
+    int32_t kib;
+    double share;
+  } rows[] = {{0, 1},      {1, 1},     {48, 1},     {64, 1},    {96, 0.93},
+              {128, 0.86}, {136, 0.6}, {144, 0.34}, {323, 0.34}};
+  for (const auto &r : rows) {
+    const double share = sie_cuda::code_share(r.kib * 1024);
+    CHECK(off(share, r.share) < 1e-12, "%d KiB: %.4f of the slots, %.4f by hand", r.kib, share, r.share);
+    GemmTileShape tile = pingpong, both = cooperative;
+    tile.code = both.code = r.kib * 1024;
+    GemmWork w = product(4 * 128, 128, 64);
+    const double clocks = gemm_epilogue_clocks(round_card(), w, tile);
+    CHECK(off(clocks, 768 / r.share) < 1e-12, "%d KiB: an epilogue of %.1f clocks", r.kib, clocks);
+    w.rows = 3 * 4 * 128;
+    const double turns = gemm_clocks(round_card(), w, tile, 4), own = 768 / r.share;
+    const double turn = own > 2048 ? (2048 + own) / 2 : 2048;
+    CHECK(off(turns, 500 + 3 * turn + own) < 1e-12, "%d KiB: three tiles of %.1f clocks", r.kib, turns);
+    CHECK(off(gemm_clocks(round_card(), w, both, 4), 500 + 3 * (2048 + own)) < 1e-12, "%d KiB: cooperative",
+          r.kib);
+  }
+}
+
+// The kernels that do a model's products, and one that none of them does.
+TEST(gemm_cost_of_code_is_that_of_the_form) {
+  const auto code = [](int32_t columns, bool fp8, bool activated, bool gated, int32_t residual, int32_t y) {
+    GemmWork w = product(1, 1, 1, fp8);
+    w.activated = activated;
+    w.gated = gated;
+    w.residual_bytes = residual;
+    w.y_bytes = y;
+    return sie_cuda::gemm_sm90_code(128, columns, w);
+  };
+  const struct {
+    int32_t columns;
+    bool fp8, activated, gated;
+    int32_t residual, y, form;  // place in its line
+    int line;
+  } rows[] = {{128, false, false, false, 0, 2, 1, 1}, {128, false, false, false, 2, 2, 2, 1},
+              {192, false, false, false, 4, 4, 3, 2}, {256, false, true, false, 0, 2, 4, 3},
+              {256, false, true, true, 0, 2, 6, 3},   {192, false, true, true, 0, 2, 0, 2},
+              {128, true, true, false, 0, 1, 4, 5},   {256, true, true, true, 0, 1, 6, 6},
+              {128, true, true, false, 0, 2, 0, 5},   {128, false, false, false, 4, 2, 0, 1},
+              {128, false, false, false, 0, 4, 0, 1}, {256, false, true, false, 2, 2, 0, 3},
+              {256, false, false, false, 6, 2, 0, 3}};
+  for (const auto &r : rows) {
+    const int32_t got = code(r.columns, r.fp8, r.activated, r.gated, r.residual, r.y);
+    CHECK(got == sie_cuda::gemm_sm90_codes[r.line].bytes[r.form], "line %d, form %d: %d bytes", r.line,
+          r.form, got);
+  }
+  CHECK(code(192, true, false, false, 0, 2) == 0, "%s", "FP8 has no tile of 192 columns");
+  const GemmTileShape shape =
+      gemm_sm90_shape(sie_cuda::gemm_sm90_variants[sie_cuda::GEMM_SM90_PINGPONG_128X192], product(1, 1, 1));
+  CHECK(shape.rows == 128 && shape.columns == 192 && shape.warpgroup_rows == 128 && shape.cluster == 1 &&
+            shape.code == sie_cuda::gemm_sm90_codes[2].bytes[1],
+        "%d × %d, %d bytes", shape.rows, shape.columns, shape.code);
 }
 
 TEST(gemm_cost_counts_bytes_by_hand) {
@@ -466,7 +530,7 @@ TEST(gemm_cost_never_beats_its_floor) {
           w.fp8 = fp8;
           for (int32_t i = 1; i < sie_cuda::GEMM_SM90_COUNT; i++) {
             const sie_cuda::GemmSm90Variant &v = sie_cuda::gemm_sm90_variants[i];
-            const sie_cuda::Prediction p = predict_gemm(card_h100, w, gemm_sm90_shape(v));
+            const sie_cuda::Prediction p = predict_gemm(card_h100, w, gemm_sm90_shape(v, w));
             CHECK(p.us >= p.floor_us && p.us < 1e9, "%s: %.2f us below the floor %.2f", v.name, p.us,
                   p.floor_us);
           }
