@@ -113,8 +113,10 @@ struct WideRing {
   }
 };
 
+// A kernel's maps, in its parameters.
 struct WideMaps {
-  const ptx::TensorMap *q, *k, *v, *prefix_k, *prefix_v;
+  ptx::TensorMap q, k, v;
+  ptx::TensorMap prefix_k, prefix_v;  // empty without a prefix
 };
 
 // One (item, head).
@@ -194,18 +196,18 @@ SIE_DEVICE void wide_produce(const WideShared<D> &shared, const WideMaps &maps, 
         }
       };
       ptx::mbarrier_wait(shared.k_empty + ring.stage, ring.parity ^ 1);
-      bring(shared.k + offset, own ? maps.k : maps.prefix_k, shared.k_full + ring.stage);
+      bring(shared.k + offset, own ? &maps.k : &maps.prefix_k, shared.k_full + ring.stage);
       if (i == blocks.x) {
         for (int group = 0; group < 2; group++) {
           ptx::mbarrier_wait(shared.q_empty + group, q_parity ^ 1);
-          wide_load<Shape::panels>(shared.q + group * Shape::q_bytes, Shape::q_panel, maps.q,
+          wide_load<Shape::panels>(shared.q + group * Shape::q_bytes, Shape::q_panel, &maps.q,
                                    tile.q_row + group * kWideGroupRows, static_cast<int>(tile.head) * D,
                                    shared.q_full + group);
         }
         q_parity ^= 1;
       }
       ptx::mbarrier_wait(shared.v_empty + ring.stage, ring.parity ^ 1);
-      bring(shared.v + offset, own ? maps.v : maps.prefix_v, shared.v_full + ring.stage);
+      bring(shared.v + offset, own ? &maps.v : &maps.prefix_v, shared.v_full + ring.stage);
       ring.next();
     }
   });
@@ -333,7 +335,9 @@ SIE_DEVICE void wide_release(uint64_t *empty) {
   if (ptx::lane_id() == 0) ptx::mbarrier_arrive(empty);
 }
 
-// A warpgroup's own turn to issue, and the other's.
+// A warpgroup's own turn to issue, and the other's. Their numbers stay in a register, so that ptxas keeps the CTA
+// all 16 barriers, which one CTA an SM can spare: constants chosen by a predicate took 4 to 11 KiB more code, and
+// with a bias at D = 128 spills.
 struct WideTurn {
   uint32_t group;
   SIE_DEVICE void wait() const { ptx::named_barrier_sync(kWideTurn + group, 256); }
@@ -460,9 +464,9 @@ SIE_DEVICE void wide_items(const WideMaps &maps, const AttentionParams &p) {
   SIE_DYNAMIC_SHARED(base);
   const WideShared<D> shared(base);
   if (threadIdx.x == 0) {
-    ptx::tma_prefetch(maps.q);
-    ptx::tma_prefetch(maps.k);
-    ptx::tma_prefetch(maps.v);
+    ptx::tma_prefetch(&maps.q);
+    ptx::tma_prefetch(&maps.k);
+    ptx::tma_prefetch(&maps.v);
     for (int i = 0; i < 2; i++) {
       ptx::mbarrier_init(shared.q_full + i, 1);
       ptx::mbarrier_init(shared.q_empty + i, 4);
@@ -492,41 +496,29 @@ SIE_DEVICE void wide_items(const WideMaps &maps, const AttentionParams &p) {
 
 template <ptx::Operand T, int D>
 __global__ void __launch_bounds__(kWideThreads, 1)
-    attention_sm90_kernel(const __grid_constant__ ptx::TensorMap q, const __grid_constant__ ptx::TensorMap k,
-                          const __grid_constant__ ptx::TensorMap v,
-                          const __grid_constant__ ptx::TensorMap prefix_k,
-                          const __grid_constant__ ptx::TensorMap prefix_v,
-                          const __grid_constant__ AttentionParams p) {
+    attention_sm90_kernel(const __grid_constant__ WideMaps maps, const __grid_constant__ AttentionParams p) {
 #if !defined(__CUDA_ARCH__) || SIE_PTX_SM90A
-  wide_items<T, D, Beside::nothing>({&q, &k, &v, &prefix_k, &prefix_v}, p);
+  wide_items<T, D, Beside::nothing>(maps, p);
 #endif
 }
 
 // With ALiBi, whose two instructions a score the other instances do not have.
 template <ptx::Operand T, int D>
 __global__ void __launch_bounds__(kWideThreads, 1)
-    attention_sm90_slopes_kernel(const __grid_constant__ ptx::TensorMap q,
-                                 const __grid_constant__ ptx::TensorMap k,
-                                 const __grid_constant__ ptx::TensorMap v,
-                                 const __grid_constant__ ptx::TensorMap prefix_k,
-                                 const __grid_constant__ ptx::TensorMap prefix_v,
+    attention_sm90_slopes_kernel(const __grid_constant__ WideMaps maps,
                                  const __grid_constant__ AttentionParams p) {
 #if !defined(__CUDA_ARCH__) || SIE_PTX_SM90A
-  wide_items<T, D, Beside::slopes>({&q, &k, &v, &prefix_k, &prefix_v}, p);
+  wide_items<T, D, Beside::slopes>(maps, p);
 #endif
 }
 
 // With a bias by distance.
 template <ptx::Operand T, int D>
 __global__ void __launch_bounds__(kWideThreads, 1)
-    attention_sm90_bias_kernel(const __grid_constant__ ptx::TensorMap q,
-                               const __grid_constant__ ptx::TensorMap k,
-                               const __grid_constant__ ptx::TensorMap v,
-                               const __grid_constant__ ptx::TensorMap prefix_k,
-                               const __grid_constant__ ptx::TensorMap prefix_v,
+    attention_sm90_bias_kernel(const __grid_constant__ WideMaps maps,
                                const __grid_constant__ AttentionParams p) {
 #if !defined(__CUDA_ARCH__) || SIE_PTX_SM90A
-  wide_items<T, D, Beside::bias>({&q, &k, &v, &prefix_k, &prefix_v}, p);
+  wide_items<T, D, Beside::bias>(maps, p);
 #endif
 }
 
@@ -550,13 +542,13 @@ template <int D, Beside kBeside>
 sie_status attention_start_wide(const sie_attention_args *a, const AttentionParams &params,
                                 const sie_stream *on) {
   const int64_t columns = int64_t{a->kv_heads} * D;
-  ptx::TensorMap q, k, v, prefix_k = {}, prefix_v = {};
-  sie_status status = wide_map(&q, a->q, a->q_rows.cap, int64_t{a->heads} * D, kWideGroupRows);
-  if (status == SIE_OK) status = wide_map(&k, a->k, INT32_MAX, columns, wide_keys(D));
-  if (status == SIE_OK) status = wide_map(&v, a->v, INT32_MAX, columns, wide_keys(D));
+  WideMaps maps = {};
+  sie_status status = wide_map(&maps.q, a->q, a->q_rows.cap, int64_t{a->heads} * D, kWideGroupRows);
+  if (status == SIE_OK) status = wide_map(&maps.k, a->k, INT32_MAX, columns, wide_keys(D));
+  if (status == SIE_OK) status = wide_map(&maps.v, a->v, INT32_MAX, columns, wide_keys(D));
   if (a->prefix_keys != nullptr) {
-    if (status == SIE_OK) status = wide_map(&prefix_k, a->prefix_k, INT32_MAX, columns, wide_keys(D));
-    if (status == SIE_OK) status = wide_map(&prefix_v, a->prefix_v, INT32_MAX, columns, wide_keys(D));
+    if (status == SIE_OK) status = wide_map(&maps.prefix_k, a->prefix_k, INT32_MAX, columns, wide_keys(D));
+    if (status == SIE_OK) status = wide_map(&maps.prefix_v, a->prefix_v, INT32_MAX, columns, wide_keys(D));
   }
   if (status != SIE_OK) return status;
   const int64_t units = attention_max_items(a->q_rows.cap, a->seqs.cap) * a->heads;
@@ -564,9 +556,9 @@ sie_status attention_start_wide(const sie_attention_args *a, const AttentionPara
   const unsigned grid = static_cast<unsigned>(ctas < 1 ? 1 : ctas);
   if (a->q.dtype == SIE_BF16)
     return SIE_LAUNCH((wide_kernel<ptx::Operand::bf16, D, kBeside>()), grid, kWideThreads,
-                      WideShape<D>::shared_bytes, on, q, k, v, prefix_k, prefix_v, params);
+                      WideShape<D>::shared_bytes, on, maps, params);
   return SIE_LAUNCH((wide_kernel<ptx::Operand::f16, D, kBeside>()), grid, kWideThreads,
-                    WideShape<D>::shared_bytes, on, q, k, v, prefix_k, prefix_v, params);
+                    WideShape<D>::shared_bytes, on, maps, params);
 }
 
 }  // namespace
