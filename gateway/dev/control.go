@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/sie-engine/sie/internal/accept"
 )
 
 const (
@@ -131,14 +133,24 @@ func (c *Cluster) listen(ctx context.Context) (*control, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.accept(ctx, l), nil
+}
+
+// accept begins to accept commands on a socket.
+func (c *Cluster) accept(ctx context.Context, l net.Listener) *control {
 	ctx, cancel := context.WithCancel(ctx)
 	k := &control{listener: l, cancel: cancel}
 	places := make(chan struct{}, maxCommands)
 	k.running.Go(func() {
 		for {
 			places <- struct{}{}
-			conn, err := l.Accept()
+			conn, err := accept.Next(l.Accept, func(err error) {
+				c.o.Log.Warn("no command can be accepted now; it is tried again", "error", err)
+			})
 			if err != nil {
+				if !errors.Is(err, net.ErrClosed) {
+					c.o.Log.Error("commands are not accepted any more", "error", err)
+				}
 				return
 			}
 			k.running.Go(func() {
@@ -148,7 +160,7 @@ func (c *Cluster) listen(ctx context.Context) (*control, error) {
 			})
 		}
 	})
-	return k, nil
+	return k
 }
 
 func (k *control) close() {

@@ -70,6 +70,7 @@ var rules = []rule{
 	{From: "internal",
 		Forbid: []string{"catalog", "runtime", "gateway", "sidecar", "configd", "cmd", "weights"},
 		Why:    "what components share depends on none of them"},
+	{From: "internal/accept", Forbid: []string{""}, Why: "whatever listens may use it"},
 	{From: "internal/files", Forbid: []string{""}, Why: "whatever reads files may use it"},
 	{From: "internal/cgroup", Forbid: []string{""}, Allow: []string{"internal/files"},
 		Why: "it knows files of the kernel alone"},
@@ -78,8 +79,8 @@ var rules = []rule{
 	{From: "internal/tenant", Forbid: []string{""}, Allow: []string{"internal/errs", "internal/files"},
 		Why: "any entrance asks it"},
 	{From: "internal/httpd", Forbid: []string{""}, Allow: []string{
-		"internal/admit", "internal/api", "internal/dialect", "internal/errs", "internal/files",
-		"internal/tenant",
+		"internal/accept", "internal/admit", "internal/api", "internal/dialect", "internal/errs",
+		"internal/files", "internal/tenant",
 	}, Why: "the shell of a server knows no route"},
 	{From: "internal/cli", Forbid: []string{""},
 		Allow: []string{

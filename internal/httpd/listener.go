@@ -2,10 +2,12 @@ package httpd
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
 
+	"github.com/sie-engine/sie/internal/accept"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
@@ -17,6 +19,7 @@ type limitedListener struct {
 	net.Listener
 	open func() int
 	max  int
+	log  *slog.Logger
 
 	once   sync.Once
 	closed error
@@ -28,10 +31,12 @@ func (l *limitedListener) Close() error {
 	return l.closed
 }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener. Its errors stay: one would end the server.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
-		c, err := l.Listener.Accept()
+		c, err := accept.Next(l.Listener.Accept, func(err error) {
+			l.log.Warn("no connection can be accepted now; it is tried again", "error", err)
+		})
 		if err != nil {
 			return nil, err
 		}

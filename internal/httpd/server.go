@@ -206,7 +206,7 @@ func (s *Server) Draining() bool { return s.gate.Draining() }
 // Serve answers connections of l until Shutdown. It may be called for several listeners. After
 // Shutdown it closes l and returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	own := &limitedListener{Listener: l, max: s.opt.MaxConns, open: s.conns.count}
+	own := &limitedListener{Listener: l, max: s.opt.MaxConns, open: s.conns.count, log: s.opt.Log}
 	s.mu.Lock()
 	if s.down.Load() { // its closing of the listeners may be over
 		s.mu.Unlock()

@@ -2,13 +2,13 @@ package ipc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/sie-engine/sie/internal/accept"
 	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/runtime/service"
@@ -55,20 +55,15 @@ func (s *Server) Serve(l *Listener) error {
 	end := context.AfterFunc(s.ctx, func() { _ = l.SetDeadline(time.Unix(1, 0)) })
 	defer end()
 	for {
-		c, err := l.AcceptUnix()
+		c, err := accept.Next(l.AcceptUnix, func(err error) {
+			s.opt.Log.Warn("ipc: no connection can be accepted now; it is tried again", "error", err)
+		})
 		switch {
 		case s.ctx.Err() != nil:
 			if err == nil {
 				_ = c.Close()
 			}
 			return nil
-		case temporary(err):
-			s.opt.Log.Warn("ipc: a connection was not accepted", "error", err)
-			select {
-			case <-time.After(acceptPause):
-			case <-s.ctx.Done():
-			}
-			continue
 		case err != nil:
 			return fmt.Errorf("ipc: %w", err)
 		}
@@ -77,14 +72,6 @@ func (s *Server) Serve(l *Listener) error {
 			_ = c.Close()
 		}
 	}
-}
-
-// acceptPause is the wait after an error that may pass, such as too many open files.
-const acceptPause = 50 * time.Millisecond
-
-func temporary(err error) bool {
-	var e net.Error
-	return errors.As(err, &e) && !e.Timeout() && !errors.Is(err, net.ErrClosed)
 }
 
 // open begins to serve a connection, unless its peer is another user or there are too many.
