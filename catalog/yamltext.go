@@ -8,15 +8,17 @@ import (
 	"strings"
 
 	"github.com/sie-engine/sie/internal/confighash"
+	"github.com/sie-engine/sie/internal/docform"
 )
 
 // Text returns content as a YAML document that reads back as the same content: keys in the order of
 // a model file, those it does not know after them, two spaces a level. Scalars have their JSON
-// form, so that no text reads back as a number and no whole float as an integer.
+// form, so that no text reads back as a number and no whole float as an integer. A long text has
+// several lines.
 func Text(content map[string]any) []byte {
 	var b bytes.Buffer
 	appendMap(&b, content, modelKeys, 0)
-	return b.Bytes()
+	return docform.Fold(b.Bytes())
 }
 
 // plainKey matches the keys that need no quotes; plainWord those of them that are another value.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/docform"
 )
 
 // object is a JSON object of an answer.
@@ -57,14 +58,14 @@ func submit(body []byte, path string) (*submitted, *refusal) {
 	isJSON := len(t) > 0 && t[0] == '{' && json.Valid(t)
 	src := body
 	if isJSON {
-		src = catalog.OfJSON(t, "")
+		src = docform.OfJSON(t, "")
 	}
 	content, err := catalog.Document{Name: "body", Source: src}.Content()
 	if err != nil {
 		return nil, parseError(err)
 	}
 	if isJSON { // for people; its nesting is bounded now, or this could take any memory
-		src = catalog.OfJSON(t, " ")
+		src = docform.OfJSON(t, " ")
 	}
 	asWritten := content["sie_id"] != nil && content["model_id"] == nil
 	id, no := submittedID(content, path)

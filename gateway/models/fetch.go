@@ -11,6 +11,7 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/configpoll"
+	"github.com/sie-engine/sie/internal/docform"
 )
 
 // maxBundles bounds how many bundles sie-config may have.
@@ -93,7 +94,7 @@ func readExported(text json.RawMessage) exported {
 		if len(x.Config) == 0 {
 			return exported{id: x.ID, err: fmt.Errorf("%s: neither raw_yaml nor model_config", name)}
 		}
-		src = catalog.OfJSON(x.Config, "")
+		src = docform.OfJSON(x.Config, "")
 	}
 	m, _, err := catalog.ParseModel(name, src)
 	if err == nil && m.ID != x.ID {

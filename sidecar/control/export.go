@@ -1,13 +1,13 @@
 package control
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/sie-engine/sie/internal/configpoll"
+	"github.com/sie-engine/sie/internal/docform"
 )
 
 // Export is what sie-config has for one bundle. It never changes.
@@ -75,14 +75,10 @@ func readExported(text json.RawMessage) (x exported) {
 	}
 	x = exported{Model: Model{ID: m.ID, YAML: m.YAML}, bundles: m.Bundles, hashes: m.Hashes, said: m.Said}
 	if strings.TrimSpace(m.YAML) == "" {
-		// A document's lines are bounded. They are not indented: what is nested deeply would grow
-		// with the square of its depth before the server refuses it.
-		var lines bytes.Buffer
-		if err := json.Indent(&lines, m.Config, "", ""); err != nil {
-			x.problem = fmt.Errorf("the model %.200q has no raw_yaml, and its model_config is no JSON: %w",
-				m.ID, err)
+		if len(m.Config) == 0 {
+			x.problem = fmt.Errorf("the model %.200q has neither raw_yaml nor model_config", m.ID)
 		}
-		x.YAML = lines.String()
+		x.YAML = string(docform.OfJSON(m.Config, "")) // the server refuses what is nested too deeply
 	}
 	return x
 }

@@ -28,3 +28,16 @@ func TestNestedConfigsTakeLittleMemory(t *testing.T) {
 		t.Errorf("%d bytes of JSON took %d bytes of memory", len(config), took)
 	}
 }
+
+// A document without its text is handed on as sie-config and gateways read the same JSON.
+func TestExportsInJSON(t *testing.T) {
+	const config = `{"sie_id":"org/a","x":["\ud83d\ude00",1e3]}`
+	x := readExported(json.RawMessage(`{"model_id":"org/a","model_config":` + config + `}`))
+	want := "{\n\"sie_id\": \"org/a\",\n\"x\": [\n\"😀\",\n1.0e3\n]\n}"
+	if x.problem != nil || x.YAML != want {
+		t.Errorf("%v: got %s", x.problem, x.YAML)
+	}
+	if x := readExported(json.RawMessage(`{"model_id":"org/a"}`)); x.problem == nil {
+		t.Errorf("a model without a document: %+v", x)
+	}
+}

@@ -1,4 +1,4 @@
-package catalog
+package docform
 
 import (
 	"bytes"
@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// OfJSON returns JSON as the source of a Document, which is YAML with bounded lines: each value has
-// a line, with this indent for each level. What is nested deeply grows with the square of its depth
-// by an indent, so text that has not passed Content gets none. A text that is no JSON stays as it
-// is, for Content to refuse.
+// OfJSON returns JSON as a document: each value has a line, with this indent for each level, and a
+// long text several. What is nested deeply grows with the square of its depth by an indent, so text
+// whose depth nobody has checked gets none. A text that is no JSON stays as it is, to be refused by
+// who reads it.
 func OfJSON(text []byte, indent string) []byte {
 	if !json.Valid(text) {
 		return text
@@ -20,7 +20,7 @@ func OfJSON(text []byte, indent string) []byte {
 	if err := json.Indent(&out, asYAML(text), "", indent); err != nil {
 		return text
 	}
-	return out.Bytes()
+	return Fold(out.Bytes())
 }
 
 // asYAML returns valid JSON as the YAML that documents are: a character that JSON escapes as a
