@@ -32,13 +32,16 @@ func (d *decoder) enter(v value) *cursor {
 
 func (d *decoder) leave() { d.depth-- }
 
-// open checks the size of body and returns a decoder over a copy, which the request's strings
+// open checks the size of body and returns a decoder over it or a copy, which the request's strings
 // alias.
 func open(f Format, body []byte, lim Limits) (*decoder, error) {
 	if n := lim.BodyLimit(); n >= 0 && len(body) > n {
 		return nil, errs.BodyTooLarge(int64(n))
 	}
-	return &decoder{src: f.source(bytes.Clone(body)), format: f, lim: lim}, nil
+	if !lim.OwnBody {
+		body = bytes.Clone(body)
+	}
+	return &decoder{src: f.source(body), format: f, lim: lim}, nil
 }
 
 func bodyFormat(contentType string) Format {

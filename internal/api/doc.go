@@ -10,11 +10,11 @@
 // defines their meaning.
 //
 // Requests are not trusted. Decoding is one pass without reflection over one private copy of the
-// body. Strings and media of a request alias that copy, so the caller may reuse its own buffer at
-// once, and a request keeps roughly one body's worth of memory alive. Memory is bounded by the
-// bytes received, not by the counts they claim, and nesting is bounded. Every rejection is an
-// *errs.Error with code INVALID_INPUT or INPUT_TOO_LONG, whose text is the reference server's text
-// for the same bytes.
+// body, or over the body itself where the caller gives it away ([Limits]). Strings and media of a
+// request alias it, so a request keeps roughly one body's worth of memory alive. Memory is bounded
+// by the bytes received, not by the counts they claim, and nesting is bounded. Every rejection is
+// an *errs.Error with code INVALID_INPUT or INPUT_TOO_LONG, whose text is the reference server's
+// text for the same bytes.
 //
 // The package starts no goroutine, keeps no state, logs nothing and knows no HTTP server.
 package api

@@ -39,6 +39,10 @@ type Limits struct {
 	// them; HTTP bodies may not.
 	AcceptForeign bool
 
+	// OwnBody says that the body is the request's from now on: its texts alias it, and decoding
+	// changes it. Otherwise they alias a copy, and the body stays as it is.
+	OwnBody bool
+
 	// KeepItems keeps each item of a msgpack body as it came (Item.Raw), so that it can be sent on
 	// without being encoded again. An item with a key that only AcceptContent or AcceptForeign
 	// reads is not kept: its next reader would take it for another item.

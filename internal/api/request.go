@@ -6,8 +6,8 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// Item is one input to encode, score or extract from. Strings and media alias the request's private
-// copy of the body; treat them as read-only.
+// Item is one input to encode, score or extract from. Strings and media alias the request's own
+// bytes of the body; treat them as read-only.
 type Item struct {
 	ID      string
 	Text    string

@@ -1,11 +1,11 @@
 package httpd
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"io"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/sie-engine/sie/internal/admit"
@@ -25,12 +25,10 @@ type bodies struct {
 	// stall bounds the pause between two pieces of a body, and whole the time for all of it.
 	// drainFor and brief bound the time spent on throwing one away.
 	stall, whole, drainFor, brief time.Duration
-
-	pool sync.Pool
 }
 
-// read returns the request's body, which the caller gives back with release. The bytes belong to
-// the caller: they stay valid whatever happens to the connection. Errors are *errs.Error. After an
+// read returns the request's body, whose room the caller gives back with release. The bytes are the
+// caller's for good: nobody else has them or uses them again. Errors are *errs.Error. After an
 // error the rest of the body is read and thrown away, or the connection is marked to be closed. A
 // body that came too slowly or was malformed closes the connection at once, because the start of
 // the next request is unknown.
@@ -48,15 +46,9 @@ func (b *bodies) read(r *Request) (*heldBody, error) {
 		return nil, err
 	}
 	h := &heldBody{owner: b, reserved: reserve}
-	buf, _ := b.pool.Get().(*[]byte)
-	if buf == nil {
-		buf = new([]byte)
-	}
-	h.buf = buf
 	stream := r.RequestBodyStream()
 	if stream == nil { // a small body that arrived with its head
-		*buf = append((*buf)[:0], r.Request.Body()...)
-		h.Bytes = *buf
+		h.Bytes = bytes.Clone(r.Request.Body())
 		if int64(len(h.Bytes)) > limit {
 			h.release()
 			return nil, errs.BodyTooLarge(limit)
@@ -83,12 +75,9 @@ func (b *bodies) fill(
 ) (err error, broken bool) {
 	limit := time.Now().Add(b.whole)
 	defer func() { _ = conn.SetReadDeadline(time.Time{}) }()
-	data := (*h.buf)[:0]
-	if declared > 0 && int64(cap(data)) < declared {
-		// The declared length is below the limit and reserved. Still allocate at most 1 MiB now and
-		// grow with what arrives, so that a false length ties up little memory.
-		data = make([]byte, 0, min(declared, 1<<20))
-	}
+	// The declared length is below the limit and reserved. Still allocate at most 1 MiB now and
+	// grow with what arrives, so that a false length ties up little memory.
+	data := make([]byte, 0, min(declared+1, 1<<20)) // one more for the end to be read
 	for {
 		if len(data) == cap(data) {
 			next := max(2*cap(data), 16<<10)
@@ -102,7 +91,7 @@ func (b *bodies) fill(
 		_ = conn.SetReadDeadline(earlier(time.Now().Add(b.stall), limit))
 		n, err := stream.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
-		*h.buf, h.Bytes = data, data
+		h.Bytes = data
 		if int64(len(data)) > most {
 			return errs.BodyTooLarge(most), false
 		}
@@ -166,20 +155,9 @@ func earlier(a, b time.Time) time.Time {
 // heldBody is a request body and the held bytes that it takes.
 type heldBody struct {
 	Bytes    []byte
-	buf      *[]byte
 	owner    *bodies
 	reserved int64
 }
 
-// pooledBytes is the largest buffer kept for reuse.
-const pooledBytes = 4 << 20
-
-// release gives the buffer back; Bytes must not be used after it.
-func (h *heldBody) release() {
-	h.owner.gate.Free(h.reserved)
-	if cap(*h.buf) <= pooledBytes {
-		*h.buf = (*h.buf)[:0]
-		h.owner.pool.Put(h.buf)
-	}
-	h.buf, h.Bytes = nil, nil
-}
+// release gives the room back.
+func (h *heldBody) release() { h.owner.gate.Free(h.reserved) }

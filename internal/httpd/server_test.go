@@ -29,7 +29,8 @@ import (
 )
 
 // rig is a server of a few routes. POST /work/echo answers with its body, /work/wait waits until
-// its context ends or release is closed, and /work/BYTES holds and answers BYTES bytes.
+// its context ends or release is closed, /work/keep keeps its body, and /work/BYTES holds and
+// answers BYTES bytes.
 type rig struct {
 	*Server
 	t       *testing.T
@@ -39,7 +40,8 @@ type rig struct {
 	working chan struct{}
 	release chan struct{}
 	ended   chan error // the cause that ended a wait
-	served  int        // listeners
+	kept    chan []byte
+	served  int // listeners
 	done    chan error
 }
 
@@ -54,6 +56,7 @@ func start(t *testing.T, opt Options) *rig {
 		working: make(chan struct{}, 1),
 		release: make(chan struct{}),
 		ended:   make(chan error, 1),
+		kept:    make(chan []byte, 1),
 		done:    make(chan error, 4),
 	}
 	opt.Log = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -130,6 +133,8 @@ func (r *rig) work(q *Request, what string) {
 		size, pass := strings.CutPrefix(what, "pass")
 		size, list := strings.CutPrefix(size, "list")
 		switch _, err := fmt.Sscan(size, &n); {
+		case what == "keep":
+			r.kept <- body
 		case what == "wait":
 			r.working <- struct{}{}
 			select {
@@ -508,11 +513,11 @@ func TestConnectionsAreBounded(t *testing.T) {
 }
 
 func TestHeadsAreChecked(t *testing.T) {
-	r := start(t, Options{MaxHeadBytes: 2048, HeadTimeout: 100 * time.Millisecond})
+	r := start(t, Options{MaxHeadBytes: 2048})
 	for sent, status := range map[string]int{
 		"GET /open HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 3000) + "\r\n\r\n": 431,
-		"GET /open HTTP/1.1\r\nHost:":                 408,
-		"GET /open HTTP/1.1\r\nHost: x\nA: b\r\n\r\n": 400,
+		"GET /open HTTP/1.1\r\nHost: x\nA: b\r\n\r\n":                                   400,
+
 		"POST /work/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n": 400,
 	} {
 		c, br := r.dial()
@@ -521,7 +526,13 @@ func TestHeadsAreChecked(t *testing.T) {
 			t.Errorf("%.60q: %d %v %s", sent, a.status, a.header, a.body)
 		}
 	}
-	c, br := r.dial()
+	hasty := start(t, Options{HeadTimeout: 100 * time.Millisecond}) // alone: a busy machine is slow to read
+	c, br := hasty.dial()
+	fmt.Fprint(c, "GET /open HTTP/1.1\r\nHost:")
+	if a := receive(t, br); a.status != 408 || a.header.Get("Connection") != "close" {
+		t.Errorf("half a head: %d %v %s", a.status, a.header, a.body)
+	}
+	c, br = r.dial()
 	fmt.Fprintf(c,
 		"POST /work/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\nExpect: 100-continue\r\n\r\n")
 	if a := receive(t, br); a.status != 413 {
@@ -593,5 +604,24 @@ func TestOptionsAreValidated(t *testing.T) {
 	}
 	if err := (&Options{}).Validate(); err != nil {
 		t.Errorf("defaults: %v", err)
+	}
+}
+
+// A body belongs to its request: the bodies of later requests take no byte of it.
+func TestBodiesBelongToTheirRequests(t *testing.T) {
+	r := start(t, Options{})
+	for _, size := range []int{100, 10_000, 2 << 20} {
+		body := func(c string) string { return strings.Repeat(c, size) }
+		if a := r.do("POST", "/work/keep", body("a")); a.status != 200 {
+			t.Fatalf("%+v", a)
+		}
+		for range 8 {
+			if a := r.do("POST", "/work/echo", body("b")); a.body != body("b") {
+				t.Errorf("%d bytes: the answer is another", size)
+			}
+		}
+		if kept := string(<-r.kept); kept != body("a") {
+			t.Errorf("%d bytes: another request wrote over a body", size)
+		}
 	}
 }

@@ -5,10 +5,10 @@ import (
 )
 
 // Do reads the request's body, has it admitted by the server's Gate, and calls work with it. The
-// work's context ends with admit.ErrClientGone when the client leaves. body is valid until work
-// returns; work writes the answer. field is the client's name for the items of its request, used in
-// errors; "" stands for items. If the request cannot begin, Do does not answer it: the caller
-// writes the error, which is an *errs.Error.
+// work's context ends with admit.ErrClientGone when the client leaves. body belongs to work, which
+// writes the answer; its room is given back with the answer. field is the client's name for the
+// items of its request, used in errors; "" stands for items. If the request cannot begin, Do does
+// not answer it: the caller writes the error, which is an *errs.Error.
 func (r *Request) Do(field string, work func(w *admit.Work, body []byte)) error {
 	s := r.server
 	body, err := s.bodies.read(r)

@@ -39,6 +39,7 @@ type API struct {
 
 // New returns the API of a Backend.
 func New(opt Options) *API {
+	opt.Limits.OwnBody = true // httpd gives bodies away
 	return &API{opt, compat.API{
 		Limits:    opt.Limits,
 		Defaults:  opt.Defaults,

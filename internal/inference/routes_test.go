@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -35,6 +36,7 @@ type fake struct {
 	refusal *Refusal
 	err     error
 	hold    chan struct{} // Encode waits for its context's end after closing it
+	encode  func()        // Encode calls it; nil: it does not
 }
 
 func (b *fake) Begin(h Head) Session {
@@ -90,6 +92,9 @@ func (s *fakeSession) Encode(
 	}
 	if s.b.err != nil {
 		return nil, s.b.err
+	}
+	if s.b.encode != nil {
+		s.b.encode()
 	}
 	res := &api.EncodeResponse{Model: m.ID, Usage: &api.Usage{}, Outcome: s.outcome(m, len(r.Items))}
 	for range r.Items {
@@ -331,6 +336,46 @@ func TestAClientThatLeaves(t *testing.T) {
 	testrig.Until(t, "the request has ended", func() bool { return r.gate.Running() == 0 })
 	if got := r.taken(); got != "encode dense gone" {
 		t.Errorf("counted %q", got)
+	}
+}
+
+// A request takes the memory of its body once, as it is counted: what is read of the body is no
+// copy.
+func TestABodyIsInMemoryOnce(t *testing.T) {
+	r := start(t)
+	const items, size = 16, 3 << 19
+	used := func() int64 {
+		var now runtime.MemStats
+		runtime.GC()
+		runtime.GC() // what pools gave up at the first
+		runtime.ReadMemStats(&now)
+		return int64(now.HeapAlloc)
+	}
+	text := strings.Repeat("x", size)
+	var parts []io.Reader
+	length, before := int64(0), `{"items":[`
+	for range items {
+		for _, part := range []string{before, `{"text":"`, text, `"}`} {
+			parts, length = append(parts, strings.NewReader(part)), length+int64(len(part))
+		}
+		before = ","
+	}
+	parts, length = append(parts, strings.NewReader("]}")), length+2
+	q, err := http.NewRequestWithContext(t.Context(), "POST", r.url+"/v1/encode/dense",
+		io.MultiReader(parts...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.ContentLength = length
+	idle, during := used(), int64(0)
+	r.encode = func() { during = used() }
+	resp, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 200 || 2*(during-idle) > 3*length {
+		t.Errorf("status %d: %d MiB for a body of %d", resp.StatusCode, (during-idle)>>20, length>>20)
 	}
 }
 
