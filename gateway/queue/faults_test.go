@@ -268,6 +268,37 @@ func TestAClientLeaves(t *testing.T) {
 	})
 }
 
+// Work of a client that left while the broker was away is cancelled once a worker says that it has
+// it: the cancellation at that time reached nobody.
+func TestAClientLeavesWhileTheBrokerIsAway(t *testing.T) {
+	g := newRig(t, nil)
+	var mu sync.Mutex
+	var has *work.Item
+	s := g.sidecar("w1", func(s *sidecar, m jetstream.Msg, item *work.Item, _ []string) bool {
+		s.mark(item, work.Taken, false)
+		mu.Lock()
+		defer mu.Unlock()
+		has = item
+		return true // and never answers
+	})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	p := g.start(ctx, "text")
+	g.waits(taken, 1)
+	g.server.Stop()
+	eventually(t, "the gateway does not notice", func() bool { return !g.queue.connected.Load() })
+	cancel(admit.ErrClientGone)
+	<-p.done
+	g.server.Restart()
+	mu.Lock()
+	defer mu.Unlock()
+	eventually(t, "the worker is never told", func() bool {
+		s.mark(has, work.Running, false)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.cancels) > 0 && s.cancels[0] == bus.CancelSubject("gw-1", has.RequestID)+" "
+	})
+}
+
 // What a timeout says: no worker took it, a worker took it, or the broker is away.
 func TestTimeoutsSayWhatHappened(t *testing.T) {
 	g := newRig(t, func(o *Options) { o.Timeout = 300 * time.Millisecond })

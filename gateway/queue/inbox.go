@@ -15,7 +15,9 @@ import (
 )
 
 // receive takes a message of the inbox. It never waits. What belongs to no pending request is
-// dropped without being decoded.
+// dropped without being decoded. Of a sidecar that has work of such a request in hand, nobody has
+// told it that the request ended: the cancellation was lost while the broker was away from one of
+// the two.
 func (q *Queue) receive(m *nats.Msg) {
 	now := time.Now()
 	q.heard.Store(int64(now.Sub(q.began)))
@@ -27,7 +29,13 @@ func (q *Queue) receive(m *nats.Msg) {
 	switch {
 	case r == nil:
 		q.metrics.skips.Inc()
-		if i < 0 {
+		switch {
+		case i >= 0:
+		case m.Reply == "" && kindOf(m.Data) == work.KindMark:
+			if bus.CheckToken("request id", id) == nil {
+				q.cancel(id, 0)
+			}
+		default:
 			q.answer(m, receipts[work.Unknown])
 		}
 	case i >= 0:

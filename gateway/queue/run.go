@@ -34,7 +34,7 @@ func (q *Queue) run(r *request) error {
 	r.mu.Unlock()
 	r.line.leave(r, now)
 	if running {
-		q.cancel(r, 0)
+		q.cancel(r.id, 0)
 	}
 	return err
 }
@@ -60,7 +60,7 @@ func (q *Queue) wait(r *request) error {
 			r.cancel = -1
 			r.mu.Unlock()
 			if cancel >= 0 {
-				q.cancel(r, cancel)
+				q.cancel(r.id, cancel)
 			}
 			if finished {
 				return err
@@ -98,8 +98,9 @@ func (q *Queue) late(r *request) error {
 	return r.lateErrorLocked(q.connected.Load(), time.Now())
 }
 
-// cancel tells sidecars to drop a request's slices from one on.
-func (q *Queue) cancel(r *request, from int) {
+// cancel tells sidecars to drop a request's slices from one on. A sidecar that is not told is told
+// again when it says that it has one.
+func (q *Queue) cancel(id string, from int) {
 	var body []byte
 	if from > 0 {
 		var err error
@@ -107,8 +108,8 @@ func (q *Queue) cancel(r *request, from int) {
 			panic("queue: internal error: " + err.Error()) // a number always has a form
 		}
 	}
-	m := &nats.Msg{Subject: bus.CancelSubject(q.opt.Router, r.id), Data: body}
+	m := &nats.Msg{Subject: bus.CancelSubject(q.opt.Router, id), Data: body}
 	if err := q.broker.Publish(m); err != nil {
-		q.opt.Log.Debug("a request was not cancelled at its workers", "request", r.id, "error", err)
+		q.opt.Log.Debug("a request was not cancelled at its workers", "request", id, "error", err)
 	}
 }
