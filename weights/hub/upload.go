@@ -325,10 +325,11 @@ func (s *uploader) lockBucket(ctx context.Context, key string) (release func(), 
 
 // bucketLock is a lock in the bucket that this process took. One goroutine at a time uses it.
 type bucketLock struct {
-	bucket  bucket.Bucket
-	key     string
-	owner   []byte // its content
-	version string
+	bucket   bucket.Bucket
+	key      string
+	owner    []byte // with which its content begins
+	renewals int    // whose number follows the owner
+	version  string
 }
 
 // keep renews the lock until ctx ends or another process has it. A renewal that fails is tried
@@ -348,11 +349,15 @@ func (l *bucketLock) keep(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// renew writes the lock again within a time, and reports whether it may still be this process's.
+// renew writes the lock again within a time, and reports whether it may still be this process's. It
+// has another content than before: the version of an object in S3 is a hash of its content, and who
+// saw the lock before this renewal must not be able to take it over.
 func (l *bucketLock) renew(ctx context.Context, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	version, err := l.bucket.Put(ctx, l.key, bytes.NewReader(l.owner), int64(len(l.owner)),
+	l.renewals++
+	content := fmt.Appendf(nil, "%s %d", l.owner, l.renewals)
+	version, err := l.bucket.Put(ctx, l.key, bytes.NewReader(content), int64(len(content)),
 		bucket.Condition{Version: l.version})
 	switch {
 	case err == nil:
@@ -375,7 +380,7 @@ func (l *bucketLock) held(ctx context.Context) (version string, err error) {
 	if err != nil {
 		return "", ignoreMissing(err)
 	}
-	if !bytes.Equal(raw, l.owner) {
+	if !bytes.HasPrefix(raw, l.owner) {
 		return "", nil
 	}
 	return object.Version, nil

@@ -3,6 +3,7 @@ package hub
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -17,10 +18,12 @@ import (
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
-// memory is a bucket in memory whose versions change with each write, as those of Google do.
+// memory is a bucket in memory whose versions change with each write, as those of Google do, or
+// with the content, as those of S3 do.
 type memory struct {
 	mu      sync.Mutex
 	n       int
+	etags   bool
 	objects map[string]memoryObject
 	// before and after, if set, are called around a call that changes or reads a key, without mu.
 	before, after func(ctx context.Context, call, key string) error
@@ -96,7 +99,9 @@ func (m *memory) Put(
 			return err
 		}
 		m.n++
-		version = fmt.Sprint(m.n)
+		if version = fmt.Sprint(m.n); m.etags {
+			version = fmt.Sprintf("%x", sha256.Sum256(data))
+		}
 		if m.objects == nil {
 			m.objects = make(map[string]memoryObject)
 		}
@@ -210,6 +215,54 @@ func TestLockOfAnotherProcessStays(t *testing.T) {
 			release()
 			if got := string(m.object("x.lock").data); got != "another" {
 				t.Errorf("after %v the lock holds %q", after, got)
+			}
+		})
+	}
+}
+
+// An old lock that its process renews just before another would take it over stays with the first,
+// also where an object's version is a hash of its content.
+func TestARenewedLockIsNotTakenOver(t *testing.T) {
+	for _, etags := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &memory{etags: etags}
+			version, err := m.Put(t.Context(), "x.lock", strings.NewReader("first"), 5, bucket.Condition{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := bucketLock{bucket: m, key: "x.lock", owner: []byte("first"), version: version}
+			if !l.renew(t.Context(), time.Minute) {
+				t.Fatal("it is not renewed")
+			}
+			time.Sleep(2 * leaseTime)
+			puts := 0
+			m.setBefore(func(_ context.Context, call, _ string) error {
+				if call != "put" {
+					return nil
+				}
+				if puts++; puts == 2 { // the other's first says that there is a lock
+					m.setBefore(nil)
+					if !l.renew(t.Context(), time.Minute) {
+						t.Error("the first does not renew its lock")
+					}
+				}
+				return nil
+			})
+			s := newUploader(m, Options{Log: slog.New(slog.DiscardHandler)}, nil, retrier{})
+			release, mine, err := s.lockBucket(t.Context(), l.key)
+			if mine || err != nil || puts != 2 {
+				t.Errorf("hashes %v: the lock is taken over: %v, %v after %d calls", etags, mine, err, puts)
+			}
+			if mine {
+				release()
+			}
+			for range 2 {
+				if !l.renew(t.Context(), time.Minute) || m.object(l.key).Version != l.version {
+					t.Errorf("hashes %v: the first loses its lock", etags)
+				}
+			}
+			if err := l.remove(t.Context()); err != nil || m.object(l.key).data != nil {
+				t.Errorf("hashes %v: the lock is left: %v", etags, err)
 			}
 		})
 	}
