@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // serving runs sie-config with a store and returns its address.
@@ -220,5 +222,37 @@ func TestErrorsAreForPeople(t *testing.T) {
 	}
 	if got := some([]string{"c", "b", "a", "d", "f", "e"}); got != " [a b c d e …]" {
 		t.Errorf("%q", got)
+	}
+}
+
+// An answer that is longer than the longest is refused as what it is, and an error has the start of
+// a long answer.
+func TestLongAnswers(t *testing.T) {
+	status, size, more := 0, 0, ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(`{"detail":"` + strings.Repeat("é", size/2) + `"` + more + `}`))
+	}))
+	defer server.Close()
+	r := remote{URL: server.URL}
+	for _, status = range []int{401, 403, 422} {
+		size = 1 << 20
+		err := r.call(t.Context(), "GET", "/x", nil, nil)
+		var refused *statusError
+		if !errors.As(err, &refused) || refused.status != status || len(err.Error()) > 2200 ||
+			!strings.Contains(err.Error(), "é…") || !utf8.ValidString(err.Error()) {
+			t.Errorf("status %d: an error of %d bytes: %.40q", status, len(fmt.Sprint(err)), err)
+		}
+	}
+	var answer struct{ Detail string }
+	const frame = len(`{"detail":""}`)
+	status, size, more = 200, maxReply-frame-1, " "
+	if err := r.call(t.Context(), "GET", "/x", nil, &answer); err != nil || len(answer.Detail) != size {
+		t.Errorf("%d bytes: %v", len(answer.Detail), err)
+	}
+	more += " "
+	err := r.call(t.Context(), "GET", "/x", nil, &answer)
+	if !errors.Is(err, errLargeReply) || !strings.Contains(err.Error(), server.URL+"/x") {
+		t.Errorf("one byte more: %v", err)
 	}
 }

@@ -34,15 +34,27 @@ func (r *remote) flags() (where, who string) {
 const (
 	callTime = 40 * time.Second
 	maxReply = 64 << 20 // bytes
+	maxSaid  = 2000     // bytes of what an answer says in an error
 )
+
+var errLargeReply = fmt.Errorf("the answer has more than %d MB", maxReply>>20)
 
 // statusError is an answer that is no success.
 type statusError struct {
 	status int
-	body   string
+	said   string
 }
 
-func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, said(e.body)) }
+func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.said) }
+
+// refused returns the error of an answer. It has the start of what a long one says.
+func refused(status int, answer []byte) *statusError {
+	text := said(strings.TrimSpace(string(answer)))
+	if len(text) > maxSaid {
+		text = strings.ToValidUTF8(text[:maxSaid], "") + "…"
+	}
+	return &statusError{status, text}
+}
 
 // said returns what the JSON of an answer says to people, or the answer itself.
 func said(body string) string {
@@ -102,15 +114,16 @@ func (r *remote) call(ctx context.Context, method, path string, body []byte, to 
 		return fmt.Errorf("%w; %s says where it is", err, where)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxReply+1))
 	switch {
 	case err != nil:
-		return err
+		return fmt.Errorf("%s: %w", address, err)
 	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
-		refused := &statusError{resp.StatusCode, strings.TrimSpace(string(answer))}
-		return fmt.Errorf("%w; %s says who asks", refused, who)
+		return fmt.Errorf("%w; %s says who asks", refused(resp.StatusCode, answer), who)
 	case resp.StatusCode >= 300:
-		return &statusError{resp.StatusCode, strings.TrimSpace(string(answer[:min(len(answer), 2000)]))}
+		return refused(resp.StatusCode, answer)
+	case len(answer) > maxReply:
+		return fmt.Errorf("%s: %w", address, errLargeReply)
 	case to == nil:
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sie-engine/sie/weights/bucket"
@@ -85,7 +86,10 @@ func (c *Claimer) read(ctx context.Context) (l lease, version string, err error)
 	if err == nil {
 		err = json.Unmarshal(data, &l)
 	}
-	return l, version, err
+	if err != nil {
+		return l, version, fmt.Errorf("%s%s: %w", c.place, leaseKey, err)
+	}
+	return l, version, nil
 }
 
 // renew replaces the lease. The error is a *TakenError if another process has it.

@@ -86,3 +86,15 @@ func TestSilentBucket(t *testing.T) {
 		}
 	})
 }
+
+// A lease that cannot be read is named.
+func TestABrokenLeaseIsNamed(t *testing.T) {
+	place := Memory()
+	if _, err := place.Put(t.Context(), leaseKey, []byte("{"), bucket.Condition{}); err != nil {
+		t.Fatal(err)
+	}
+	c := &Claimer{place: place, me: NewWriter("test")}
+	if err := c.Claim(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "memory/writer.json: ") {
+		t.Errorf("%v", err)
+	}
+}

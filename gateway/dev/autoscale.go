@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -166,7 +165,11 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 	if answer.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s: status %d", url, answer.StatusCode)
 	}
-	return io.ReadAll(io.LimitReader(answer.Body, maxMetrics))
+	text, err := files.ReadAll(answer.Body, maxMetrics)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", url, err)
+	}
+	return text, err
 }
 
 // inLane returns the workers of a lane, by index.

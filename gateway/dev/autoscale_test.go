@@ -2,11 +2,16 @@ package dev
 
 import (
 	"errors"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/bus"
+	"github.com/sie-engine/sie/internal/files"
 )
 
 // A lane that gets fewer workers than it should says why, so that it is logged.
@@ -30,5 +35,22 @@ func TestALaneThatCannotGrowSaysWhy(t *testing.T) {
 	c.o.StateDir = filepath.Join(t.TempDir(), "missing\x00") // nothing can be made in it
 	if err := c.scaleLane(t.Context(), mine, 1); err == nil || errors.Is(err, errNoIndex) {
 		t.Errorf("no directory for a worker: %v", err)
+	}
+}
+
+// Series that are too many are an error, and no part of them is taken for all.
+func TestTooManySeriesAreAnError(t *testing.T) {
+	size := maxMetrics
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, strings.Repeat("x\n", size/2))
+	}))
+	defer s.Close()
+	if text, err := fetch(t.Context(), s.URL); err != nil || len(text) != size {
+		t.Errorf("%d bytes: %v", len(text), err)
+	}
+	size += 2
+	if _, err := fetch(t.Context(), s.URL); !errors.Is(err, files.ErrTooLarge) ||
+		!strings.Contains(err.Error(), s.URL) {
+		t.Errorf("more: %v", err)
 	}
 }
