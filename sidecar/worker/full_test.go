@@ -31,7 +31,6 @@ func TestKeptResultsAreBounded(t *testing.T) {
 			s, f := bustest.Start(t, nil), startFake(t)
 			f.tokens.Store(1) // two tokens of credit, and a slice is one at least
 			g := newGateway(t, s, "gw")
-			g.beat(t)
 			beats := heartbeats(t, g)
 			startSidecar(t, s, f, "w1")
 			g.prepare("org/m")

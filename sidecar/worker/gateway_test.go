@@ -64,6 +64,7 @@ func newGateway(t *testing.T, s *bustest.Server, router string) *fakeGateway {
 		t.Fatal(err)
 	}
 	g.listen()
+	g.beat(t)
 	return g
 }
 
@@ -79,7 +80,8 @@ func (g *fakeGateway) listen() {
 	}
 }
 
-// beat publishes heartbeats until the test ends.
+// beat publishes heartbeats until the test ends: sidecars drop the work of a gateway that is silent
+// for work.GatewaySilence, which is less than the time after which lost work is delivered again.
 func (g *fakeGateway) beat(t *testing.T) {
 	data, err := json.Marshal(bus.GatewayHeartbeat{RouterID: g.router})
 	if err != nil {
@@ -228,7 +230,7 @@ func (g *fakeGateway) publish(model, request string, change func(*work.Item, *na
 		WorkItemID: request + ".0", RequestID: request, Total: 1, Operation: work.Encode, ModelID: model,
 		RouterID: g.router, ReplySubject: bus.Inbox(g.router, request),
 		Timestamp: float64(time.Now().UnixMicro()) / 1e6,
-		Deadline:  float64(time.Now().Add(time.Minute).UnixMicro()) / 1e6, AcceptsChunks: true,
+		Deadline:  float64(time.Now().Add(5*time.Minute).UnixMicro()) / 1e6, AcceptsChunks: true,
 	}
 	for _, text := range texts {
 		it.Items = append(it.Items, msgp.AppendString(nil, text))
@@ -238,7 +240,7 @@ func (g *fakeGateway) publish(model, request string, change func(*work.Item, *na
 		change(&it, m)
 	}
 	g.lock(func() { g.items[it.WorkItemID] = it })
-	m.Header.Set(bus.HeaderTTL, "60s")
+	m.Header.Set(bus.HeaderTTL, "300s")
 	m.Header.Set(bus.HeaderMsgID, fmt.Sprintf("%s#%d", it.WorkItemID, it.Attempt))
 	if m.Data == nil {
 		var err error

@@ -48,7 +48,6 @@ func TestAServerStalls(t *testing.T) {
 			}
 			g := newGateway(t, s, "gw")
 			g.republish()
-			g.beat(t)
 			var beats chan bus.WorkerHeartbeat
 			ready := func(id string, want bool) {
 				t.Helper()
