@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -31,10 +32,9 @@ type foldTables struct {
 
 // get returns the tables of a configuration and makes them if needed. A failure is forgotten,
 // because there may be enough memory later.
-func (f *folds) get(config any, create func(*foldTables)) (*foldTables, error) {
+func (f *folds) get(config any, create func(*foldTables)) (m *foldTables, err error) {
 	f.mu.Lock()
-	m := f.tables[config]
-	if m != nil {
+	if m = f.tables[config]; m != nil {
 		f.mu.Unlock()
 		<-m.done
 		return m, m.err
@@ -47,21 +47,35 @@ func (f *folds) get(config any, create func(*foldTables)) (*foldTables, error) {
 	f.mu.Unlock()
 
 	lockorder.AssertNoneHeld("making tables")
+	made := false
+	defer func() {
+		switch {
+		case !made:
+			m.err = errNotMade
+		case m.err == nil:
+			m.err = m.packer.err
+		}
+		if m.err != nil {
+			if m.packer != nil {
+				m.packer.close()
+			}
+			f.mu.Lock()
+			delete(f.tables, config)
+			f.mu.Unlock()
+		} else {
+			f.bytes.Add(m.packer.bytes)
+		}
+		err = m.err
+		close(m.done)
+	}()
 	create(m)
-	if m.err == nil {
-		m.err = m.packer.err
-	}
-	if m.err != nil {
-		m.packer.close()
-		f.mu.Lock()
-		delete(f.tables, config)
-		f.mu.Unlock()
-	} else {
-		f.bytes.Add(m.packer.bytes)
-	}
-	close(m.done)
-	return m, m.err
+	made = true
+	return m, nil // or the error of the tables
 }
+
+// errNotMade is the error of those who waited for tables whose making ended in a panic, which a
+// server survives.
+var errNotMade = errors.New("folding tables were not made to the end")
 
 // close frees the tables. No other call may make or use them.
 func (f *folds) close() {

@@ -83,12 +83,16 @@ func (h *Host) GPUs() []GPU {
 	u.asking = make(chan struct{})
 	at, before := u.at, u.working
 	u.mu.Unlock()
+	defer func() { // also if sample panics, which a server survives
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		close(u.asking)
+		u.asking = nil
+	}()
 	list, working := h.sample(now.Sub(at), before)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.at, u.working, u.last = now, working, list
-	close(u.asking)
-	u.asking = nil
 	return list
 }
 

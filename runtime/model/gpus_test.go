@@ -2,6 +2,7 @@ package model
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sie-engine/sie/runtime/engine"
@@ -78,4 +79,22 @@ func TestGPUStatus(t *testing.T) {
 	if _, err := r.opt.Metrics.Registry.Gather(); err != nil {
 		t.Errorf("metrics of a card that does not answer: %v", err)
 	}
+}
+
+// A panic while the GPUs are read, which ends its request and not the server, holds up nobody else.
+func TestPanicWhileGPUsAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := &device{memory: func() (int64, int64, error) { return 0, 0, nil }}
+		h := &Host{devices: []*device{one}} // without slots
+		for range 2 {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("no panic")
+					}
+				}()
+				h.GPUs()
+			}()
+		}
+	})
 }
