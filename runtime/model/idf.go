@@ -43,16 +43,20 @@ func readIDF(dir string, t *tokenizer.Tokenizer) ([]float32, error) {
 		if strings.HasSuffix(name, ".txt") {
 			parse = parseIDFTable
 		}
-		weights := make([]float32, t.VocabSize())
+		weights, known := make([]float32, t.VocabSize()), 0
 		err = parse(data, func(token string, w float64) error {
 			if math.IsNaN(w) || math.IsInf(w, 0) || math.Abs(w) > math.MaxFloat32 {
 				return fmt.Errorf("token %.40q has the weight %v; it must be finite", token, w)
 			}
 			if id, ok := t.TokenToID(token); ok { // a token without an id cannot occur in a query
 				weights[id] = float32(w)
+				known++
 			}
 			return nil
 		})
+		if err == nil && known == 0 {
+			err = errors.New("has a weight for no token of the tokenizer")
+		}
 		if err != nil {
 			return nil, &arch.ModelError{File: name, Reason: err.Error()}
 		}
@@ -84,12 +88,15 @@ func (l *Model) queryWeights() ([]float32, error) {
 }
 
 func parseIDFJSON(data []byte, entry func(string, float64) error) error {
-	var table map[string]float64
+	var table map[string]*float64
 	if err := json.Unmarshal(data, &table); err != nil {
 		return fmt.Errorf("is no JSON object of numbers: %w", err)
 	}
 	for token, w := range table {
-		if err := entry(token, w); err != nil {
+		if w == nil {
+			return fmt.Errorf("token %.40q has the weight null; it must be a number", token)
+		}
+		if err := entry(token, *w); err != nil {
 			return err
 		}
 	}

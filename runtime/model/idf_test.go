@@ -36,6 +36,12 @@ func TestTokenWeightTables(t *testing.T) {
 		{map[string]string{table: "b\tinf"}, 0, "it must be finite"},
 		{map[string]string{object: `{"b": 1e39}`}, 0, "it must be finite"},
 		{map[string]string{object: `["b"]`}, 0, "is no JSON object of numbers"},
+		// what would weigh nothing in every query
+		{map[string]string{object: `{"a": 1, "b": null}`}, 0,
+			`token "b" has the weight null; it must be a number`},
+		{map[string]string{object: `null`}, 0, "has a weight for no token"},
+		{map[string]string{object: `{"nowhere": 1}`}, 0, "has a weight for no token"},
+		{map[string]string{table: "\n"}, 0, "has a weight for no token"},
 		// the file is extended beyond the limit below
 		{map[string]string{object: ""}, 0, "is larger than 64 MB"},
 	} {

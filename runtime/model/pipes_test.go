@@ -16,7 +16,7 @@ import (
 func TestPipesFailTheLoad(t *testing.T) {
 	dir := withTokenizer(t, "splade-bert", "splade-bert", nil)
 	idf := filepath.Join(dir, "idf.json")
-	must(t, os.WriteFile(idf, []byte("{}"), 0o600))
+	must(t, os.WriteFile(idf, []byte(`{"b": 1}`), 0o600))
 	for _, name := range []string{
 		"config.json", "modules.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
 		"special_tokens_map.json", "sentence_bert_config.json", "config_sentence_transformers.json",
