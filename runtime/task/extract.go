@@ -48,7 +48,7 @@ func (r *run) logits(
 	}
 	answered := func(i int) bool { return r.result.Found[r.reader.item(i)].Err == nil }
 	sizes := newSizes(v, forms{})
-	least := sizes.of(1, 0)
+	least, room := sizes.of(1, 0), chunkRoom{hold: r.hold}
 	return r.job(v, n, false, func(first, end int) ([]batch.Item, error) {
 		list, err := items(first, end, &sizes)
 		for i := range list {
@@ -58,6 +58,9 @@ func (r *run) logits(
 					Inputs: batch.Inputs{IDs: list[i].IDs[:min(1, len(list[i].IDs))]}, Specs: least, Index: i,
 				}
 			}
+		}
+		if err == nil {
+			err = room.add(list, r.reader.item(end-1)+1)
 		}
 		return list, err
 	}, func(i int, out *batch.Result) error {

@@ -138,3 +138,41 @@ func TestHold(t *testing.T) {
 		}
 	}
 }
+
+// The logits of all tokens of the chunks that are in memory have room before their batches run.
+func TestLogitsOfTokensAreHeld(t *testing.T) {
+	r := start(t, nil, nil, entry(t, "tags", golden.Open(t, "pipeline-tags").Dir, "token_classification",
+		"tasks: {extract: {}}"))
+	texts := slices.Repeat([]string{"Wolfgang lives in Berlin"}, 900) // more than four chunks
+	ask := func(hold task.Hold) (tokens int, err error) {
+		res, err := r.With(hold).Extract(t.Context(), &ExtractRequest{Model: "tags", Texts: texts})
+		if err != nil {
+			return 0, err
+		}
+		return res.Tokens, nil
+	}
+	var asked []int64
+	tokens, err := ask(func(bytes int64, _ int) error { asked = append(asked, bytes); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := len(r.Copy("tags").Weights().Labels)
+	chunk, chunks := int64(4*labels*(tokens/len(texts))*128), 0
+	for _, bytes := range asked {
+		if bytes == chunk {
+			chunks++
+		}
+	}
+	if chunks != 4 {
+		t.Errorf("%d labels, %d tokens: room was asked for %d chunks, want 4", labels, tokens, chunks)
+	}
+	n, refused := 0, errors.New("no room")
+	if _, err := ask(func(int64, int) error {
+		if n++; n == 2 {
+			return refused
+		}
+		return nil
+	}); !errors.Is(err, refused) {
+		t.Errorf("without room for them: %v", err)
+	}
+}

@@ -224,7 +224,7 @@ func (f *finding) relate(all []*window) error {
 				items[n] = f.relationItem(pairs[first+n])
 				items[n].Index = n
 			}
-			return items, f.room.add(items, pairs[first].input, relationThreshold, f.related.threshold)
+			return items, f.room.above(relationThreshold, f.related.threshold, items, pairs[first].input)
 		}, func(n int, out *batch.Result) error {
 			more, err := f.decodeRelations(pairs[n], out)
 			if more {

@@ -45,7 +45,7 @@ type finding struct {
 	sep      int32        // behind the words
 	limits   words.Limits
 	tokenize words.Tokenize
-	room     foundRoom
+	room     chunkRoom
 }
 
 // window is a window of an input.
@@ -63,7 +63,8 @@ func extractSpans(r *run) error {
 	if err != nil {
 		return err
 	}
-	f := &finding{run: r, spanAsk: ask, how: r.use.Weights().GLiNER, room: foundRoom{hold: r.hold}}
+	f := &finding{run: r, spanAsk: ask, how: r.use.Weights().GLiNER,
+		room: chunkRoom{hold: r.hold, usual: usualFound}}
 	if err := f.readRelations(); err != nil {
 		return err
 	}
@@ -221,7 +222,7 @@ func (f *finding) find(all []*window, admitted bool) error {
 				items[n] = f.item(all[first+n])
 				items[n].Index = n
 			}
-			return items, f.room.add(items, all[first].input, "options.threshold", f.decoding.Threshold)
+			return items, f.room.above("options.threshold", f.decoding.Threshold, items, all[first].input)
 		}, func(n int, out *batch.Result) error {
 			w := all[n]
 			more, err := f.decode(w, out[0])

@@ -32,14 +32,24 @@ func Tokenize(
 	out := make([][]api.Token, 0, len(texts))
 	for first := 0; first < len(texts); first += chunkTexts {
 		some := texts[first:min(first+chunkTexts, len(texts))]
+		room, all := make([]int64, len(some)), int64(0) // of the tokens' places, later of the tokens
+		for i, text := range some {
+			room[i] = int64(len(text)+fewTokens) * placeBytes
+			all += room[i]
+		}
+		if err := hold(all, first+len(some)); err != nil {
+			return nil, err
+		}
 		placed, err := t.EncodeSpans(ctx, some, tokenizer.Options{NoSpecial: !addSpecial})
 		if err != nil {
 			r := reader{field: "inputs"}
 			return nil, translate(ctx, h, r.textError(err, first), m, nil, 0, "tokenization")
 		}
 		for i := range placed {
-			if err := hold(int64(len(placed[i].Tokens))*entryBytes, first+i+1); err != nil {
-				return nil, err
+			if more := int64(len(placed[i].Tokens))*entryBytes - room[i]; more > 0 {
+				if err := hold(more, first+i+1); err != nil {
+					return nil, err
+				}
 			}
 			tokens, err := withTexts(t, some[i], placed[i].Tokens)
 			if err != nil {
@@ -50,6 +60,13 @@ func Tokenize(
 	}
 	return out, nil
 }
+
+// The places of a text's tokens take this much each. A text has at most a token for each byte, and
+// a few more.
+const (
+	placeBytes = 16 // a tokenizer.TokenSpan
+	fewTokens  = 8
+)
 
 // useTokenizer pins the model of a catalog entry, whose tokenizer is wanted.
 func useTokenizer(ctx context.Context, h *model.Host, m *catalog.Resolved) (model.Use, error) {

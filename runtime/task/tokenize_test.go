@@ -76,3 +76,45 @@ func TestTokenize(t *testing.T) {
 		t.Errorf("a client that left: %v", err)
 	}
 }
+
+// Texts are split once the places of all their tokens have room, a chunk at a time, and their
+// tokens are made once these have room, too.
+func TestTokensAreHeldBeforeTheyAreMade(t *testing.T) {
+	r := start(t, nil, []string{mean})
+	texts := slices.Repeat([]string{strings.Repeat("a ", 200)}, 200) // two chunks
+	var held []int64
+	tokens, err := r.With(func(bytes int64, _ int) error { held = append(held, bytes); return nil }).
+		Tokenize(t.Context(), mean, texts, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const places, entries = 16 * 200, 96 * 200
+	n, lists := len(tokens[0]), int64(0)
+	if n != 200 || len(held) != 1+2+len(texts) {
+		t.Fatalf("%d tokens, room was asked for %d times", n, len(held))
+	}
+	for at, chunk := range map[int]int64{1: 128, 2 + 128: 72} {
+		if held[at] < chunk*places {
+			t.Errorf("%d bytes for the places of %d texts", held[at], chunk)
+		}
+	}
+	for _, bytes := range held[1:] {
+		lists += bytes
+	}
+	if lists < entries*200 {
+		t.Errorf("%d bytes for the tokens of 200 texts", lists)
+	}
+	refused := errors.New("no room")
+	for _, at := range []int{1, 2, 3} {
+		n := 0
+		_, err := r.With(func(int64, int) error {
+			if n++; n == at {
+				return refused
+			}
+			return nil
+		}).Tokenize(t.Context(), mean, texts, false)
+		if !errors.Is(err, refused) || n != at {
+			t.Errorf("call %d refuses: %v after %d", at, err, n)
+		}
+	}
+}

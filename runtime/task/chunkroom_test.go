@@ -11,10 +11,10 @@ import (
 
 // Room is asked for the found results of as many chunks as are in memory at a time, and never for
 // more than that: chunks that came and went make room for others.
-func TestFoundRoom(t *testing.T) {
+func TestChunkRoom(t *testing.T) {
 	var held int64
 	var whole []int
-	r := foundRoom{hold: func(bytes int64, items int) error {
+	r := chunkRoom{usual: usualFound, hold: func(bytes int64, items int) error {
 		held, whole = held+bytes, append(whole, items)
 		return nil
 	}}
@@ -37,7 +37,7 @@ func TestFoundRoom(t *testing.T) {
 		{[]int{large + usualFound/2}, 3 * large}, // the two of chunk 1 are gone
 		{[]int{5*large + usualFound/2}, 6 * large},
 	} {
-		if err := r.add(chunk(c.sizes...), i, "f", 0.5); err != nil || held != c.held {
+		if err := r.above("f", 0.5, chunk(c.sizes...), i); err != nil || held != c.held {
 			t.Errorf("chunk %d: %d bytes are held, want %d, %v", i, held, c.held, err)
 		}
 	}
@@ -46,11 +46,11 @@ func TestFoundRoom(t *testing.T) {
 	}
 	refused := errors.New("not now")
 	r.hold = func(int64, int) error { return refused }
-	if err := r.add(chunk(9*large), 1, "f", 0.5); err != refused {
+	if err := r.above("f", 0.5, chunk(9*large), 1); err != refused {
 		t.Error(err)
 	}
 	r.hold = func(int64, int) error { return errs.AnswerTooLarge("items", 2, 1, 0) }
-	err := errs.As(r.add(chunk(9*large), 1, "options.threshold", 0))
+	err := errs.As(r.above("options.threshold", 0, chunk(9*large), 1))
 	if err.Status != 400 || err.Param != "options.threshold" ||
 		!strings.Contains(err.Message, "'options.threshold' is 0") {
 		t.Error(err)
