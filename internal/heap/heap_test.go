@@ -5,19 +5,30 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// percentages are what a keeper has set.
+type percentages struct {
+	mu  sync.Mutex
+	all []int
+}
+
 // rig returns a keeper of a process whose percentages are of base bytes, and what it sets.
-func rig(base *int64) (*keeper, *[]int) {
-	var set []int
+func rig(base *int64) (*keeper, *percentages) {
+	set := &percentages{}
 	k := &keeper{percent: usual, base: func() int64 { return *base }}
-	k.set = func(p int) { set = append(set, p) }
+	k.set = func(p int) {
+		set.mu.Lock()
+		defer set.mu.Unlock()
+		set.all = append(set.all, p)
+	}
 	k.idle = time.AfterFunc(idleGap, k.rest)
 	k.idle.Stop()
-	return k, &set
+	return k, set
 }
 
 // collect makes n collections, a gap apart.
@@ -28,10 +39,12 @@ func collect(k *keeper, n int, gap time.Duration) {
 	}
 }
 
-func want(t *testing.T, set *[]int, all ...int) {
+func want(t *testing.T, set *percentages, all ...int) {
 	t.Helper()
-	if !slices.Equal(*set, all) {
-		t.Fatalf("the percentages that were set are %v, not %v", *set, all)
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	if !slices.Equal(set.all, all) {
+		t.Fatalf("the percentages that were set are %v, not %v", set.all, all)
 	}
 }
 
@@ -87,7 +100,7 @@ func TestRoomFollowsWhatIsAlive(t *testing.T) {
 			{20 << 20, nil}, {32 << 20, []int{100}}, {1 << 40, nil}, {24 << 20, nil}, {8 << 20, []int{400}},
 			{1 << 20, []int{most}}, {0, nil},
 		} {
-			base, *set = c.base, nil
+			base, set.all = c.base, nil
 			collect(k, 1, time.Second)
 			want(t, set, c.set...)
 		}

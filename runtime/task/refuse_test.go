@@ -227,6 +227,9 @@ func TestFullQueue(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	r := start(t, held(1000), []string{mean})
+	if err := r.Preload(t.Context(), mean); err != nil { // or the load has the time
+		t.Fatal(err)
+	}
 	// one request is queued, the other waits for its queued chunks
 	for _, texts := range [][]string{words(1), words(700)} {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errs.Late(time.Minute))

@@ -24,7 +24,7 @@ const bgeSmall = "BAAI/bge-small-en-v1.5"
 // that only took long is answered, once, and its worker is ready again. One that hangs for ever is
 // never answered; when its caller has left and its server is killed, nothing of it is left.
 func TestAServerStalls(t *testing.T) {
-	for _, text := range []string{"!sleep=4s", "!hang"} {
+	for _, text := range []string{"!sleep=15s", "!hang"} {
 		t.Run(text, func(t *testing.T) {
 			s := bustest.Start(t, nil)
 			servers, sockets := map[string]*process{}, map[string]string{}

@@ -321,6 +321,7 @@ func TestHubOffersAnotherContent(t *testing.T) {
 func TestStall(t *testing.T) {
 	for name, given := range map[string]int{"in the body": 30_000, "before the answer": -1} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each waits for the whole timeout
 			h := newHarness(t)
 			h.hub.Fault(onStorage(func(n int, w http.ResponseWriter, r *http.Request) bool {
 				if n > 0 {
@@ -334,7 +335,7 @@ func TestStall(t *testing.T) {
 				<-r.Context().Done()
 				return true
 			}))
-			found, err := h.resolve(func(o *Options) { o.StallTimeout = 150 * time.Millisecond })
+			found, err := h.resolve(func(o *Options) { o.StallTimeout = 2 * time.Second })
 			if err != nil {
 				t.Fatal(err)
 			}
