@@ -4,7 +4,7 @@
 #   SIE_CASE_SOURCES          those of them in kernel_case_objects: cases, harness and judge, which are the same everywhere
 file(GLOB SIE_KERNEL_TEST_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/tests/*.cc)
 set(SIE_CASE_SOURCES ${SIE_KERNEL_TEST_SOURCES})
-list(FILTER SIE_CASE_SOURCES EXCLUDE REGEX "/(main|golden_[a-z_]*|detect_test|table_test|host_bf16_test|emulated_amx|emulated_[a-z_]*_test|support_golden)\\.cc$")
+list(FILTER SIE_CASE_SOURCES EXCLUDE REGEX "/(main|golden_[a-z_]*|detect_test|table_test|host_bf16_test|emulated_cpu|emulated_[a-z0-9_]*_test|support_golden)\\.cc$")
 add_library(kernel_case_objects OBJECT EXCLUDE_FROM_ALL ${SIE_CASE_SOURCES})
 target_link_libraries(kernel_case_objects PRIVATE sie_flags)
 set(SIE_CASE_FLAGS ${SIE_TEST_ISA})

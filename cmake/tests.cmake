@@ -35,9 +35,11 @@ function(sie_add_halves name part of cost)
 endfunction()
 # Of the host's cases two of nine, with sanitizers of eleven, with ThreadSanitizer of fifteen: odd numbers, since neighbours
 # in the lists are one shape in two layouts. SIE_TEST_TURN, which tools/test takes from the number of commits, says which two.
-# Of the emulated kernels' cases two of fifteen, with sanitizers of thirteen.
+# Of the emulated kernels' cases two of fifteen, with sanitizers of thirteen; those of emulated CPUs, in one process, one of
+# twenty-seven.
 set(of_host 9)
 set(of_gpu 15)
+set(of_emulated_cpu 27)
 if(SIE_SANITIZE)
   set(of_host 11)
   set(of_gpu 13)
@@ -45,7 +47,13 @@ endif()
 if(SIE_SANITIZE MATCHES "thread")
   set(of_host 15)
 endif()
-sie_add_halves(kernels SHARD ${of_host} 100 kernel_tests --host)
+sie_add_halves(kernels SHARD ${of_host} 100 kernel_tests --machine)
+if(TARGET kernels_amx_emulated AND (emulates_avx512 OR has_avx512bf16))
+  add_test(NAME kernels_emulated_cpu COMMAND kernel_tests --emulated)
+  add_test(NAME kernels_emulated_cpu_whole COMMAND kernel_tests --emulated CONFIGURATIONS whole)
+  set_tests_properties(kernels_emulated_cpu PROPERTIES ENVIRONMENT "SIE_TEST_SHARD=0/${of_emulated_cpu}" COST 95)
+  set_tests_properties(kernels_emulated_cpu_whole PROPERTIES COST 110)
+endif()
 if(SIE_EMULATED)
   sie_add_halves(kernels_emulated SHARD ${of_gpu} 90 kernel_tests --gpu)
 endif()

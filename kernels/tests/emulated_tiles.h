@@ -3,7 +3,7 @@
  * TDPBUSD).
  *
  * The same sources, compiled again with SIE_EMULATED_TILES, run wherever AVX-512 with VNNI and BF16
- * does. What would raise #GP or #UD on a processor ends the program. Each thread has its tiles, as
+ * does, or where that is emulated, too (emulated_avx512.h). What would raise #GP or #UD on a processor ends the program. Each thread has its tiles, as
  * each has its registers. */
 #ifndef SIE_KERNELS_TESTS_EMULATED_TILES_H
 #define SIE_KERNELS_TESTS_EMULATED_TILES_H

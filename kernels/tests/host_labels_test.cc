@@ -20,10 +20,9 @@ std::vector<int32_t> offsets() {
 }
 
 std::vector<const sie_ops *> tables() {
-  std::vector<const sie_ops *> all = {sie_ref_ops()};
-  for (uint32_t isa : {SIE_ISA_AVX2, SIE_ISA_AVX512, SIE_ISA_AVX512_VNNI, SIE_ISA_AVX512_BF16, SIE_ISA_AMX,
-                       SIE_ISA_NEON, SIE_ISA_NEON_DOT}) {
-    if (const sie_ops *ops = sie_cpu_ops(isa)) all.push_back(ops);
+  std::vector<const sie_ops *> all;
+  for (const sie_ops *ops : backends()) {
+    if (stream_of(ops) == nullptr) all.push_back(ops);
   }
   return all;
 }

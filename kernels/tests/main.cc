@@ -1,16 +1,18 @@
 // main.cc — the kernel tests: conformance by default, --bench [filter], --support.
 //
 //   kernel_tests                  every case on every table: ref, the CPU's and the emulated GPUs'
-//   kernel_tests --host           … on ref and the CPU's tables
+//   kernel_tests --host           … on ref, the CPU's tables, and those of CPUs that are emulated
+//   kernel_tests --machine        … on ref and the CPU's tables
+//   kernel_tests --emulated       … on ref and the tables of CPUs that are emulated
 //   kernel_tests --gpu            … on the GPUs' tables
-//   kernel_tests linear           cases whose name contains the word; may follow --host and --gpu
+//   kernel_tests linear           cases whose name contains the word; may follow the options above
 //   kernel_tests --bench [text]   timings in the format of Go benchmarks, of the forms that contain
 //                                 the text
 //   kernel_tests --support        the support table; kernels/tests/support.txt is its golden copy
 #include "harness.h"
 #include "tests/attention_blocks.h"
 #include "tests/cuda/emulated.h"
-#include "tests/emulated_amx.h"
+#include "tests/emulated_cpu.h"
 #include "tests/support.h"
 
 using namespace harness;
@@ -66,18 +68,25 @@ TEST_LIST(production_shapes_1) { run_production(1, 2); }
 TEST(support_table_is_golden) { check_support(); }  // what the groups before have shown
 
 int main(int argc, char **argv) {
-  if (const sie_ops *ops = emulated_amx()) {
-    emulated_cpus().push_back(ops);
-  } else {
-    fputs("amx-emulated: 1 table skipped, this machine lacks AVX-512 with VNNI and BF16\n", stderr);
+  for (uint32_t isa = SIE_ISA_AVX512; isa <= SIE_ISA_AMX; isa++) {
+    if (const sie_ops *ops = emulated_cpu(isa)) emulated_cpus().push_back(ops);
   }
 #ifdef SIE_CUDA_EMULATED
   add_emulated_gpus();
 #endif
-  if (argc > 1 && (strcmp(argv[1], "--host") == 0 || strcmp(argv[1], "--gpu") == 0)) {
-    select(strcmp(argv[1], "--host") == 0 ? Tables::host : Tables::gpu);
+  const struct {
+    const char *option;
+    Tables tables;
+  } groups_of_tables[] = {{"--host", Tables::host},
+                          {"--machine", Tables::machine},
+                          {"--emulated", Tables::emulated},
+                          {"--gpu", Tables::gpu}};
+  for (const auto &[option, tables] : groups_of_tables) {
+    if (argc < 2 || strcmp(argv[1], option) != 0) continue;
+    select(tables);
     argv[1] = argv[0];
     argc--, argv++;
+    break;
   }
   if (argc > 1 && strcmp(argv[1], "--bench") == 0) {
     bench_all(argc > 2 ? argv[2] : nullptr);

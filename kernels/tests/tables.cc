@@ -70,16 +70,18 @@ void select(Tables tables) { selected = tables; }
 const std::vector<const sie_ops *> &backends() {
   static const std::vector<const sie_ops *> list = [] {
     std::vector<const sie_ops *> tables;
-    if (selected != Tables::gpu) {
-      tables.push_back(sie_ref_ops());
+    const bool all = selected == Tables::all, host = all || selected == Tables::host;
+    if (selected != Tables::gpu) tables.push_back(sie_ref_ops());
+    if (host || selected == Tables::machine) {
       const uint32_t best = sie_cpu_detect();
       for (uint32_t isa = SIE_ISA_FAMILY(best) << 16 | 1; isa <= best; isa++) {
         if (const sie_ops *ops = sie_cpu_ops(isa)) tables.push_back(ops);
       }
-      for (const sie_ops *ops : emulated_cpus()) tables.push_back(ops);
     }
+    if (host || selected == Tables::emulated)
+      tables.insert(tables.end(), emulated_cpus().begin(), emulated_cpus().end());
     for (const Gpu &gpu : gpus()) {
-      if (selected != Tables::host) tables.push_back(gpu.ops);
+      if (all || selected == Tables::gpu) tables.push_back(gpu.ops);
     }
     return tables;
   }();

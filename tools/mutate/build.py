@@ -24,8 +24,9 @@ _BOUNDS = ["-fsanitize=bounds", "-fsanitize-undefined-trap-on-error"]
 
 
 # The object libraries that a program has besides its own objects (cmake/tests.cmake).
-_LIBRARIES = {"kernel_tests": ("kernel_case_objects", "kernels_amx_emulated", "table_amx_emulated",
-                              "table_made_up")}
+_LIBRARIES = {"kernel_tests": ("kernel_case_objects", "kernels_avx512_emulated", "kernels_vnni_emulated",
+                              "kernels_avx512bf16_emulated", "kernels_amx_emulated", "table_emulated",
+                              "table_made_up", "operations_emulated", "operations_of_machine")}
 
 
 class BuildError(Exception):
@@ -36,6 +37,7 @@ class Sources:
     """kernels/cuda: units (.cu files of the build) and the kernel headers they include."""
 
     compare = False  # instrument.py
+    lacks = ()  # what tests want of the machine in vain: mutants that need it count as survivors
 
     def __init__(self, build):
         self.build = pathlib.Path(build).resolve()

@@ -17,10 +17,11 @@ _FOLDERS = ("kernels/cpu", "kernels/ref", "csrc")
 _NOT_MUTATED = {"csrc/hooks.h", "kernels/cpu/vec_neon.h"}
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"/]+\.h)"', re.MULTILINE)
 _INCLUDE_CPU = re.compile(r'^\s*#\s*include\s+"(cpu/[^"/]+\.h)"', re.MULTILINE)
-# Targets whose objects the programs hold. csrc_tests has csrc with hooks; the AMX kernels run on
-# emulated tiles as well, and the tables on kernels that are made up.
-_TARGETS = re.compile(
-    r"CMakeFiles/(kernels_ref|kernels_cpu_\w+|kernels_amx_emulated|table_amx_emulated|table_made_up|csrc_hooked)\.dir/")
+# Targets whose objects the programs hold. csrc_tests has csrc with hooks; kernels run on emulated
+# instructions as well, and the tables on kernels that are made up.
+_TARGETS = re.compile(r"CMakeFiles/(kernels_ref|kernels_cpu_\w+|kernels_\w+_emulated|table_emulated|table_made_up|"
+                      r"csrc_hooked)\.dir/")
+_OF_TABLE = re.compile(r"CMakeFiles/kernels_cpu_(\w+)\.dir/")
 _TESTS = re.compile(
     r"CMakeFiles/(csrc_tests\.dir/csrc|(kernel_case_objects|kernel_tests)\.dir/kernels)/tests/\w+\.cc\.o")
 # What a broken program may do before it ends: wait for ever, so its time is wall time.
@@ -38,12 +39,19 @@ class Sources(build.Sources):
 
     def _find(self, entries):
         self._sources = {}  # unit → path of what is compiled, relative to the root
-        for entry in entries:
-            words = shlex.split(entry["command"])
+        units = [shlex.split(entry["command"]) for entry in entries]
+        emulated = any("kernels_avx512_emulated" in word for words in units for word in words)
+        lacks = machine()[1]
+        lacked = {table for table, flag in _FLAG_OF_TABLE.items() if flag in lacks} if emulated else set()
+        self.lacks = () if emulated else lacks
+        for entry, words in zip(entries, units):
             target = words[words.index("-o") + 1]
             path = pathlib.Path(entry["directory"], entry["file"]).resolve()
             self.objects.add(pathlib.Path(entry["directory"], target).resolve())
             if path.suffix != ".cc" or not (_TARGETS.search(target) or _TESTS.search(target)):
+                continue
+            table = _OF_TABLE.search(target)
+            if table and table[1] in lacked:  # no test calls it here
                 continue
             name = str(path.relative_to(self.root))
             if _is_test(name) and not self._includes(path.read_text(), self._folder(name)):
@@ -156,6 +164,7 @@ class Builder(build.Builder):
 # Flags of /proc/cpuinfo that tables need (cmake/kernels.cmake).
 _FLAGS = {"x86": ("avx2", "avx512vl", "avx512_vnni", "avx512_bf16", "amx_tile"),
           "arm64": ("asimd", "asimddp")}
+_FLAG_OF_TABLE = {"avx512": "avx512vl", "vnni": "avx512_vnni", "avx512bf16": "avx512_bf16", "amx": "amx_tile"}
 
 
 def machine(cpuinfo=None):

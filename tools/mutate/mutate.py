@@ -113,7 +113,7 @@ def run(options, kind, files):
     for line in wrong:
         print(line)
     if kind is HOST:
-        print(elsewhere(verdicts, host.machine()[1]), end="")
+        print(elsewhere(verdicts, session.sources.lacks), end="")
     if len(verdicts) < len(mutants):
         print(f"mutate: {len(mutants) - len(verdicts)} mutants were not run in {options.seconds} s; run again to go on")
         return 3 if not wrong else 1

@@ -209,6 +209,20 @@ class Host(unittest.TestCase):
                          ["CMakeFiles/kernels_cpu_avx2.dir/kernels/cpu/norm.cc.o",
                           "CMakeFiles/kernels_cpu_avx512.dir/kernels/cpu/norm.cc.o"])
 
+    def test_a_table_that_is_emulated_takes_the_place_of_one_that_the_machine_lacks(self):
+        path = self.root / "build/compile_commands.json"
+        entries = json.loads(path.read_text())
+        command = entries[4]["command"].replace("kernels_cpu_avx2", "kernels_avx512_emulated")
+        more = dict(entries[4], command=command)
+        path.write_text(json.dumps([*entries, more]))
+        for lacks, target in ((("avx512vl", ), "kernels_avx512_emulated"), ((), "kernels_cpu_avx512")):
+            with mock.patch.object(host, "machine", return_value=((), lacks)):
+                sources = host.Sources(self.root / "build")
+            self.assertEqual(sources.lacks, ())
+            units = [u.split("/")[1] for u in sources.units_with("kernels/cpu/norm.cc")]
+            self.assertIn(f"{target}.dir", units)
+            self.assertEqual("kernels_cpu_avx512.dir" in units, not lacks)
+
     def test_a_test_is_compiled_again_where_it_sees_a_mutated_header(self):
         hooked, test = (f"CMakeFiles/{t}" for t in ("csrc_hooked.dir/csrc/word.cc.o",
                                                     "csrc_tests.dir/csrc/tests/word_test.cc.o"))
