@@ -66,6 +66,7 @@ GemmWork linear_work(const ModelShape &m, int64_t rows, ModelLinear part, bool f
       w.n = m.width;
       w.k = m.inner;
       w.residual_bytes = 2;
+      w.blocks = fp8;  // as the product before writes it
   }
   return w;
 }
@@ -86,6 +87,7 @@ Predicted predict_linear(const Card &card, const GemmWork &w) {
   packed.k = w.k;
   sie_linear_args args = {};
   args.rows.cap = w.rows;
+  args.x.scale_group = w.blocks ? 128 : (w.fp8 ? -1 : 0);
   args.n = w.n;
   args.k = w.k;
   args.w = &packed;

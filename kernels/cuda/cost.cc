@@ -37,8 +37,10 @@ constexpr double kCachedShare = 0.86, kMissedShare = 0.34;
 // What kernels that only move rows reach of a copy.
 constexpr double kRowsShare = 0.88;
 
-// Clocks from an address to its data where L2 has it, about what is published of Hopper.
-constexpr double kL2Trip = 270;
+// Clocks from an address to its data where L2 has it, and where L1 has it, about what is published of Hopper.
+constexpr double kL2Trip = 270, kL1Trip = 32;
+// Steps whose block scales of a row come in one sector of 32 bytes: L1 has all but the first.
+constexpr double kSectorSteps = 8;
 
 Prediction finish(const Card &card, double clocks, Limit limit, double dram_bytes, double floor_us) {
   const double compute = clocks / (card.ghz * 1e3), dram = dram_bytes / card.dram_bytes_s * 1e6;
@@ -110,6 +112,11 @@ double gemm_epilogue_clocks(const Card &card, const GemmWork &w, const GemmTileS
   return most(issue, moved) + (w.residual_bytes > 0 ? card.load_clocks : 0);
 }
 
+double scale_clocks(const GemmWork &w, double ahead) {
+  if (!w.fp8 || !w.blocks) return 0;
+  return (most(0, kL2Trip - ahead) + (kSectorSteps - 1) * most(0, kL1Trip - ahead)) / kSectorSteps;
+}
+
 double gemm_clocks(const Card &card, const GemmWork &w, const GemmTileShape &t, int32_t multiprocessors) {
   const int64_t tiles = up(w.rows, static_cast<int64_t>(t.rows) * t.cluster) * up(w.n, t.columns);
   const int64_t groups = multiprocessors / t.cluster > 1 ? multiprocessors / t.cluster : 1;
@@ -118,6 +125,9 @@ double gemm_clocks(const Card &card, const GemmWork &w, const GemmTileShape &t, 
   const double epilogue = gemm_epilogue_clocks(card, w, t);
   const bool pingpong = t.warpgroup_rows == t.rows;
   double loop = main.busiest();
+  // Scales are asked for before the step's first products, of 64 rows and 128 columns, and read behind them.
+  const double products = 64.0 * 128 * 128 / (card.multiply_adds * 2 * card.products_share);
+  loop += static_cast<double>(up(w.k, 128)) * scale_clocks(w, products);
   // e4m3 in ping-pong: the warpgroup that multiplies is the one that promotes.
   if (w.fp8 && pingpong) loop = most(loop, main.tensor + main.issue);
   const double fill = card.load_clocks;
@@ -132,12 +142,16 @@ Prediction predict_gemm(const Card &card, const GemmWork &w, const GemmTileShape
                 gemm_floor_us(card, w));
 }
 
+// Chains of products for which the skinny form asks for scales ahead of their promotion.
+constexpr double kSkinnyAhead = 2;
+
 double skinny_clocks(const Card &card, const GemmWork &w, int32_t multiprocessors) {
   const double tiles = static_cast<double>(up(w.n, 64)),
                steps = static_cast<double>(up(w.k, w.fp8 ? 128 : 64));
   const double turns = most(1, tiles / multiprocessors);
   // A step is 64 rows of W of 128 bytes, and four dependent products.
-  const double step = most(64 * 128 / card.l2_bytes, 4 * card.chain_clocks);
+  const double chain = 4 * card.chain_clocks;
+  const double step = most(64 * 128 / card.l2_bytes, chain + scale_clocks(w, kSkinnyAhead * chain));
   return 2 * card.load_clocks + turns * steps * step + gemm_epilogue_clocks(card, w, {64, 64, 64, 1});
 }
 

@@ -56,6 +56,7 @@ struct Prediction {
 struct GemmWork {
   int64_t rows, n, k;
   bool fp8 = false;
+  bool blocks = false;         // FP8: x has a scale for each 128 columns, which the main loop loads
   bool activated = false;      // GELU, or a gate's
   bool gated = false;          // two columns of the product are one of y
   int32_t residual_bytes = 0;  // an element of the residual, 0: none
@@ -81,6 +82,10 @@ double code_share(int32_t bytes);
 // Returns the clocks of one tile's main loop. Per 64-row product both operands come through the port of
 // shared memory; TMA writes each stage there once, and L2 brings it.
 Cost gemm_main_loop(const Card &card, const GemmWork &work, const GemmTileShape &tile);
+
+// Returns the clocks of one step of a main loop for which x's block scales are waited for: they are asked for that
+// long before the step's promotion.
+double scale_clocks(const GemmWork &work, double ahead);
 
 // Returns the clocks of one tile's epilogue: its instructions, as code_share lets them be issued, or its bytes.
 double gemm_epilogue_clocks(const Card &card, const GemmWork &work, const GemmTileShape &tile);

@@ -29,6 +29,11 @@
 //          equal bit for bit.
 // Error    16-bit: f32 sums of exact products (tensor cores truncate addends, ≤ 2⁻²³ of the largest
 //          each).
+// Not done x's block scales K-major in shared memory by TMA. 512 bytes a stage fit no tile that keeps its
+//          stages (704 bytes are left of 227 KiB), every writer and reader of scales would change, and
+//          the model (cost.h, scale_clocks) finds nothing to gain: they are asked for ahead of a step's
+//          first products, whose 284 clocks hide the 270 of L2. In the skinny form products take 144 a
+//          step; it asks two steps ahead.
 // Source   CUTLASS sm90 ping-pong schedule (PTX ISA 9.0 §9.7.15 wgmma; §5.5 tensors); promotion:
 //          DeepSeek-V3, arXiv:2412.19437 §3.3.2.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_CUH

@@ -18,6 +18,7 @@ GemmWork work_of(const sie_linear_args &a) {
   w.n = a.n;
   w.k = a.k;
   w.fp8 = a.w->compute == SIE_COMPUTE_FP8;
+  w.blocks = a.x.scale_group == 128;
   w.gated = a.gate != SIE_GATE_NONE;
   w.activated = w.gated || a.act != SIE_ACT_NONE;
   if (a.residual.p != nullptr) w.residual_bytes += bytes_of(a.residual.dtype);

@@ -78,45 +78,66 @@ SIE_DEVICE void sm90_skinny_multiply(float (&d)[Tile::sums], const unsigned char
   ptx::wgmma_commit();
 }
 
+// 16-bit classes: one group of products is in flight while the next is issued.
 template <class Tile>
 SIE_DEVICE void sm90_skinny_sum(float (&z)[Tile::sums], const unsigned char *stages, uint64_t *full,
-                                uint64_t *empty, const Sm90Gemm &g, int32_t rows) {
-  const int token = static_cast<int>(ptx::lane_id()) % 4 * 2;
+                                uint64_t *empty, int32_t steps) {
   Sm90Ring<Tile::stages> ring;
-  if constexpr (Tile::promoted) {
-#pragma unroll
-    for (int i = 0; i < Tile::sums; i++) z[i] = 0.0f;
-  }
   uint64_t *previous = nullptr;
-  for (int32_t step = 0; step < g.steps; step++) {
+  for (int32_t step = 0; step < steps; step++) {
     ptx::mbarrier_wait(full + ring.stage(), ring.parity());
-    const unsigned char *stage = stages + ring.stage() * Tile::stage_bytes;
-    if constexpr (Tile::promoted) {
-      float block[Tile::sums], scale[Tile::tokens / 4];
-#pragma unroll
-      for (int i = 0; i < Tile::tokens / 4; i++) {
-        int32_t r = i / 2 * 8 + token + i % 2;
-        scale[i] = 1.0f;
-        if (g.block_scale != nullptr && r < rows)
-          scale[i] = g.block_scale[static_cast<int64_t>(r) * g.steps + step];
-      }
-      sm90_skinny_multiply<Tile>(block, stage, false);
-      ptx::wgmma_wait<0>();
-      ptx::wgmma_keep(block);
-#pragma unroll
-      for (int i = 0; i < Tile::sums; i++) z[i] = gemm_promote(scale[i / 4 * 2 + i % 2], block[i], z[i]);
-      if (ptx::lane_id() == 0) ptx::mbarrier_arrive(empty + ring.stage());
-    } else {
-      sm90_skinny_multiply<Tile>(z, stage, step != 0);
-      ptx::wgmma_wait<1>();
-      if (step != 0 && ptx::lane_id() == 0) ptx::mbarrier_arrive(previous);
-      previous = empty + ring.stage();
-    }
+    sm90_skinny_multiply<Tile>(z, stages + ring.stage() * Tile::stage_bytes, step != 0);
+    ptx::wgmma_wait<1>();
+    if (step != 0 && ptx::lane_id() == 0) ptx::mbarrier_arrive(previous);
+    previous = empty + ring.stage();
     ring.next();
   }
-  if constexpr (!Tile::promoted) {
+  ptx::wgmma_wait<0>();
+  ptx::wgmma_keep(z);
+}
+
+// The scales of a step of this thread's tokens, of which `token` is the first.
+template <class Tile>
+SIE_DEVICE void sm90_skinny_scales(float (&scale)[Tile::tokens / 4], const Sm90Gemm &g, int32_t token,
+                                   int32_t rows, int32_t step) {
+#pragma unroll
+  for (int i = 0; i < Tile::tokens / 4; i++) {
+    const int32_t r = i / 2 * 8 + token + i % 2;
+    scale[i] = 1.0f;
+    if (g.block_scale != nullptr && r < rows)
+      scale[i] = g.block_scale[static_cast<int64_t>(r) * g.steps + step];
+  }
+}
+
+// FP8. The products of a step are over before L2 has answered: scales are asked for two steps ahead, in turns into
+// one array and the other.
+template <class Tile>
+SIE_DEVICE void sm90_skinny_sum_promoted(float (&z)[Tile::sums], const unsigned char *stages, uint64_t *full,
+                                         uint64_t *empty, const Sm90Gemm &g, int32_t rows) {
+  const int token = static_cast<int>(ptx::lane_id()) % 4 * 2;
+  const int32_t last = g.steps - 1;
+  Sm90Ring<Tile::stages> ring;
+  float even[Tile::tokens / 4], odd[Tile::tokens / 4];
+  sm90_skinny_scales<Tile>(even, g, token, rows, 0);
+  sm90_skinny_scales<Tile>(odd, g, token, rows, min(1, last));
+#pragma unroll
+  for (int i = 0; i < Tile::sums; i++) z[i] = 0.0f;
+  const auto add = [&](float (&scale)[Tile::tokens / 4], int32_t step) {
+    float block[Tile::sums];
+    ptx::mbarrier_wait(full + ring.stage(), ring.parity());
+    sm90_skinny_multiply<Tile>(block, stages + ring.stage() * Tile::stage_bytes, false);
     ptx::wgmma_wait<0>();
-    ptx::wgmma_keep(z);
+    ptx::wgmma_keep(block);
+#pragma unroll
+    for (int i = 0; i < Tile::sums; i++) z[i] = gemm_promote(scale[i / 4 * 2 + i % 2], block[i], z[i]);
+    if (ptx::lane_id() == 0) ptx::mbarrier_arrive(empty + ring.stage());
+    ring.next();
+    sm90_skinny_scales<Tile>(scale, g, token, rows, min(step + 2, last));
+  };
+#pragma unroll 1
+  for (int32_t step = 0; step <= last; step += 2) {
+    add(even, step);
+    if (step < last) add(odd, step + 1);
   }
 }
 
@@ -207,7 +228,11 @@ __global__ void __launch_bounds__(sm90_skinny_threads, 1)
   if (threadIdx.x >= sm90_warpgroup) return;
   const int32_t rows = *a.g.rows;
   float z[Tile::sums];
-  sm90_skinny_sum<Tile>(z, stages, full, empty, a.g, rows);
+  if constexpr (Tile::promoted) {
+    sm90_skinny_sum_promoted<Tile>(z, stages, full, empty, a.g, rows);
+  } else {
+    sm90_skinny_sum<Tile>(z, stages, full, empty, a.g.steps);
+  }
   sm90_skinny_store<Tile>(z, a, rows);
 #endif
 }

@@ -45,7 +45,8 @@ TEST(gemm_cost_of_a_large_bf16_product) {
 // DeepGEMM: 1,550 TFLOP/s in e4m3 with block scales at its best shape; cooperative, so that one warpgroup's
 // promotion hides behind the other's products.
 TEST(gemm_cost_of_a_large_fp8_product) {
-  const GemmWork w = square(8192, true);
+  GemmWork w = square(8192, true);
+  w.blocks = true;
   const double got = tflops(w, predict_gemm(card_h100, w, large(w)));
   CHECK(off(got, 1550) <= 0.15, "%.0f TFLOP/s for DeepGEMM's 1,550", got);
 }
@@ -244,6 +245,32 @@ TEST(gemm_cost_of_code_is_that_of_the_form) {
   CHECK(shape.rows == 128 && shape.columns == 192 && shape.warpgroup_rows == 128 && shape.cluster == 1 &&
             shape.code == sie_cuda::gemm_sm90_codes[2].bytes[1],
         "%d × %d, %d bytes", shape.rows, shape.columns, shape.code);
+}
+
+// Block scales: 270 clocks from L2 for one step in eight, 32 for the others, less what they are asked for ahead.
+TEST(gemm_cost_of_block_scales_by_hand) {
+  GemmWork w = product(128, 128, 1025, true);
+  CHECK(sie_cuda::scale_clocks(w, 0) == 0, "%s", "a scale a row");
+  w.blocks = true;
+  for (const auto &[ahead, clocks] : {std::pair{0.0, (270 + 7 * 32) / 8.0},
+                                      {20.0, (250 + 7 * 12) / 8.0},
+                                      {200.0, 70 / 8.0},
+                                      {270.0, 0.0}}) {
+    CHECK(same(sie_cuda::scale_clocks(w, ahead), clocks), "%.0f clocks ahead: %.3f", ahead,
+          sie_cuda::scale_clocks(w, ahead));
+  }
+  // 64 × 128 × 128 products at 1,024 a clock are 1,024 clocks, with a card sixteen times as fast 64.
+  sie_cuda::Card card = round_card();
+  const double hidden = gemm_clocks(card, w, {64, 128, 64, 1}, 4);
+  w.blocks = false;
+  CHECK(same(hidden, gemm_clocks(card, w, {64, 128, 64, 1}, 4)), "%s", "products hide them");
+  card.multiply_adds *= 16;
+  const double none = gemm_clocks(card, w, cooperative, 4);
+  w.blocks = true;
+  CHECK(same(gemm_clocks(card, w, cooperative, 4), none + 9 * 206 / 8.0), "%s", "nine steps of 64 clocks");
+  card.chain_clocks = 20;  // two chains of 80 clocks ahead
+  card.l2_bytes = 1e9;
+  CHECK(same(skinny_clocks(card, w, 4), 1000 + 9 * (80 + 110 / 8.0) + 192), "%s", "skinny");
 }
 
 TEST(gemm_cost_counts_bytes_by_hand) {
