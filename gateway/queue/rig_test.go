@@ -139,7 +139,7 @@ func (w testWriter) Write(b []byte) (int, error) {
 // eventually waits for a condition that no event announces.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !ok(); {
+	for end := time.Now().Add(20 * time.Second); !ok(); {
 		if time.Now().After(end) {
 			t.Fatal(what)
 		}

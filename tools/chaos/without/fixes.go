@@ -195,6 +195,15 @@ func Fixes() []Fix {
 			Patches: []Patch{{"gateway/queue/run.go", "if running {", "if false && running {"}},
 			Tests:   []Test{{queue, "TestAClientLeaves"}},
 		}, {
+			Name: "cancel-again",
+			What: "slices whose cancellation was lost are cancelled when a worker says that it has them",
+			Patches: []Patch{{
+				inbox,
+				"case m.Reply == \"\" && kindOf(m.Data) == work.KindMark:",
+				"case m.Reply == \"none\" && kindOf(m.Data) == work.KindMark:",
+			}},
+			Tests: []Test{{queue, "TestAClientLeavesWhileTheBrokerIsAway"}},
+		}, {
 			Name:    "dead-letter",
 			What:    "a slice that ended two servers while it was alone in them is a dead letter",
 			Patches: []Patch{{inbox, "case s.aloneDied >= aloneDeaths:", "case s.aloneDied >= 1000:"}},
