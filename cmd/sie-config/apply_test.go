@@ -244,14 +244,13 @@ func TestLongAnswers(t *testing.T) {
 			t.Errorf("status %d: an error of %d bytes: %.40q", status, len(fmt.Sprint(err)), err)
 		}
 	}
-	var answer struct{ Detail string }
 	const frame = len(`{"detail":""}`)
 	status, size, more = 200, maxReply-frame-1, " "
-	if err := r.call(t.Context(), "GET", "/x", nil, &answer); err != nil || len(answer.Detail) != size {
-		t.Errorf("%d bytes: %v", len(answer.Detail), err)
+	if err := r.call(t.Context(), "GET", "/x", nil, nil); err != nil {
+		t.Error(err)
 	}
 	more += " "
-	err := r.call(t.Context(), "GET", "/x", nil, &answer)
+	err := r.call(t.Context(), "GET", "/x", nil, nil)
 	if !errors.Is(err, errLargeReply) || !strings.Contains(err.Error(), server.URL+"/x") {
 		t.Errorf("one byte more: %v", err)
 	}
