@@ -8,7 +8,7 @@
 set(bench_dir ${CMAKE_SOURCE_DIR}/kernels/bench)
 
 # Cases, harness and judge; no table.
-add_library(kernel_cases STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:kernel_case_objects>
+add_library(kernel_cases STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:kernel_case_objects> ${lent_case_objects}
             ${CMAKE_SOURCE_DIR}/kernels/tests/support_golden.cc ${bench_dir}/mirror.cc ${bench_dir}/points.cc
             ${bench_dir}/models.cc ${bench_dir}/model.cc ${bench_dir}/verify.cc ${bench_dir}/no_cpu.cc $<TARGET_OBJECTS:kernels_ref>)
 target_link_libraries(kernel_cases PRIVATE sie_flags)

@@ -2,16 +2,23 @@
 # The C library and its tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan.
 # Usage: asan.sh [build [host]|run] Without an argument both, with every case of the long lists and
 # the library in a Go program. `build host` and `run` are for make test: the emulated CUDA kernels
-# are left out, which are half of the work, and of the long lists a part is run.
+# are left out, which are half of the work, the conformance list is the plain build's, which is there
+# by then, and of the long lists a part is run.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if [ "${1:-build}" = build ]; then
-  emulation=ON
-  if [ "${2:-}" = host ]; then emulation=OFF; fi
+  emulation=ON plain="" log=build-asan/build.log
+  mkdir -p build-asan
+  if [ "${2:-}" = host ]; then
+    emulation=OFF
+    if [ -e build/CMakeCache.txt ]; then
+      plain=$PWD/build
+      cmake --build build -j "$(nproc)" --target kernel_case_objects >"$log" 2>&1 || { cat "$log"; exit 1; }
+    fi
+  fi
   generator=()
   if ! [ -e build-asan/CMakeCache.txt ] && command -v ninja >/dev/null; then generator=(-G Ninja); fi
-  cmake --preset asan -DSIE_EMULATION=$emulation "${generator[@]}" >/dev/null
-  log=build-asan/build.log
+  cmake --preset asan -DSIE_EMULATION=$emulation -DSIE_PLAIN_BUILD="$plain" "${generator[@]}" >/dev/null
   targets=(all)
   if [ $# = 0 ]; then targets+=(bench_tests); fi
   cmake --build build-asan -j "$(nproc)" --target "${targets[@]}" >"$log" 2>&1 || { cat "$log"; exit 1; }
