@@ -295,7 +295,7 @@ func TestTheLifeOfACluster(t *testing.T) {
 	for _, e := range left {
 		names = append(names, e.Name())
 	}
-	if !slices.Equal(names, []string{"log"}) || err != nil {
+	if !slices.Equal(names, []string{"log", markFile}) || err != nil {
 		t.Errorf("files are left: %v %v", names, err)
 	}
 	if _, err := Send(ctx, c.dir, Command{Do: "status"}); err == nil ||

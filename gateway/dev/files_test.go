@@ -3,6 +3,7 @@ package dev
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -119,5 +120,84 @@ func TestLogsAreBounded(t *testing.T) {
 	defer l.Close()
 	if n, err := l.Write(line); n != len(line) || err != nil || l.dropped != int64(len(line)) {
 		t.Errorf("%d %v, %d dropped", n, err, l.dropped)
+	}
+}
+
+// A directory that holds somebody else's work is refused as a state directory, and stays as it was.
+// One that is empty, that is this user's alone or that is of a cluster is taken.
+func TestAStateDirectoryIsNobodyElses(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode  os.FileMode
+		files []string
+		want  string // in the error; "": it is taken
+	}{
+		"empty": {0o755, nil, ""},
+		"what a cluster removes": {
+			0o700, []string{"config/models.yaml"}, "has config, which is of no cluster",
+		},
+		"the same, a file":      {0o700, []string{"run"}, "has run, which is of no cluster"},
+		"the name of the state": {0o700, []string{stateFile}, "has " + stateFile},
+		"files that others see": {
+			0o755, []string{"notes.txt"}, "other users may use it (mode -rwxr-xr-x)",
+		},
+		"this user's alone":            {0o700, []string{"notes.txt"}, ""},
+		"of a cluster":                 {0o700, []string{markFile, "run/w0/ipc.sock", stateFile}, ""},
+		"of one of an earlier version": {0o700, []string{"log/config-0.log", "config/epoch"}, ""},
+	} {
+		dir := filepath.Join(t.TempDir(), "state")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range c.files {
+			path := filepath.Join(dir, file)
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chmod(dir, c.mode); err != nil {
+			t.Fatal(err)
+		}
+		o := options(bin(t), dir, ports(t))
+		cluster, err := New(o)
+		if c.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			info, err := os.Stat(dir)
+			if err := errors.Join(err, cluster.Close()); err != nil || info.Mode().Perm() != 0o700 {
+				t.Errorf("%s: %v, %v", name, info, err)
+			}
+			// With files in it of a cluster that ended, it is taken again.
+			o.Storage = "file"
+			if err := os.MkdirAll(filepath.Join(dir, "config"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if cluster, err = New(o); err != nil {
+				t.Errorf("%s, again: %v", name, err)
+			} else if err := cluster.Close(); err != nil {
+				t.Errorf("%s, again: %v", name, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), "choose an empty") {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != c.mode {
+			t.Errorf("%s: the mode is %v, %v", name, info.Mode(), err)
+		}
+		held, err := os.ReadDir(dir)
+		if err != nil || len(held) != len(c.files) {
+			t.Errorf("%s: it holds %v, %v", name, held, err)
+		}
+		for _, file := range c.files {
+			if text, err := os.ReadFile(filepath.Join(dir, file)); err != nil || string(text) != "mine" {
+				t.Errorf("%s: %s is gone: %q, %v", name, file, text, err)
+			}
+		}
 	}
 }

@@ -11,6 +11,12 @@ import (
 	"syscall"
 )
 
+// markFile says that a directory is the state of clusters, which remove files in it. It stays when
+// a cluster ends.
+const markFile = "sie-gateway-dev"
+
+const markText = "This directory is the state of `sie-gateway dev`, which removes files in it.\n"
+
 // lock takes the state directory for this process, and makes it where it does not exist. It belongs
 // to us alone (mode 0700). The lock ends with the file, or with the process.
 func lock(dir string) (*os.File, error) {
@@ -24,6 +30,9 @@ func lock(dir string) (*os.File, error) {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if !info.IsDir() || !ok || int(owner.Uid) != os.Getuid() {
 		return nil, fmt.Errorf("--state-dir %s is no directory of this user: choose another", dir)
+	}
+	if err := claim(dir, info.Mode()); err != nil {
+		return nil, err
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
@@ -51,6 +60,39 @@ func lock(dir string) (*os.File, error) {
 			return nil, err
 		}
 	}
+}
+
+// claim marks a directory as the state of clusters. It refuses one without the mark that holds
+// somebody else's work: anything that a cluster would remove, or any files in a directory that
+// other users may use.
+func claim(dir string, mode os.FileMode) error {
+	mark := filepath.Join(dir, markFile)
+	if _, err := os.Lstat(mark); err == nil {
+		return nil
+	}
+	held, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("--state-dir: %w", err)
+	}
+	const fix = "choose an empty or a new directory"
+	// Earlier versions left no mark, but always a log of sie-config.
+	if _, err := os.Lstat(filepath.Join(dir, "log", Config+"-0.log")); err != nil {
+		for _, e := range held {
+			switch e.Name() {
+			case "run", "payloads", "nats", "config", stateFile:
+				return fmt.Errorf("--state-dir %s has %s, which is of no cluster, and a cluster removes it: %s",
+					dir, e.Name(), fix)
+			}
+		}
+		if len(held) > 0 && mode.Perm()&0o077 != 0 {
+			return fmt.Errorf("--state-dir %s has %s and other users may use it (mode %v), which a cluster ends: %s",
+				dir, held[0].Name(), mode.Perm(), fix)
+		}
+	}
+	if err := os.WriteFile(mark, []byte(markText), 0o600); err != nil {
+		return fmt.Errorf("--state-dir: %w", err)
+	}
+	return nil
 }
 
 func write(f *os.File, s string) error {
