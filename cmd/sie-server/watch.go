@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -55,11 +56,17 @@ func watchDirectory(ctx context.Context, dir string, log *slog.Logger) <-chan st
 			case <-again.C:
 				// A directory that was removed is no longer watched, even when a new one has its
 				// name.
-				if !slices.Contains(watcher.WatchList(), dir) && watcher.Add(dir) == nil {
+				if !watches(watcher, dir) && watcher.Add(dir) == nil {
 					tell()
 				}
 			}
 		}
 	}()
 	return changed
+}
+
+// watches reports whether a directory is watched, under whatever name it was added: the watcher
+// keeps clean names, and "models/" is "models".
+func watches(w *fsnotify.Watcher, dir string) bool {
+	return slices.Contains(w.WatchList(), filepath.Clean(dir))
 }
