@@ -6,16 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"os"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/alecthomas/kong"
 )
 
 // Health probes a running server and reports the answer by its exit status. An image then needs
 // no curl for its HEALTHCHECK.
 type Health struct {
-	URL     string        `name:"url" help:"Address of the server." default:"http://127.0.0.1:8080"`
+	URL     string        `name:"url" help:"Address of the server. Default: this machine's own, at the port that serve has without flags, by https and with any certificate where SIE_TLS_CERT is set."`
 	Probe   string        `help:"readyz: requests should be sent here. livez: the device answers. healthz: the process answers." default:"readyz" enum:"readyz,livez,healthz"`
 	Timeout time.Duration `help:"Time for the answer." default:"3s" range:"1ms..1h"`
 
@@ -28,7 +32,44 @@ type Health struct {
 const goneEvery = 50 * time.Millisecond
 
 // Run asks once, or with Gone until nothing listens.
-func (c *Health) Run() error {
+func (c *Health) Run(k *kong.Context) error {
+	if c.URL == "" {
+		c.URL, c.Insecure = own(k.Model.Node)
+	}
+	return c.run()
+}
+
+// own returns the address at which a program's command serve answers without flags, and whether any
+// certificate is taken there: those of a server are seldom for this machine's own address. So a
+// HEALTHCHECK follows the variables of its container.
+func own(program *kong.Node) (url string, insecure bool) {
+	scheme, host, port := "http", "127.0.0.1", "8080"
+	for _, command := range program.Children {
+		if command.Name != "serve" {
+			continue
+		}
+		for _, f := range command.Flags {
+			value := f.Default
+			for _, name := range f.Envs {
+				if set := os.Getenv(name); set != "" {
+					value = set
+					break
+				}
+			}
+			switch ip := net.ParseIP(value); {
+			case f.Name == "port" && value != "":
+				port = value
+			case f.Name == "tls-cert" && value != "":
+				scheme = "https"
+			case f.Name == "host" && value != "" && (ip == nil || !ip.IsUnspecified()):
+				host = value
+			}
+		}
+	}
+	return scheme + "://" + net.JoinHostPort(host, port), scheme == "https"
+}
+
+func (c *Health) run() error {
 	if c.Gone > 0 {
 		return c.await()
 	}

@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/alecthomas/kong"
 )
 
 func TestHealth(t *testing.T) {
@@ -36,7 +39,7 @@ func TestHealth(t *testing.T) {
 		if strings.HasSuffix(c.url, "/slow") {
 			limit = 50 * time.Millisecond
 		}
-		err := (&Health{URL: c.url, Probe: c.probe, Timeout: limit}).Run()
+		err := (&Health{URL: c.url, Probe: c.probe, Timeout: limit}).run()
 		switch {
 		case c.want == "" && err != nil,
 			c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
@@ -66,7 +69,7 @@ func TestHealthWaitsUntilTheServerHasGone(t *testing.T) {
 	c := &Health{URL: server.URL, Probe: "healthz", Timeout: 100 * time.Millisecond, Gone: time.Hour}
 	ended := make(chan error, 1)
 	go func() {
-		err := c.Run()
+		err := c.run()
 		if gone.Load() == 0 {
 			t.Error("the wait ended while the server was there")
 		}
@@ -80,14 +83,71 @@ func TestHealthWaitsUntilTheServerHasGone(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if err := c.Run(); err != nil {
+	if err := c.run(); err != nil {
 		t.Errorf("of a server that was never there: %v", err)
 	}
 
 	server = httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	c = &Health{URL: server.URL, Probe: "healthz", Timeout: time.Second, Gone: 60 * time.Millisecond}
-	if err := c.Run(); err == nil || !strings.Contains(err.Error(), "there still, 60ms after") {
+	if err := c.run(); err == nil || !strings.Contains(err.Error(), "there still, 60ms after") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Without --url the probe goes where serve listens by the variables of its environment.
+func TestHealthFindsItsOwnServer(t *testing.T) {
+	type serve struct {
+		Host    string `default:"0.0.0.0" env:"SIE_T_HOST"`
+		Port    int    `default:"8080" env:"SIE_T_PORT,SIE_T_OTHER_PORT"`
+		TLSCert string `name:"tls-cert" env:"SIE_TLS_CERT"`
+	}
+	var program struct {
+		Serve  serve  `cmd:""`
+		Health Health `cmd:""`
+	}
+	k := kong.Must(&program)
+	for _, name := range []string{"SIE_T_HOST", "SIE_T_PORT", "SIE_T_OTHER_PORT", "SIE_TLS_CERT"} {
+		t.Setenv(name, "")
+	}
+	for _, c := range []struct{ name, value, want string }{
+		{"SIE_T_HOST", "", "http://127.0.0.1:8080"},
+		{"SIE_T_OTHER_PORT", "9000", "http://127.0.0.1:9000"},
+		{"SIE_T_PORT", "9001", "http://127.0.0.1:9001"},
+		{"SIE_T_HOST", "::", "http://127.0.0.1:9001"},
+		{"SIE_T_HOST", "::1", "http://[::1]:9001"},
+		{"SIE_T_HOST", "10.0.0.5", "http://10.0.0.5:9001"},
+		{"SIE_TLS_CERT", "/tls.crt", "https://10.0.0.5:9001"},
+	} {
+		t.Setenv(c.name, c.value)
+		if got, any := own(k.Model.Node); got != c.want || any != strings.HasPrefix(got, "https") {
+			t.Errorf("%s=%s: %s, %v; want %s", c.name, c.value, got, any, c.want)
+		}
+	}
+	secret := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer secret.Close()
+	host, port, err := net.SplitHostPort(secret.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SIE_T_HOST", host)
+	t.Setenv("SIE_T_PORT", port)
+	ask := func(args ...string) error {
+		t.Helper()
+		ctx, err := k.Parse(append([]string{"health"}, args...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ctx.Run()
+	}
+	if err := ask(); err != nil {
+		t.Errorf("a server with a certificate: %v", err)
+	}
+	if err := ask("--url", secret.URL); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("an address that is given: %v", err)
+	}
+	t.Setenv("SIE_TLS_CERT", "")
+	if err := ask(); err == nil {
+		t.Error("http reached a server of https")
 	}
 }
