@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -36,7 +37,7 @@ type encodeCmd struct {
 	sourceFlags  `embed:""`
 	computeFlags `embed:""`
 
-	Model      string   `help:"Model id." default:"${model}" short:"M"`
+	Model      string   `help:"Model that runs, whatever else --models, --models-dir and --bundle select: an id, or as with --models a directory or id=directory. Default: ${model}, or where those leave it out the first that they select." short:"M"`
 	Text       []string `arg:"" optional:"" help:"Texts to encode; printed as JSON, one a line."`
 	File       string   `help:"File with one text a line; - reads standard input." short:"f"`
 	Out        string   `help:"NumPy file for the vectors of --file." short:"o"`
@@ -92,10 +93,13 @@ func (c *encodeCmd) Run() error {
 func (c *encodeCmd) start(
 	ctx context.Context,
 ) (w *service.Service, m service.Model, req api.EncodeRequest, err error) {
-	if len(c.Models) == 0 && c.ModelsDir == "" && c.Bundle == "" {
-		c.Models = []string{c.Model}
+	switch {
+	case len(c.Models) == 0 && c.ModelsDir == "" && c.Bundle == "":
+		c.Models = []string{cmp.Or(c.Model, defaultModel)}
+	case c.Model != "": // the others may come from the environment, and leave it out
+		c.preload, c.preloadFlag = []string{c.Model}, "--model"
 	}
-	id := refID(c.Model)
+	id := refID(cmp.Or(c.Model, defaultModel))
 	cat, err := c.catalog()
 	if err != nil {
 		return nil, m, req, err
@@ -108,7 +112,7 @@ func (c *encodeCmd) start(
 	if err != nil {
 		return nil, m, req, err
 	}
-	if len(cat.List()) > 0 && !has(cat.List(), id) {
+	if c.Model == "" && len(cat.List()) > 0 && !has(cat.List(), id) {
 		id = cat.List()[0].ID
 	}
 	if err := w.Preload(ctx, id); err != nil {

@@ -31,8 +31,9 @@ type sourceFlags struct {
 	DiskCache    bool    `name:"disk-cache-enabled" help:"Remove the weights used longest ago when the disk gets full." env:"SIE_DISK_CACHE_ENABLED" default:"true" negatable:""`
 	DiskPercent  float64 `name:"disk-pressure-threshold-percent" help:"Disk use above which a download removes them." env:"SIE_DISK_PRESSURE_THRESHOLD_PERCENT" default:"85" range:"50..99"`
 
-	preload []string // references of --preload, which are served in addition to the others
-	known   []string // those in preload that model files described at the start; their files may go later
+	preload     []string // references of --preload, which are served in addition to the others
+	preloadFlag string   // what errors call --preload where it is another flag
+	known       []string // those in preload that model files described at the start; their files may go later
 }
 
 // computeFlags say what the models run on.

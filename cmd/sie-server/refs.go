@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,7 +73,7 @@ func (f *sourceFlags) narrow(ctx context.Context, all *catalog.Catalog) (s model
 		if _, err := all.Resolve(ref); err != nil && slices.Contains(f.known, ref) {
 			continue // its file is gone
 		}
-		id, err := r.add("--preload", ref)
+		id, err := r.add(cmp.Or(f.preloadFlag, "--preload"), ref)
 		if err != nil {
 			return s, err
 		}
