@@ -4,6 +4,18 @@ package tokenizer
 
 /*
 #include "sietok.h"
+
+// sietok_decoded is sietok_decode, but gives NULL for an empty text. The library's address of one
+// is 1, and Go ends the process when it moves a stack on which such a pointer lies.
+static inline uint8_t *sietok_decoded(const sietok *model, const uint32_t *ids, size_t len,
+                                      bool skip_special, size_t *out_len, int32_t *code) {
+  uint8_t *text = sietok_decode(model, ids, len, skip_special, out_len, code);
+  if (*out_len == 0) {
+    sietok_free_text(text, 0);
+    text = NULL;
+  }
+  return text;
+}
 #cgo noescape sietok_encode
 #cgo nocallback sietok_encode
 #cgo noescape sietok_token_id
@@ -12,7 +24,7 @@ package tokenizer
 #cgo nocallback sietok_new
 #cgo noescape sietok_refine
 #cgo nocallback sietok_refine
-#cgo nocallback sietok_decode
+#cgo nocallback sietok_decoded
 #cgo nocallback sietok_free
 #cgo nocallback sietok_free_text
 */
@@ -104,18 +116,23 @@ func (l library) tokenID(token string) (int32, bool) {
 }
 
 func (l library) decode(ids []int32, skipSpecial bool) (string, error) {
-	var (
-		n    C.size_t
-		code C.int32_t
-	)
-	text := C.sietok_decode(l.model, (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(ids))), C.size_t(len(ids)),
-		C.bool(skipSpecial), &n, &code)
-	s := string(unsafe.Slice((*byte)(text), int(n)))
-	C.sietok_free_text(text, n)
+	text, n, code := l.decoded(ids, skipSpecial)
+	s := ""
+	if text != nil {
+		s = string(unsafe.Slice((*byte)(text), int(n)))
+		C.sietok_free_text(text, n)
+	}
 	if code != C.SIETOK_OK {
 		return "", fmt.Errorf("tokenizer: decode: %s", s)
 	}
 	return s, nil
+}
+
+// decoded returns the library's text, which the caller frees; nil for an empty one.
+func (l library) decoded(ids []int32, skipSpecial bool) (text *C.uint8_t, n C.size_t, code C.int32_t) {
+	text = C.sietok_decoded(l.model, (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(ids))), C.size_t(len(ids)),
+		C.bool(skipSpecial), &n, &code)
+	return text, n, code
 }
 
 // arena holds the texts of a chunk end to end.

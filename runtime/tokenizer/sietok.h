@@ -100,7 +100,7 @@ void sietok_places(const sietok *model, const uint8_t *text, size_t len, const s
                    const uint32_t *stop, uint8_t *message, size_t message_cap);
 
 /* Returns the text of `ids` (code SIETOK_OK) or a message (SIETOK_FAILED). The caller frees it with
- * sietok_free_text. */
+ * sietok_free_text. The address of an empty text is not NULL and points at nothing. */
 uint8_t *sietok_decode(const sietok *model, const uint32_t *ids, size_t len, bool skip_special,
                        size_t *out_len, int32_t *code);
 void sietok_free_text(uint8_t *text, size_t len);
