@@ -207,9 +207,12 @@ def program_run(image, program, user, log, patience):
 
 def artefact(stages, made_by, built, stage, path):
     """The file at path of a build stage: in the root it was built in, else what `make` left at the
-    same place of the repository."""
+    same place of the repository. None is an empty folder, which a RUN of the stage makes."""
     if path in MACHINES:
         return pathlib.Path(path)
+    if any(at.word == "RUN" and at.text == f"install -d {path}"
+           for s in stages if s.name == stage for at in s.instructions):
+        return None
     if built:
         if not rootfs.inside(built, path).is_file():
             raise Broken(f"COPY --from={stage} {path}: the build leaves no such file")

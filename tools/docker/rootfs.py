@@ -211,8 +211,9 @@ def inside(root, path):
 
 def copy(at, text, image, context, artefact, history):
     flags, words = dict(at.flags), text.split()
-    if set(flags) - {"from"}:
-        raise Broken(f"line {at.line}: this check does not read COPY --{', --'.join(set(flags) - {'from'})}")
+    if unread := set(flags) - {"from", "chown"}:
+        raise Broken(f"line {at.line}: this check does not read COPY --{', --'.join(unread)}")
+    uid, gid, _ = owner(image.root, flags.get("chown", "0:0"))
     *sources, target = words
     for source in sources:
         place = inside(image.root, os.path.join(image.workdir, target))
@@ -223,11 +224,14 @@ def copy(at, text, image, context, artefact, history):
         if "from" in flags:
             file = artefact(flags["from"], source)
             place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(file, place)
+            if file is None:  # an empty folder
+                place.mkdir(exist_ok=True)
+            else:
+                shutil.copy2(file, place)
         else:
             context.copy(source, place)
         for file in [place, *place.rglob("*")]:
-            os.chown(file, 0, 0, follow_symlinks=False)
+            os.chown(file, uid, gid, follow_symlinks=False)
             if file.is_file():
                 history.update(f"COPY {file} ".encode() + hashlib.sha256(file.read_bytes()).digest())
 

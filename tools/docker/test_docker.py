@@ -178,6 +178,16 @@ class Spoilt(unittest.TestCase):
                     self.assertEqual(status, 1, said)
                     self.assertIn(want, said)
 
+    def test_the_store_of_the_configuration(self):
+        text, flag = (ROOT / "Dockerfile.config").read_text(), "--chown=1000:1000 "
+        for old, new, want in [("# ", "# ", None), (flag, "", "/var/lib/sie-config belongs to 0:0"),
+                               (flag, "--chmod=755 ", "does not read COPY --chmod"),
+                               ("COPY --from=build " + flag, "# ", "the image has no such folder")]:
+            with self.subTest(want):
+                status, said = self.checked(("", old, new, want), text, "Dockerfile.config")
+                self.assertEqual(status, 1 if want else 0, said)
+                self.assertIn(want or "answered and stopped", said)
+
     def test_everything_is_noticed(self):
         with concurrent.futures.ThreadPoolExecutor(4) as pool:  # most of each is waiting
             for (what, _, _, want), (status, said) in zip(SPOILT, pool.map(self.checked, SPOILT)):

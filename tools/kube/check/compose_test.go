@@ -2,6 +2,7 @@ package check
 
 import (
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +94,9 @@ func TestCompose(t *testing.T) {
 				if v.Type == "bind" && !v.ReadOnly {
 					t.Errorf("%v: %s may write to %s", files, name, v.Source)
 				}
+				if v.Type == "volume" && p.Volumes[v.Source].DriverOpts["type"] != "tmpfs" {
+					imageHas(t, s.Image, v.Target)
+				}
 			}
 		}
 		worker, sidecar := p.Services["worker"], p.Services["worker-sidecar"]
@@ -110,6 +114,32 @@ func TestCompose(t *testing.T) {
 		}
 		if p.Volumes["ipc"].DriverOpts["type"] != "tmpfs" {
 			t.Errorf("%v: the socket is not in memory", files)
+		}
+	}
+}
+
+// dockerfiles are those of the images, by name.
+var dockerfiles = map[string][]string{
+	"sie-server": {"Dockerfile", "Dockerfile.cuda"}, "sie-config": {"Dockerfile.config"},
+	"sie-gateway": {"Dockerfile.gateway"}, "sie-server-sidecar": {"Dockerfile.sidecar"},
+}
+
+// imageHas wants a folder of a service's image to be one of its volumes: tools/docker then checks
+// that it belongs to the image's user. A new volume at another place belongs to root, and the
+// service cannot write to it.
+func imageHas(t *testing.T, image, folder string) {
+	t.Helper()
+	name, _, _ := strings.Cut(image[strings.LastIndexByte(image, '/')+1:], ":")
+	if len(dockerfiles[name]) == 0 {
+		t.Errorf("%s is of no Dockerfile", image)
+	}
+	for _, file := range dockerfiles[name] {
+		text, err := os.ReadFile("../../../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(strings.Split(string(text), "\n"), "VOLUME "+folder) {
+			t.Errorf("a volume is mounted at %s, which is no VOLUME of %s: it would belong to root", folder, file)
 		}
 	}
 }
