@@ -57,7 +57,11 @@ TEST(wide_bits_by_any_grid_and_item) {
     check_wide({dtype, d, 1, 1, SIE_MASK_CAUSAL, 0, false, {self(260), self(390)}});
     check_wide({dtype, d, 2, 2, SIE_MASK_WINDOW, 30, false, {self(400), self(133)}});
     check_wide({dtype, d, 1, 1, SIE_MASK_WINDOW, 0, false, {self(270)}});
+    // The first row of a warpgroup sees the last key of a block, the row behind it none of that block.
+    check_wide({dtype, d, 1, 1, SIE_MASK_WINDOW, 65, false, {self(200)}});
   }
+  Problem one({SIE_BF16, 64, 1, 1, SIE_MASK_FULL, 0, false, {self(20)}});
+  CHECK(one.run_wide(128, 0) == one.run_wide(128, 1), "no CTA where the multiprocessors are not known");
 }
 
 // One query a sequence, more queries than keys, queries at the first keys: groups without rows, and rows
@@ -79,6 +83,7 @@ TEST(wide_prefixes) {
   for (int32_t d : {64, 128, 256}) {
     check_wide({SIE_BF16, d, 2, 1, SIE_MASK_CAUSAL, 0, false, lengths});
     check_wide({SIE_F16, d, 1, 1, SIE_MASK_FULL, 0, false, lengths});
+    check_wide({SIE_F16, d, 2, 2, SIE_MASK_FULL, 0, false, {{40, 200, 127}, {9, 137, 1}}});
   }
 }
 

@@ -104,6 +104,9 @@ TEST(gemm_sm90_reads_to_the_end) {
     check_shape(shape(compute, 20, 20, 128, line, -1), blocks);
     blocks.gap = 2;
     check_shape(shape(compute, 20, 20, 150, line, -1), blocks);
+    // Behind a gate W's columns, and in FP8 their scales, end in the middle of what a warp stages at once.
+    blocks.gate = SIE_GATE_SWIGLU;
+    check_shape(shape(compute, 20, 20, 384, line, -1), blocks);
   }
 }
 
@@ -335,6 +338,17 @@ TEST(gemm_sm90_refuses) {
   a.rows.cap = 64 * 64;
   a.n = packed.n = a.y.ld = int64_t{1} << 30;
   CHECK(sie_cuda::gemm_sm90_run(pingpong_64, &a, &on) == SIE_UNSUPPORTED, "%s", "too many tiles");
+  // Rows of y farther apart than a tensor map takes, with a residual that one takes.
+  const Problem lines(shape(SIE_COMPUTE_BF16, 4, 4, 64, 16, -1));
+  Ending residual;
+  residual.y = residual.residual = SIE_BF16;
+  const Bytes there(4 * 64 * 2);
+  sie_linear_args far = lines.args(residual, there, there, nullptr);
+  far.rows.n = &no_rows;
+  CHECK(sie_cuda::gemm_sm90_run(pingpong_64, &far, &on) == SIE_OK, "%s", "rows of y next to each other");
+  far.y.ld = int64_t{1} << 39;
+  CHECK(sie_cuda::gemm_sm90_run(pingpong_64, &far, &on) == SIE_INVALID_ARGUMENT, "%s",
+        "rows of y 2⁴⁰ bytes apart");
 }
 
 }  // namespace
