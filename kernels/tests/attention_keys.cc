@@ -8,6 +8,13 @@ using namespace attention;
 
 namespace {
 
+// Of the host's tables those whose attention no lower table has: VNNI's is AVX-512's, and AMX's in
+// f32; neon-dot's is neon's.
+bool has_own_attention(const sie_ops *ops, int32_t dtype) {
+  return stream_of(ops) == nullptr &&
+         (has_own_generic(ops) || (ops->isa == SIE_ISA_AMX && dtype == SIE_BF16));
+}
+
 // Runs the case in `parts` shares, or unit by unit (parts 0), and checks the bits against `whole`.
 void check_split(AttentionCase *c, const sie_ops *ops, int32_t parts, const std::vector<uint8_t> &whole) {
   c->outputs[0]->clear();
@@ -138,12 +145,9 @@ void check_attention_keys() {
         config.positions = k.positions;
         std::vector<const sie_ops *> tables;
         for (const sie_ops *ops : backends()) {
-          // VNNI has the attention of AVX-512, and AMX in f32; neon-dot has neon's. In bf16 the others differ in their
-          // loads and stores: every third case.
-          const bool other = stream_of(ops) == nullptr && ops != sie_ref_ops();
-          const bool tiles = ops->isa == SIE_ISA_AMX && dtype == SIE_BF16;
-          const bool own = has_own_generic(ops) && (dtype == SIE_F32 || index % 3 == 0);
-          if (other && (tiles || own)) tables.push_back(ops);
+          // In bf16 the generic kernels differ in their loads and stores alone: every third case.
+          if (ops == sie_ref_ops() || !has_own_attention(ops, dtype)) continue;
+          if (ops->isa == SIE_ISA_AMX || dtype == SIE_F32 || index % 3 == 0) tables.push_back(ops);
         }
         if (tables.empty()) continue;
         AttentionCase c(config, odd, 4500 + index);
@@ -195,7 +199,7 @@ void check_attention_hidden_buckets() {
       for (int32_t tables : {1, 2, 3}) {
         if (length == 600 && tables != 3) continue;
         for (const sie_ops *ops : backends()) {
-          if (stream_of(ops) != nullptr || ops == sie_ref_ops()) continue;
+          if (ops == sie_ref_ops() || !has_own_attention(ops, dtype)) continue;
           Config config = {{length}, 1, 1, 64, SIE_MASK_FULL, 0, dtype, false, true, plain, false};
           config.positions = {length == 150 ? 128 : 2048, 1024, (tables & 1) != 0, (tables & 2) != 0};
           const std::string name = text("hidden buckets %s %d %d ", dtype_text(dtype), length, tables);
@@ -216,7 +220,7 @@ void check_attention_hidden_keys() {
     for (const auto &[length, d] : shapes) {
       for (int32_t mask : {SIE_MASK_CAUSAL, SIE_MASK_WINDOW}) {
         for (const sie_ops *ops : backends()) {
-          if (stream_of(ops) != nullptr) continue;
+          if (!has_own_attention(ops, dtype)) continue;
           const Config config = {{length}, 2, 1, d, mask, 20, dtype, false, true, plain, false};
           const std::string name = text("hidden keys %s %d D=%d %d ", dtype_text(dtype), length, d, mask);
           check::judged((name + ops->name).c_str(), [&] {
@@ -236,7 +240,7 @@ void check_attention_without_sight() {
     const Config config =
         longer_than_keys({{16, 48, 512}, 2, 1, 64, SIE_MASK_WINDOW, 3, dtype, false, true, plain, false}, 70);
     for (const sie_ops *ops : backends()) {
-      if (stream_of(ops) != nullptr) continue;
+      if (!has_own_attention(ops, dtype)) continue;
       check::judged((std::string("no sight ") + dtype_text(dtype) + " " + ops->name).c_str(), [&] {
         AttentionCase c(config, odd, 4950);
         c.expect();

@@ -284,8 +284,8 @@ std::vector<Gpu> &gpus();
 // Tables of CPUs that are emulated; a program adds them before the first case (emulated_cpu.h).
 std::vector<const sie_ops *> &emulated_cpus();
 
-// The tables that the list runs on. host: ref, every CPU table of this build that the machine can
-// run, which `machine` stops at, and emulated_cpus(), which `emulated` has beside ref; gpu: gpus().
+// The tables that the list runs on. machine: ref and every CPU table of this build that the machine
+// can run; emulated: emulated_cpus(); host: both of these; gpu: gpus().
 enum class Tables { all, host, machine, emulated, gpu };
 void select(Tables tables);  // before the first case
 const std::vector<const sie_ops *> &backends();

@@ -117,6 +117,7 @@ void attend(const Config &c, bool bf16) {
   const int64_t y_ld = ld + 1;
   std::vector<float> want;
   for (const sie_ops *ops : tables()) {
+    if (!has_own_generic(ops)) continue;  // no D here is one of the tiles', in bf16
     std::vector<float> all;
     for (int32_t parts : {1, 2, 5, 11, 47}) {
       if (parts > 1 && (c.queries * c.keys > 20000 || ops == sie_ref_ops())) continue;

@@ -3,7 +3,7 @@
 //   kernel_tests                  every case on every table: ref, the CPU's and the emulated GPUs'
 //   kernel_tests --host           … on ref, the CPU's tables, and those of CPUs that are emulated
 //   kernel_tests --machine        … on ref and the CPU's tables
-//   kernel_tests --emulated       … on ref and the tables of CPUs that are emulated
+//   kernel_tests --emulated       … on the tables of CPUs that are emulated
 //   kernel_tests --gpu            … on the GPUs' tables
 //   kernel_tests linear           cases whose name contains the word; may follow the options above
 //   kernel_tests --bench [text]   timings in the format of Go benchmarks, of the forms that contain

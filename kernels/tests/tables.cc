@@ -71,7 +71,7 @@ const std::vector<const sie_ops *> &backends() {
   static const std::vector<const sie_ops *> list = [] {
     std::vector<const sie_ops *> tables;
     const bool all = selected == Tables::all, host = all || selected == Tables::host;
-    if (selected != Tables::gpu) tables.push_back(sie_ref_ops());
+    if (host || selected == Tables::machine) tables.push_back(sie_ref_ops());
     if (host || selected == Tables::machine) {
       const uint32_t best = sie_cpu_detect();
       for (uint32_t isa = SIE_ISA_FAMILY(best) << 16 | 1; isa <= best; isa++) {
