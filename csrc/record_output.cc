@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/muvera.h"
+#include "memory.h"
 #include "record.h"
 #include "status.h"
 
@@ -32,13 +33,13 @@ sie_status check_indices(const sie_program *p, const sie_weight *w, int64_t n, i
 sie_status check_sketch(const sie_program *p, const sie_muvera_params *m, int64_t block, sie_error *err) {
   int64_t all = m->repetitions * block;
   if (m->final_dims == 0) {
-    bool none = m->sketch == nullptr && m->sketch_first == nullptr && m->sketch_source == nullptr;
+    bool none = m->sketch == nullptr && m->sketch_output == nullptr && m->sketch_source == nullptr;
     SIE_FAIL_IF(!none, SIE_INVALID_ARGUMENT, err, "there is a sketch, but final_dims is 0");
     return SIE_OK;
   }
   if (!p->device->is_gpu()) return check_indices(p, m->sketch, all, 1, m->final_dims, true, "sketch", err);
-  SIE_TRY(check_indices(p, m->sketch_first, m->repetitions, int64_t{m->final_dims} + 1, all + 1, false,
-                        "sketch_first", err));
+  SIE_TRY(check_indices(p, m->sketch_output, all, 1, int64_t{m->final_dims} * SIE_SKETCH_ROUNDS, false,
+                        "sketch_output", err));
   return check_indices(p, m->sketch_source, all, 1, block, true, "sketch_source", err);
 }
 
@@ -202,10 +203,10 @@ sie_status record_output_smve(sie_program *p, const void *params, sie_error *err
 
 using namespace sie;
 
-sie_status sie_muvera_group(const int32_t *sketch, int64_t repetitions, int64_t block, int64_t final_dims,
-                            int32_t *first, int32_t *source, sie_error *err) {
-  SIE_FAIL_IF(sketch == nullptr || first == nullptr || source == nullptr, SIE_INVALID_ARGUMENT, err,
-              "sketch, first or source is NULL");
+sie_status sie_muvera_order(const int32_t *sketch, int64_t repetitions, int64_t block, int64_t final_dims,
+                            int32_t *output, int32_t *source, sie_error *err) {
+  SIE_FAIL_IF(sketch == nullptr || output == nullptr || source == nullptr, SIE_INVALID_ARGUMENT, err,
+              "sketch, output or source is NULL");
   SIE_FAIL_IF(repetitions < 1 || block < 1 || final_dims < 1 || final_dims > max_columns ||
                   repetitions > (int64_t{1} << 24) / block,
               SIE_INVALID_ARGUMENT, err, "a sketch of %lld repetitions of %lld columns to %lld",
@@ -217,7 +218,11 @@ sie_status sie_muvera_group(const int32_t *sketch, int64_t repetitions, int64_t 
                 "entry %lld of the sketch is %d; the result has %lld columns", static_cast<long long>(i),
                 sketch[i], static_cast<long long>(final_dims));
   }
-  sie_group_sketch(sketch, repetitions, block, final_dims, first, source);
+  Block memory;
+  int32_t *room = array_of<int32_t>(&memory, final_dims + 2 * block);
+  SIE_FAIL_IF(room == nullptr, SIE_OUT_OF_MEMORY, err, "no memory to order a sketch");
+  sie_order_sketch(sketch, repetitions, block, final_dims, room, output, source);
+  release(&memory);
   return SIE_OK;
 }
 

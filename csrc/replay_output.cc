@@ -70,7 +70,7 @@ sie_status muvera(const Replay &r, const PlannedOp &planned) {
   if (op.muvera.simhash != nullptr) a.simhash = op.muvera.simhash->vector();
   a.ams = table(op.muvera.ams);
   a.sketch = table(op.muvera.sketch);
-  a.sketch_first = table(op.muvera.sketch_first);
+  a.sketch_output = table(op.muvera.sketch_output);
   a.sketch_source = table(op.muvera.sketch_source);
   a.items = r.slab->items[op.output];
   a.out = r.outputs[op.output];

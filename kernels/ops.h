@@ -341,12 +341,12 @@ typedef struct sie_muvera_args {
   const float *simhash;  /* [R, C, k] */
   const int32_t *ams;    /* [R, C], columns 0 … P−1; NULL for identity */
   const int32_t *sketch; /* [R·2ᵏ·P], columns 0 … final_dims−1; NULL without a sketch */
-  /* The same sketch grouped by output, for backends that gather; NULL on a CPU. Output j of
-   * repetition r takes sketch_source[sketch_first[r·(final_dims+1) + j] …
-   * sketch_first[r·(final_dims+1) + j + 1]), in that order. Each source is a place in the block of
-   * repetition r (g·P + column) with its sign; places ascend. sie_group_sketch (common/muvera.h)
-   * fills both. */
-  const int32_t *sketch_first;  /* [R, final_dims + 1], into sketch_source */
+  /* The same sketch as rounds of additions to different outputs, for backends that add in parallel;
+   * NULL on a CPU. Entry e of a repetition adds sketch_source[e], a place in its block (g·P + column)
+   * with its sign, to output sketch_output[e]/1024, in round sketch_output[e]%1024 (modulo 1024).
+   * Rounds ascend, and with them the places of an output. sie_order_sketch (common/muvera.h) fills
+   * both. */
+  const int32_t *sketch_output; /* [R·2ᵏ·P] */
   const int32_t *sketch_source; /* [R·2ᵏ·P] */
   const sie_out_item *items;    /* [B] */
   void *out;

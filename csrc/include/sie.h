@@ -705,7 +705,7 @@ typedef struct sie_output_sparse_params {
  * the formula is at sie_muvera_args in kernels/ops.h). Tables are SIE_WEIGHT_DATA: simhash f32
  * [R·C, bits] or NULL for 0 bits, ams i32 [R, C] or NULL for identity (P = C), sketch i32
  * [R·2^bits·P, 1]. Without a sketch (final_dims 0) all three sketch tables are NULL. With one, a
- * CPU takes `sketch`; a GPU takes the other two, which sie_muvera_group makes from it. */
+ * CPU takes `sketch`; a GPU takes the other two, which sie_muvera_order makes from it. */
 typedef struct sie_muvera_params {
   uint32_t struct_size;
   sie_value x;
@@ -715,15 +715,15 @@ typedef struct sie_muvera_params {
   int32_t normalize; /* 1: rows are divided by their L2 norm first */
   const sie_weight *simhash, *ams;
   const sie_weight *sketch;        /* CPU only */
-  const sie_weight *sketch_first;  /* GPU only: i32 [R, final_dims + 1] */
+  const sie_weight *sketch_output; /* GPU only: i32 [R·2^bits·P, 1] */
   const sie_weight *sketch_source; /* GPU only: i32 [R·2^bits·P, 1] */
 } sie_muvera_params;
 
-/* Groups the sketch [R, block], block = 2^bits·P, by output, as a GPU reads it: first [R,
- * final_dims + 1], source [R, block]. An index outside the result is SIE_CORRUPT. Every build has
- * this function. */
-SIE_API sie_status sie_muvera_group(const int32_t *sketch, int64_t repetitions, int64_t block,
-                                    int64_t final_dims, int32_t *first, int32_t *source, sie_error *err);
+/* Orders the additions of the sketch [R, block], block = 2^bits·P, as a GPU makes them: output and
+ * source [R, block] (sie_muvera_args in kernels/ops.h). An index outside the result is SIE_CORRUPT.
+ * Every build has this function. */
+SIE_API sie_status sie_muvera_order(const int32_t *sketch, int64_t repetitions, int64_t block,
+                                    int64_t final_dims, int32_t *output, int32_t *source, sie_error *err);
 
 /* SIE_OUTPUT_SMVE: the sparse multi-vector encoding of each sequence's rows of x (sie_smve_args in
  * kernels/ops.h), written as SIE_OUTPUT_SPARSE does. anchors: SIE_WEIGHT_DATA f32

@@ -458,16 +458,16 @@ TEST(bad_muvera) {
   with([&](sie_muvera_params *m) { m->sketch = r.data(SIE_I32, 3 * 4 * 16, 1, INT_MIN); }, SIE_CORRUPT);
   r.ok(record(&good, &r.none));
 
-  int32_t sketch[4] = {0, ~1, 2, 1}, first[6], source[4];
-  REFUSED(sie_muvera_group(nullptr, 2, 2, 3, first, source, &err));
-  REFUSED(sie_muvera_group(sketch, 2, 2, 3, nullptr, source, &err));
-  REFUSED(sie_muvera_group(sketch, 2, 2, 3, first, nullptr, &err));
+  int32_t sketch[4] = {0, ~1, 2, 1}, output[4], source[4];
+  REFUSED(sie_muvera_order(nullptr, 2, 2, 3, output, source, &err));
+  REFUSED(sie_muvera_order(sketch, 2, 2, 3, nullptr, source, &err));
+  REFUSED(sie_muvera_order(sketch, 2, 2, 3, output, nullptr, &err));
   for (int64_t n : {int64_t{0}, int64_t{-1}, INT64_MAX}) {
-    REFUSED(sie_muvera_group(sketch, n, 2, 3, first, source, &err));
-    REFUSED(sie_muvera_group(sketch, 2, n, 3, first, source, &err));
-    REFUSED(sie_muvera_group(sketch, 2, 2, n, first, source, &err));
+    REFUSED(sie_muvera_order(sketch, n, 2, 3, output, source, &err));
+    REFUSED(sie_muvera_order(sketch, 2, n, 3, output, source, &err));
+    REFUSED(sie_muvera_order(sketch, 2, 2, n, output, source, &err));
   }
-  REFUSED(sie_muvera_group(sketch, 2, 2, 2, first, source, &err), SIE_CORRUPT);
+  REFUSED(sie_muvera_order(sketch, 2, 2, 2, output, source, &err), SIE_CORRUPT);
 }
 
 TEST(bad_smve) {

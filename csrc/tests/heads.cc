@@ -195,11 +195,11 @@ sie_status muvera(Model *m, sie_value x, bool query, int32_t index) {
   std::vector<int32_t> table = sketch();
   int64_t all = static_cast<int64_t>(table.size());
   if (is_gpu(m)) {
-    std::vector<int32_t> first(repetitions * (encoded + 1)), source(table.size());
-    TRY(sie_muvera_group(table.data(), repetitions, all / repetitions, encoded, first.data(), source.data(),
+    std::vector<int32_t> output(table.size()), source(table.size());
+    TRY(sie_muvera_order(table.data(), repetitions, all / repetitions, encoded, output.data(), source.data(),
                          &m->err));
-    TRY(m->data(SIE_I32, repetitions, encoded + 1, first.data(), &w));
-    params.sketch_first = w;
+    TRY(m->data(SIE_I32, all, 1, output.data(), &w));
+    params.sketch_output = w;
     TRY(m->data(SIE_I32, all, 1, source.data(), &w));
     params.sketch_source = w;
   } else {

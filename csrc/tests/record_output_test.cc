@@ -49,12 +49,12 @@ struct Muvera : Program {
     const int64_t block = (int64_t{1} << (bits < 0 ? 0 : bits)) * (projected != 0 ? projected : 16);
     m.sketch = final_dims > 0 ? indices(repetitions * block, 1, -final_dims, final_dims) : nullptr;
   }
-  // On a GPU the sketch is grouped by its results.
+  // On a GPU the sketch is in rounds.
   void on_gpu() {
     device.kind = SIE_DEVICE_CUDA;
     of(2, 3, 4, 8);
     m.sketch = nullptr;
-    m.sketch_first = indices(2, 9, 0, 65);
+    m.sketch_output = indices(64, 1, 0, 8 << 10);
     m.sketch_source = indices(64, 1, -32, 32);
   }
   sie_status add(sie_error *err) { return sie::record_output_muvera(&p, &m, err); }
@@ -235,7 +235,7 @@ TEST(recorded_sketches) {
   for (int which : {0, 1, 2}) {
     made::refuses<Muvera>("there is a sketch, but final_dims is 0", [which](Muvera *m) {
       (which == 0   ? m->m.sketch
-       : which == 1 ? m->m.sketch_first
+       : which == 1 ? m->m.sketch_output
                     : m->m.sketch_source) = m->indices(64, 1, 0, 1);
     });
   }
@@ -249,12 +249,13 @@ TEST(recorded_sketches) {
       [](Muvera *m) { m->of(2, 3, 4, 8), m->m.sketch = m->indices(64, 1, 0, 9); }, SIE_CORRUPT);
   takes<Muvera>([](Muvera *m) { m->on_gpu(); });
   auto gpu = [](void (*change)(Muvera *)) { return [change](Muvera *m) { m->on_gpu(), change(m); }; };
-  made::refuses<Muvera>("sketch_first is [2, 10]; [2, 9]",
-                        gpu([](Muvera *m) { m->m.sketch_first = m->indices(2, 10, 0, 65); }));
-  made::refuses<Muvera>("sketch_first has indices up to 65",
-                        gpu([](Muvera *m) { m->m.sketch_first = m->indices(2, 9, 0, 66); }), SIE_CORRUPT);
-  made::refuses<Muvera>("sketch_first has indices up to 64, the least is -1",
-                        gpu([](Muvera *m) { m->m.sketch_first = m->indices(2, 9, -1, 65); }), SIE_CORRUPT);
+  made::refuses<Muvera>("sketch_output is [65, 1]; [64, 1]",
+                        gpu([](Muvera *m) { m->m.sketch_output = m->indices(65, 1, 0, 8 << 10); }));
+  made::refuses<Muvera>("sketch_output has indices up to 8192",
+                        gpu([](Muvera *m) { m->m.sketch_output = m->indices(64, 1, 0, 8193); }), SIE_CORRUPT);
+  made::refuses<Muvera>("sketch_output has indices up to 8191, the least is -1",
+                        gpu([](Muvera *m) { m->m.sketch_output = m->indices(64, 1, -1, 8192); }),
+                        SIE_CORRUPT);
   made::refuses<Muvera>("sketch_source has indices up to 32",
                         gpu([](Muvera *m) { m->m.sketch_source = m->indices(64, 1, 0, 33); }), SIE_CORRUPT);
   made::refuses<Muvera>("sketch_source is [65, 1]; [64, 1]",
@@ -292,25 +293,25 @@ TEST(recorded_smve) {
   refuses("has no smve", [](Smve *m) { m->ops.smve = nullptr; }, SIE_UNSUPPORTED);
 }
 
-// Sketches are grouped by their results; entries are checked first, so an entry that is wrong tells bounds
+// Sketches are ordered by rounds; entries are checked first, so an entry that is wrong tells bounds
 // that are passed from those that are not.
-TEST(sketches_are_grouped) {
+TEST(sketches_are_ordered) {
   const int32_t sketch[] = {2, -1, 0, 2, ~2, 1, /* behind the last entry */ 9, 9, 9, 9, 9, 9};
-  int32_t first[2 * 4], source[6];
-  PASSES(sie_muvera_group(sketch, 2, 3, 3, first, source, &err));
-  // By repetition and result: the places of those that are added to it, ~place of those that are subtracted.
-  const int32_t want_first[] = {0, 2, 2, 3, 3, 3, 4, 6};
-  const int32_t want_source[] = {~1, 2, 0, 2, 0, ~1};
-  for (int i = 0; i < 8; i++) CHECK(first[i] == want_first[i], "first[%d] is %d", i, first[i]);
+  int32_t output[6], source[6];
+  PASSES(sie_muvera_order(sketch, 2, 3, 3, output, source, &err));
+  // By repetition and round, of which each result is in once: the places of those that are added to it, ~place
+  // of those that are subtracted.
+  const int32_t want_output[] = {2 << 10, 0, 0 | 1, 2 << 10, 1 << 10, 2 << 10 | 1};
+  const int32_t want_source[] = {0, ~1, 2, 0, 2, ~1};
+  for (int i = 0; i < 6; i++) CHECK(output[i] == want_output[i], "output[%d] is %d", i, output[i]);
   for (int i = 0; i < 6; i++) CHECK(source[i] == want_source[i], "source[%d] is %d", i, source[i]);
-  PASSES(sie_muvera_group(sketch + 2, 1, 1, 1, first, source, &err));
+  PASSES(sie_muvera_order(sketch + 2, 1, 1, 1, output, source, &err));
   const int32_t wrong[] = {1 << 20};
-  std::vector<int32_t> wide(most + 1);
-  PASSES(sie_muvera_group(sketch, 1, 1, most, wide.data(), source, &err));
+  PASSES(sie_muvera_order(sketch, 1, 1, most, output, source, &err));
   const char *const entry = "entry 0 of the sketch is 1048576";
-  SAYS(entry, sie_muvera_group(wrong, 1, 1 << 24, 3, first, source, &err), SIE_CORRUPT);
-  SAYS(entry, sie_muvera_group(wrong, 1 << 24, 1, 3, first, source, &err), SIE_CORRUPT);
-  SAYS(entry, sie_muvera_group(wrong, 4096, 4096, 3, first, source, &err), SIE_CORRUPT);
+  SAYS(entry, sie_muvera_order(wrong, 1, 1 << 24, 3, output, source, &err), SIE_CORRUPT);
+  SAYS(entry, sie_muvera_order(wrong, 1 << 24, 1, 3, output, source, &err), SIE_CORRUPT);
+  SAYS(entry, sie_muvera_order(wrong, 4096, 4096, 3, output, source, &err), SIE_CORRUPT);
   const struct {
     int64_t repetitions, block, final_dims;
   } refused[] = {{0, 3, 3},
@@ -325,11 +326,11 @@ TEST(sketches_are_grouped) {
                  {4097, 4096, 3},
                  {INT64_MAX, 4096, 3}};
   for (const auto &r : refused)
-    SAYS("a sketch of", sie_muvera_group(wrong, r.repetitions, r.block, r.final_dims, first, source, &err));
+    SAYS("a sketch of", sie_muvera_order(wrong, r.repetitions, r.block, r.final_dims, output, source, &err));
   const int32_t below[] = {0, ~3};
   SAYS("entry 1 of the sketch is -4; the result has 3 columns",
-       sie_muvera_group(below, 1, 2, 3, first, source, &err), SIE_CORRUPT);
-  SAYS("is NULL", sie_muvera_group(nullptr, 1, 1, 1, first, source, &err));
-  SAYS("is NULL", sie_muvera_group(sketch, 1, 1, 1, nullptr, source, &err));
-  SAYS("is NULL", sie_muvera_group(sketch, 1, 1, 1, first, nullptr, &err));
+       sie_muvera_order(below, 1, 2, 3, output, source, &err), SIE_CORRUPT);
+  SAYS("is NULL", sie_muvera_order(nullptr, 1, 1, 1, output, source, &err));
+  SAYS("is NULL", sie_muvera_order(sketch, 1, 1, 1, nullptr, source, &err));
+  SAYS("is NULL", sie_muvera_order(sketch, 1, 1, 1, output, nullptr, &err));
 }

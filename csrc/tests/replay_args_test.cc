@@ -323,7 +323,7 @@ TEST(replayed_outputs) {
   op.op.output = 3;
   m->run(op);
   const sie_muvera_args &mu = m->calls.muvera;
-  CHECK(mu.simhash == nullptr && mu.ams == nullptr && mu.sketch == nullptr && mu.sketch_first == nullptr &&
+  CHECK(mu.simhash == nullptr && mu.ams == nullptr && mu.sketch == nullptr && mu.sketch_output == nullptr &&
             mu.sketch_source == nullptr && mu.items == m->items[3] && mu.out == m->outputs[3],
         "tables that are not there");
   op.op.muvera.simhash = &m->w;

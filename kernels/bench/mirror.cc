@@ -235,7 +235,7 @@ void translate(Call *c, sie_muvera_args *a) {
   c->pointer(&a->cu_seqlens);
   c->tensor(&a->x);
   c->pointer(&a->center), c->pointer(&a->simhash), c->pointer(&a->ams), c->pointer(&a->sketch);
-  c->pointer(&a->sketch_first), c->pointer(&a->sketch_source);
+  c->pointer(&a->sketch_output), c->pointer(&a->sketch_source);
   c->pointer(&a->items), c->pointer(&a->out);
 }
 

@@ -41,6 +41,16 @@ constexpr double kRowsShare = 0.88;
 constexpr double kL2Trip = 270, kL1Trip = 32;
 // Steps whose block scales of a row come in one sector of 32 bytes: L1 has all but the first.
 constexpr double kSectorSteps = 8;
+// Bytes of rows that L1 keeps beside 160 KiB of shared memory.
+constexpr double kRowsKept = 64 * 1024;
+
+// Instructions of a warp in an encoding, by hand from its machine code for sm_90a (muvera.cuh): for a token of up to
+// 128 columns in bf16, where a partition has two; for a partition, of which 60 % have something to divide; for 32
+// additions of the sketch, and of these for each document. An access to shared memory takes as many passes as the
+// fullest bank has words: so many, as sie_order_sketch spreads them (muvera_calls_test.cc). A sketch to more columns
+// than it has places has about 7 rounds; each costs a load, a sum, a store and a barrier.
+constexpr double kMuveraToken = 33, kMuveraPartition = 80, kMuveraAdditions = 26, kMuveraAddition = 6.5,
+                 kMuveraBanks = 1.55, kMuveraRounds = 7, kMuveraRound = 120;
 
 Prediction finish(const Card &card, double clocks, Limit limit, double dram_bytes, double floor_us) {
   const double compute = clocks / (card.ghz * 1e3), dram = dram_bytes / card.dram_bytes_s * 1e6;
@@ -310,21 +320,35 @@ Prediction predict_muvera(const Card &card, const MuveraShape &a, const int32_t 
     rows += lengths[i];
     if (lengths[i] > longest) longest = lengths[i];
   }
-  const int64_t ctas = up(seqs, a.documents), turns = up(ctas, 2 / a.documents * card.multiprocessors);
-  // An output's place in the table, then a source; the 8 warps of a document take its tokens by twos.
-  const int64_t trips = 2 * up(a.dims, 256 * a.documents) + up(up(longest, 8), 2);
-  const double latency = static_cast<double>(turns * a.repetitions * trips) * kL2Trip + 3 * card.load_clocks;
-  const double read = static_cast<double>(rows) * a.columns * 2,
-               tables = static_cast<double>(ctas * (a.dims + a.block())) * 4,
-               bytes = read + static_cast<double>(seqs * a.dims) * 4;
+  const int64_t ctas = up(seqs, a.documents), under_way = 2 / a.documents,
+                turns = up(ctas, under_way * card.multiprocessors);
+  // Of a multiprocessor with 2 documents under way; a lone one has its twin beside it. An instruction of a warp takes
+  // 32 lanes.
+  const double repetitions = static_cast<double>(turns * a.repetitions),
+               tokens = 2.0 * static_cast<double>(rows) / static_cast<double>(seqs),
+               chunks = static_cast<double>(up(a.block(), 32));
+  const double row = a.columns * 2.0, read = static_cast<double>(rows) * row,
+               tables = static_cast<double>(ctas * a.block()) * 8;
+  const bool kept = 2 * row * static_cast<double>(longest) <= kRowsKept;
   Cost c;
-  c.l2 = a.repetitions * (tables + read) / (card.multiprocessors * card.l2_bytes);
+  c.issue = repetitions * 32 / card.lanes *
+            (tokens * kMuveraToken + 2 * static_cast<double>(1 << a.bits) * kMuveraPartition +
+             chunks * (static_cast<double>(under_way) * kMuveraAdditions + 2 * kMuveraAddition));
+  c.shared = repetitions * 2 * 128 / card.shared_bytes * chunks * (1 + 3 * kMuveraBanks);
+  c.l2 =
+      (a.repetitions * tables + (kept ? 1 : a.repetitions) * read) / (card.multiprocessors * card.l2_bytes);
+  // The 8 warps of a document take its tokens by twos. The first additions come while the last sums are made, and
+  // a barrier ends each round.
+  const double trips = static_cast<double>(up(up(longest, 8), 2)) * (kept ? kL1Trip : kL2Trip) + kL2Trip +
+                       kMuveraRounds * kMuveraRound;
+  const double latency = repetitions * trips + 3 * card.load_clocks;
   const double planes =
       static_cast<double>(rows * a.columns * a.repetitions * a.bits) / (card.multiprocessors * card.lanes);
-  Prediction p = finish(card, planes + most(latency, c.l2), c.limit(), bytes / kRowsShare,
+  const double bytes = read + static_cast<double>(seqs * a.dims) * 4;
+  Prediction p = finish(card, planes + most(latency, c.busiest()), c.limit(), bytes / kRowsShare,
                         bytes / card.dram_bytes_s * 1e6);
   p.us += card.gap_us;  // two launches
-  if (p.limit != Limit::dram && latency > c.l2) p.limit = Limit::latency;
+  if (p.limit != Limit::dram && latency > c.busiest()) p.limit = Limit::latency;
   return p;
 }
 

@@ -127,7 +127,7 @@ sie_status check(const sie_muvera_args &a, const Shape &s, bool empty) {
   if (!valid_rows(a.x, a.c, no_tokens)) return SIE_INVALID_ARGUMENT;
   if (a.simhash_bits > 0 && missing(no_tokens, a.simhash)) return SIE_INVALID_ARGUMENT;
   if (a.projected != 0 && missing(no_tokens, a.ams)) return SIE_INVALID_ARGUMENT;
-  if (a.final_dims != 0 && missing(no_tokens, a.sketch_first, a.sketch_source)) return SIE_INVALID_ARGUMENT;
+  if (a.final_dims != 0 && missing(no_tokens, a.sketch_output, a.sketch_source)) return SIE_INVALID_ARGUMENT;
   if (!is_float(a.x.dtype) || !countable(s)) return SIE_UNSUPPORTED;
   return a.center_tokens == 0 || a.c <= row_columns_max ? SIE_OK : SIE_UNSUPPORTED;
 }
@@ -188,10 +188,12 @@ sie_status muvera(const sie_muvera_args *args, const sie_share *share) {
   job.bits = a.simhash_bits;
   job.form = {a.projected, a.is_query != 0, a.fill_empty != 0};
   job.ams = a.ams;
-  job.sketch_first = a.sketch_first;
+  job.sketch_output = a.sketch_output;
   job.sketch_source = a.sketch_source;
   job.columns = static_cast<int32_t>(plan.columns);
   job.sketch = a.final_dims != 0;
+  job.quads = a.x.dtype == SIE_BF16 && a.c <= 128 && a.c % 4 == 0 && a.x.ld % 4 == 0 &&
+              reinterpret_cast<uintptr_t>(a.x.p) % 8 == 0 && shift.center == nullptr && shift.mean == nullptr;
   job.shared_row = static_cast<int32_t>(plan.shared_row);
   job.shared_block = static_cast<int32_t>(plan.shared_block);
   job.slot_row = plan.slot_row;

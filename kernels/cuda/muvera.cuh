@@ -8,20 +8,19 @@
 //          1 ≤ C ≤ 2²⁰ (8192 with center_tokens); k ≤ 10; P ≤ 4096; F ≤ 2²⁰; T ≤ 2²⁶.
 // Types    x bf16 | f16 | f32; outputs as output_rows.cuh.
 // Alias    none.
-// Cost     a document of 128 tokens of 128 dimensions, R 40, k 6, sketch to 10,240: 2.6 MB of x
-//          from L1 or L2, 2.9 MB of the sketch's tables from L2, half of that where two documents
-//          share them, 40 KB written. 1000 documents: 4.1 GB, 0.4 ms at the 10 TB/s of L2 (0.5 ms
-//          with one a CTA). An output waits for its place in the table, then for a source: two
-//          trips of some 270 clocks, 20 times a repetition and a thread for two documents (40 for
-//          one); with those for its tokens 1.4 ms for 1000 documents, two a multiprocessor (2.4
-//          ms): predict_muvera (cost.h).
+// Cost     a document of 128 tokens of 128 dimensions, R 40, k 6, sketch to 10,240: 2.6 MB of x from
+//          L1, 2.6 MB of the sketch's tables from L2, half of that where two documents share them,
+//          40 KB written. Bound by instructions, some 33 a token, 80 a partition and 39 for 32
+//          additions to two documents: 1000 documents 0.84 ms by predict_muvera (cost.h), 0.14 of it
+//          their partitions; trips to L2 and its bytes alone would be 0.28. No card has run it.
 // Plan     a CTA has one sequence or, with a sketch whose intermediates fit in shared memory twice,
 //          two. 8 warps a sequence, repetition after repetition, share out the repetition's
 //          partitions; no atomics: each partition belongs to one warp. With a sketch, all threads
-//          then gather outputs, thread t the outputs t, t + threads, …, from the blocks of both
-//          sequences by one reading of the tables. Block and row lie in shared memory where 96 KiB
-//          hold them (two of each: what the device has), else in a slot of scratch that belongs to
-//          the CTA, which then takes several sequences.
+//          then add the blocks of both sequences to their rows by one reading of the tables. Its
+//          additions come in rounds of different outputs, a barrier between two, and spread over
+//          the banks of shared memory (common/muvera.h); each thread asks for some ahead. Block and
+//          row lie in shared memory where 96 KiB hold them (two of each: what the device has), else
+//          in a slot of scratch that belongs to the CTA, which then takes several sequences.
 // Order    tokens ascend within a partition, places within an output: bits depend on the item
 //          alone. A projection comes after the sum over tokens, and for documents after the
 //          division by their number.
@@ -30,15 +29,26 @@
 #ifndef SIE_KERNELS_CUDA_MUVERA_CUH
 #define SIE_KERNELS_CUDA_MUVERA_CUH
 
+#include "common/muvera.h"
 #include "cuda/muvera_block.cuh"
 #include "cuda/output_rows.cuh"
 
 namespace sie_cuda {
 
-constexpr int muvera_threads = row_threads;      // of a sequence
+constexpr int muvera_threads = row_threads;  // of a sequence
+// 128 registers suffice, except on sm_86 and sm_89, where they spill one and shared memory seldom holds two CTAs.
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890)
+template <int Docs>
+constexpr int muvera_min_ctas = 1;
+#else
+template <int Docs>
+constexpr int muvera_min_ctas = 2 / Docs;
+#endif
 constexpr size_t muvera_shared_max = 96 * 1024;  // every target's CTA may have 99 KiB
 constexpr int32_t muvera_slots = 128;            // CTAs at most, where intermediates lie in scratch
 constexpr int32_t projected_max = 4096;
+constexpr uint32_t rounds = SIE_SKETCH_ROUNDS, no_addition = 0xffffffffu, one_bits = 0x3f800000u;  // of 1.0f
+constexpr uint32_t round_mask = 1u << 31 | (rounds - 1);  // of no addition it leaves no round
 
 struct MuveraJob {
   sie_rows seqs;
@@ -49,9 +59,10 @@ struct MuveraJob {
   int64_t stride;
   int32_t c, repetitions, bits;
   BlockForm form;
-  const int32_t *ams, *sketch_first, *sketch_source;
+  const int32_t *ams, *sketch_output, *sketch_source;
   int32_t columns;  // F
   bool sketch;
+  bool quads;  // x is what QuadSum takes
   // The floats of a CTA in shared memory, or in its slot of scratch where they are not there; 0 for
   // none.
   int32_t shared_row, shared_block;
@@ -116,28 +127,94 @@ SIE_DEVICE int32_t own_sequence(int32_t b, int32_t sequences) {
   }
 }
 
-// Adds what the blocks of repetition r contribute to each output, places ascending.
+// Additions of a sketch that a thread has asked for, of several chunks of one for each thread.
+template <int Ahead>
+struct Additions {
+  uint32_t output[Ahead];  // with its round, as sketch_output has it; no_addition
+  uint32_t source[Ahead];
+  uint32_t last[Ahead];  // the chunk's last output with its round
+};
+
+// The additions of a repetition, to the rows of the CTA's sequences.
 template <int Docs>
-SIE_DEVICE void add_sketch(const MuveraJob &job, int32_t r, const Encodings &of) {
-  const int32_t *const first = job.sketch_first + static_cast<int64_t>(r) * (job.columns + 1);
-  for (int32_t j = static_cast<int32_t>(threadIdx.x); j < job.columns; j += Docs * muvera_threads) {
-    const int32_t end = first[j + 1];
-    float sum[Docs];
+class Sketch {
+ public:
+  static constexpr int ahead = Docs == 2 ? 4 : 1;  // chunks that a thread asks for while it adds as many
+  static constexpr int32_t chunk = Docs * muvera_threads;
+
+  SIE_DEVICE Sketch(const MuveraJob &job, int64_t first, int32_t size, const Encodings &of)
+      : output_(job.sketch_output + first), source_(job.sketch_source + first), size_(size) {
 #pragma unroll
-    for (int d = 0; d < Docs; d++) sum[d] = of.row[d * of.row_step + j];
-    for (int32_t e = first[j]; e < end; e++) {
-      const int32_t place = job.sketch_source[e];
-      const int32_t at = place < 0 ? ~place : place;
+    for (int d = 0; d < Docs; d++)
+      row_[d] = of.row + d * of.row_step, block_[d] = of.block + d * of.block_step;
+  }
+
+  // The chunks from addition `begin` on.
+  SIE_DEVICE void ask(int32_t begin, Additions<ahead> &a) const {
+    const int32_t own = begin + static_cast<int32_t>(threadIdx.x);
+    const int32_t *const output = output_ + own, *const source = source_ + own;
+    if (begin + ahead * chunk <= size_) {
 #pragma unroll
-      for (int d = 0; d < Docs; d++) {
-        const float v = of.block[d * of.block_step + at];
-        sum[d] += place < 0 ? -v : v;
+      for (int i = 0; i < ahead; i++) {
+        a.output[i] = ptx::load_global_once(output + i * chunk);
+        a.source[i] = ptx::load_global_once(source + i * chunk);
+        a.last[i] = ptx::load_global_once(output_ + begin + ((i + 1) * chunk - 1));
       }
+      return;
     }
 #pragma unroll
-    for (int d = 0; d < Docs; d++) of.row[d * of.row_step + j] = sum[d];
+    for (int i = 0; i < ahead; i++) {
+      a.output[i] = no_addition, a.source[i] = 0;
+      if (own + i * chunk < size_) {
+        a.output[i] = ptx::load_global_once(output + i * chunk);
+        a.source[i] = ptx::load_global_once(source + i * chunk);
+      }
+      a.last[i] = ptx::load_global_once(output_ + min(begin + (i + 1) * chunk, size_) - 1);
+    }
   }
-}
+
+  // Adds all, round by round: the additions of one have different outputs, and a barrier is between two. `a` has
+  // those from 0 on.
+  SIE_DEVICE void add(Additions<ahead> &a) const {
+    uint32_t round = 0;
+    for (int32_t begin = 0; begin < size_; begin += ahead * chunk) {
+      Additions<ahead> next;
+      ask(begin + ahead * chunk, next);
+      if (begin + ahead * chunk <= size_ && a.last[ahead - 1] % rounds == round) {
+        // All are of this round.
+#pragma unroll
+        for (int i = 0; i < ahead; i++) add(a.output[i], a.source[i]);
+      } else {
+#pragma unroll
+        for (int i = 0; i < ahead; i++) {
+          if (begin + i * chunk >= size_) break;
+          for (;;) {
+            if ((a.output[i] & round_mask) == round) add(a.output[i], a.source[i]);
+            if (a.last[i] % rounds == round) break;
+            __syncthreads();
+            round = (round + 1) % rounds;
+          }
+        }
+      }
+      a = next;
+    }
+  }
+
+ private:
+  // 1.0f with the sign of `source` is what the place is multiplied with: a sum or a difference, rounded once.
+  SIE_DEVICE void add(uint32_t output, uint32_t source) const {
+    const uint32_t place = source ^ static_cast<uint32_t>(static_cast<int32_t>(source) >> 31);
+    const float sign = __uint_as_float((source & 1u << 31) | one_bits);
+    const uint32_t to = output / rounds;
+#pragma unroll
+    for (int d = 0; d < Docs; d++) row_[d][to] = __fmaf_rn(block_[d][place], sign, row_[d][to]);
+  }
+
+  const int32_t *output_, *source_;
+  int32_t size_;
+  float *row_[Docs];
+  const float *block_[Docs];
+};
 
 // The encodings of sequences b, …, below `sequences`, to their rows. A seat behind the last sequence has the last
 // one's encoding.
@@ -158,22 +235,32 @@ SIE_DEVICE void encode_sequences(const MuveraJob &job, int32_t b, int32_t sequen
       job.shift.mean != nullptr ? job.shift.mean + static_cast<int64_t>(own) * job.c : job.shift.center;
   const int32_t width = job.form.projected != 0 ? job.form.projected : job.c;
   const uint32_t partitions = 1u << job.bits, warp = static_cast<uint32_t>(thread) / 32;
+  const int32_t size = static_cast<int32_t>(partitions) * width;
   const uint32_t from = warp * partitions / row_warps, until = (warp + 1) * partitions / row_warps;
   for (int32_t r = 0; r < job.repetitions; r++) {
     const BlockTokens tokens_of = {
         job.x, job.shift.norm, shift, first, tokens, job.c, job.partitions + r * job.stride + first};
     float *const block = job.sketch ? sketched : row + static_cast<int64_t>(r) * partitions * width;
     const int32_t *const ams = job.form.projected != 0 ? job.ams + static_cast<int64_t>(r) * job.c : nullptr;
-    fill_partitions(tokens_of, job.form, ams, from, until, space, block + static_cast<int64_t>(from) * width);
+    float *const to = block + static_cast<int64_t>(from) * width;
+    if (job.quads) {
+      fill_partitions<QuadSum>(tokens_of, job.form, ams, from, until, space, to);
+    } else {
+      fill_partitions<PartitionSum>(tokens_of, job.form, ams, from, until, space, to);
+    }
     if (!job.sketch) continue;
+    const Sketch<Docs> sketch(job, static_cast<int64_t>(r) * size, size, of);
+    Additions<Sketch<Docs>::ahead> additions;
+    sketch.ask(0, additions);
     __syncthreads();
-    add_sketch<Docs>(job, r, of);
+    sketch.add(additions);
     __syncthreads();  // the blocks may be overwritten
   }
 }
 
 template <int Docs>
-__global__ void __launch_bounds__(Docs *muvera_threads, 2 / Docs) muvera_kernel(const MuveraJob job) {
+__global__ void __launch_bounds__(Docs *muvera_threads, muvera_min_ctas<Docs>)
+    muvera_kernel(const MuveraJob job) {
   ptx::grid_dependency_wait();
   SIE_DYNAMIC_SHARED(shared);
   double *const reductions = reinterpret_cast<double *>(shared);

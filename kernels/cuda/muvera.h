@@ -3,7 +3,7 @@
 // It refuses before it launches. SIE_INVALID_ARGUMENT: a missing pointer, a stride below the
 // columns, a share that is not the whole or has no stream or too little scratch. SIE_UNSUPPORTED:
 // shapes and types outside the limits in muvera.cuh. No sequences launch nothing. A sketch is read
-// by output (sketch_first, sketch_source): sketch may be NULL.
+// in rounds (sketch_output, sketch_source): sketch may be NULL.
 #ifndef SIE_KERNELS_CUDA_MUVERA_H
 #define SIE_KERNELS_CUDA_MUVERA_H
 

@@ -1,7 +1,8 @@
 // muvera_block — sums a repetition's partitions, which the warps share out (muvera.cuh).
 //
-// A warp finds the tokens of a partition by ballots over their numbers, 32 at a time. It adds them
-// up in ascending order, a lane 4 columns of every 128. A projection is linear, so it is applied
+// A warp finds the tokens of a partition by ballots: over those of its partitions, which its lanes keep
+// in order where they are at most 32 of the first 256, else over the numbers of all tokens, 32 at a
+// time. It adds them up in ascending order, a lane 4 columns of every 128. A projection is linear, so it is applied
 // once, to the partition's sum and not to each token: the columns of each ψ column, sorted once per
 // repetition, are added in ascending order.
 #ifndef SIE_KERNELS_CUDA_MUVERA_BLOCK_CUH
@@ -13,7 +14,7 @@ namespace sie_cuda {
 
 constexpr int block_quads = 4;                            // of a lane
 constexpr int32_t block_columns_max = 128 * block_quads;  // summed in one go; wider tokens take several
-constexpr int kept_numbers = 8;  // partition numbers a lane keeps: of the first 256 tokens
+constexpr int kept_numbers = 8;  // of a lane, where a warp keeps the tokens of its partitions
 constexpr uint32_t no_token = 0xffffffffu;
 
 // One sequence of a batch, as one repetition sees it.
@@ -111,21 +112,6 @@ class PartitionSum {
     }
   }
 
-  // Adds every token from base on that `mine` marks; lane l holds the mark of token base + l.
-  SIE_DEVICE int32_t add_marked(uint32_t base, bool mine) {
-    uint32_t marks = ptx::ballot(mine);
-    const int32_t count = __popc(marks);
-    while (marks != 0) {
-      const uint32_t t = static_cast<uint32_t>(__ffs(static_cast<int>(marks))) - 1;
-      marks &= marks - 1;
-      const uint32_t u =
-          marks != 0 ? base + static_cast<uint32_t>(__ffs(static_cast<int>(marks))) - 1 : no_token;
-      marks &= marks - 1;
-      add(base + t, u);
-    }
-    return count;
-  }
-
   // Writes sum/count to the places in `to` of the token's columns from `begin` on; begin is the
   // constructor's.
   SIE_DEVICE void store(float *to, int32_t begin, float count) const {
@@ -143,6 +129,76 @@ class PartitionSum {
   int32_t column_[block_quads];
   float shift_[block_quads][4], sum_[block_quads][4] = {};
 };
+
+// The same for rows of at most 128 columns, a multiple of 4, in bf16 at multiples of 8 bytes, from which nothing is
+// subtracted: a lane has 4 columns, or none.
+class QuadSum {
+ public:
+  SIE_DEVICE QuadSum(const BlockTokens &s, int32_t)
+      : column_(4 * static_cast<int32_t>(ptx::lane_id())),
+        mine_(column_ < s.c),
+        row_bytes_(2 * s.x.ld),
+        rows_(element_at(s.x, s.first, mine_ ? column_ : 0)),  // who has none adds the first ones for nothing
+        norm_(s.norm != nullptr ? s.norm + s.first : nullptr) {}
+
+  SIE_DEVICE void clear() { sum_ = make_float4(0, 0, 0, 0); }
+
+  SIE_DEVICE void add(uint32_t t, uint32_t u) {
+    const bool two = u != no_token;
+    const uint2 x = load(t), y = two ? load(u) : make_uint2(0, 0);
+    add(t, x);
+    if (two) add(u, y);
+  }
+
+  SIE_DEVICE void store(float *to, int32_t, float count) const {
+    if (!mine_) return;
+    float4 v = sum_;
+    if (count > 1.0f) {
+      v = make_float4(__fdiv_rn(v.x, count), __fdiv_rn(v.y, count), __fdiv_rn(v.z, count),
+                      __fdiv_rn(v.w, count));
+    }
+    ptx::store_anywhere(to + column_, v);
+  }
+
+ private:
+  SIE_DEVICE uint2 load(uint32_t t) const {
+    return ptx::load_global<uint2>(rows_ + static_cast<int64_t>(t) * row_bytes_);
+  }
+
+  SIE_DEVICE void add(uint32_t t, const uint2 &bits) {
+    float2 low = ptx::unpack_bf16x2(bits.x), high = ptx::unpack_bf16x2(bits.y);
+    if (norm_ != nullptr) {
+      const float norm = norm_[t];
+      low = make_float2(__fdiv_rn(low.x, norm), __fdiv_rn(low.y, norm));
+      high = make_float2(__fdiv_rn(high.x, norm), __fdiv_rn(high.y, norm));
+    }
+    sum_.x += low.x, sum_.y += low.y, sum_.z += high.x, sum_.w += high.y;
+  }
+
+  int32_t column_;
+  bool mine_;
+  int64_t row_bytes_;
+  const char *rows_;
+  const float *norm_;
+  float4 sum_;
+};
+
+// Adds every token from base on that `mine` marks, ascending; lane l holds the mark of token base + l. Returns their
+// number.
+template <class Sum>
+SIE_DEVICE int32_t add_marked(Sum &sum, uint32_t base, bool mine) {
+  uint32_t marks = ptx::ballot(mine);
+  const int32_t count = __popc(marks);
+  while (marks != 0) {
+    const uint32_t t = static_cast<uint32_t>(__ffs(static_cast<int>(marks))) - 1;
+    marks &= marks - 1;
+    const uint32_t u =
+        marks != 0 ? base + static_cast<uint32_t>(__ffs(static_cast<int>(marks))) - 1 : no_token;
+    marks &= marks - 1;
+    sum.add(base + t, u);
+  }
+  return count;
+}
 
 // The token whose sign bits differ least from those of partition g, the first of equals. Tokens
 // below 2²⁶.
@@ -201,36 +257,81 @@ SIE_DEVICE void project(const ProjectionSpace &space, int32_t projected, bool ad
   }
 }
 
+// A warp's tokens, where 32 lanes hold them: lane l the l-th, ascending, as partition << 8 | token, partitions counted
+// from the warp's first one; no_token behind the last.
+struct KeptTokens {
+  bool all;  // there are no others
+  uint32_t own;
+};
+
+// Those in partitions [from, from + partitions) of at most 256 tokens. They change lanes in `memory`, 64 bytes of the
+// warp's own.
+SIE_DEVICE KeptTokens keep_tokens(const BlockTokens &s, uint32_t from, uint32_t partitions, void *memory) {
+  uint16_t *const list = static_cast<uint16_t *>(memory);
+  const uint32_t lane = ptx::lane_id();
+  uint32_t count = 0;
+#pragma unroll
+  for (int i = 0; i < kept_numbers; i++) {
+    if (32 * i >= s.tokens) break;
+    const int32_t token = 32 * i + static_cast<int32_t>(lane);
+    const uint32_t partition = token < s.tokens ? s.partitions[token] - from : partitions;
+    const bool mine = partition < partitions;
+    const uint32_t marks = ptx::ballot(mine);
+    const uint32_t at = count + static_cast<uint32_t>(__popc(marks & ((1u << lane) - 1u)));
+    if (mine && at < 32) list[at] = static_cast<uint16_t>(partition << 8 | static_cast<uint32_t>(token));
+    count += static_cast<uint32_t>(__popc(marks));
+  }
+  ptx::sync_warp();
+  const uint32_t own = lane < count ? list[lane] : no_token;
+  ptx::sync_warp();  // the memory may be overwritten
+  return {count <= 32, own};
+}
+
+// Adds the kept tokens of a partition, ascending. Returns their number.
+template <class Sum>
+SIE_DEVICE int32_t add_kept(Sum &sum, uint32_t own, uint32_t partition) {
+  uint32_t marks = ptx::ballot(own >> 8 == partition);
+  const int32_t count = __popc(marks);
+  while (marks != 0) {
+    const uint32_t t = ptx::shuffle_from(own, __ffs(static_cast<int>(marks)) - 1) & 255u;
+    marks &= marks - 1;
+    const uint32_t u =
+        marks != 0 ? ptx::shuffle_from(own, __ffs(static_cast<int>(marks)) - 1) & 255u : no_token;
+    marks &= marks - 1;
+    sum.add(t, u);
+  }
+  return count;
+}
+
 struct BlockForm {
   int32_t projected;  // 0: identity
   bool is_query, fill_empty;
 };
 
 // Partitions [from, until) of a repetition, by one warp; block [until − from, P] receives them.
+template <class Sum>
 SIE_DEVICE void fill_partitions(const BlockTokens &s, const BlockForm &form, const int32_t *ams,
                                 uint32_t from, uint32_t until, const ProjectionSpace &space, float *block) {
   const int32_t lane = static_cast<int32_t>(ptx::lane_id()),
                 width = form.projected != 0 ? form.projected : s.c;
   // 0xffff is no partition: there are at most 2¹⁰.
-  uint32_t numbers[kept_numbers];
-#pragma unroll
-  for (int i = 0; i < kept_numbers; i++) {
-    numbers[i] = 32 * i + lane < s.tokens ? s.partitions[32 * i + lane] : 0xffffu;
-  }
+  KeptTokens kept = {};
+  if (s.tokens <= 32 * kept_numbers && static_cast<int64_t>(until - from) * width >= 16)
+    kept = keep_tokens(s, from, until - from, block);
   for (int32_t begin = 0; begin < s.c; begin += block_columns_max) {
     const int32_t end = s.c - begin < block_columns_max ? s.c : begin + block_columns_max;
     if (form.projected != 0) sort_projection(ams, begin, end, form.projected, space);
-    PartitionSum sum(s, begin);
+    Sum sum(s, begin);
     for (uint32_t g = from; g < until; g++) {
       sum.clear();
       int32_t count = 0;
-#pragma unroll
-      for (int i = 0; i < kept_numbers; i++) {
-        if (32 * i < s.tokens) count += sum.add_marked(32u * i, numbers[i] == g);
-      }
-      for (int32_t base = 32 * kept_numbers; base < s.tokens; base += 32) {
-        const uint32_t number = base + lane < s.tokens ? s.partitions[base + lane] : 0xffffu;
-        count += sum.add_marked(static_cast<uint32_t>(base), number == g);
+      if (kept.all) {
+        count = add_kept(sum, kept.own, g - from);
+      } else {
+        for (int32_t base = 0; base < s.tokens; base += 32) {
+          const uint32_t number = base + lane < s.tokens ? s.partitions[base + lane] : 0xffffu;
+          count += add_marked(sum, static_cast<uint32_t>(base), number == g);
+        }
       }
       if (count == 0 && form.fill_empty && !form.is_query && s.tokens > 0)
         sum.add(nearest_token(s, g), no_token);

@@ -29,13 +29,14 @@ void muvera(const GoldenCase &c, const sie_ops *ops, int32_t dtype, GoldenRuns *
   a.simhash = c.floats("simhash");
   a.ams = c.integers("ams");
   a.sketch = c.integers("sketch");
-  Array<int32_t> first, source;
+  Array<int32_t> output, source;
   if (a.sketch != nullptr) {
     const int64_t block = (a.projected != 0 ? a.projected : a.c) << a.simhash_bits;
-    first.resize(static_cast<size_t>(a.repetitions * (columns + 1)));
-    source.resize(static_cast<size_t>(a.repetitions * block));
-    sie_group_sketch(a.sketch, a.repetitions, block, columns, first.data(), source.data());
-    a.sketch_first = first.data();
+    output.resize(static_cast<size_t>(a.repetitions * block));
+    source.resize(output.size());
+    std::vector<int32_t> room(static_cast<size_t>(columns + 2 * block));
+    sie_order_sketch(a.sketch, a.repetitions, block, columns, room.data(), output.data(), source.data());
+    a.sketch_output = output.data();
     a.sketch_source = source.data();
   }
   a.items = out.items(0, sequences.count());

@@ -121,7 +121,7 @@ class MuveraCase : public Case {
     if (c_.final_dims != 0) {
       a.sketch = sketch_.data();
       if (stream_of(ops) != nullptr) {
-        a.sketch_first = sketch_first_.data();
+        a.sketch_output = sketch_output_.data();
         a.sketch_source = sketch_source_.data();
       }
     }
@@ -142,10 +142,11 @@ class MuveraCase : public Case {
     if (c_.final_dims == 0) return;
     for (int64_t i = 0; i < c_.repetitions * block_; i++)
       sketch_.push_back(with_sign(random->below(c_.final_dims), random));
-    sketch_first_.resize(static_cast<size_t>(c_.repetitions * (c_.final_dims + 1)));
+    sketch_output_.resize(sketch_.size());
     sketch_source_.resize(sketch_.size());
-    sie_group_sketch(sketch_.data(), c_.repetitions, block_, c_.final_dims, sketch_first_.data(),
-                     sketch_source_.data());
+    std::vector<int32_t> room(static_cast<size_t>(c_.final_dims + 2 * block_));
+    sie_order_sketch(sketch_.data(), c_.repetitions, block_, c_.final_dims, room.data(),
+                     sketch_output_.data(), sketch_source_.data());
   }
 
   // Tokens drawn until none is so near a plane that rounding could move it to the other side.
@@ -205,7 +206,7 @@ class MuveraCase : public Case {
   Sequences sequences_;
   int64_t block_, columns_;
   Array<float> simhash_, center_;
-  Array<int32_t> ams_, sketch_, sketch_first_, sketch_source_;
+  Array<int32_t> ams_, sketch_, sketch_output_, sketch_source_;
   std::unique_ptr<Rows> x_;
   std::unique_ptr<OutRows> out_, expected_, values_;
 };
@@ -267,6 +268,9 @@ std::unique_ptr<Case> make_muvera(int index) {
                    false,
                    true});
     all.push_back({{5, 3}, SIE_F32, 600, 2, 3, 40, 64, false, false, true, false, values, false, true});
+    // More rounds of the sketch than are told apart, and more additions than a CTA asks for at a time.
+    add({3, 0, 1}, SIE_F32, 2, 1, 10, 0, 1, false, false, false, false, values);
+    add({9, 2, 5}, SIE_BF16, 128, 2, 6, 0, 3000, false, false, false, false, {SIE_F32, 0, true});
     // The widths of real models, and the smallest tables there are.
     add({31, 0, 5}, SIE_BF16, 128, 2, 6, 0, 512, false, false, false, false, {SIE_F32, 0, true});
     add({31, 0, 5}, SIE_F32, 128, 2, 6, 8, 0, false, true, false, false, {SIE_F32, 0, true});

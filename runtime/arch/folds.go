@@ -153,12 +153,12 @@ func (m *Model) makeSketch(to *packer, out *engine.Muvera, sketch []int32) error
 		out.Sketch = to.data(1, engine.I32, littleEndian(sketch))
 		return nil
 	}
-	first, source, err := engine.GroupSketch(sketch, int(out.Repetitions), len(sketch)/int(out.Repetitions),
+	output, source, err := engine.OrderSketch(sketch, int(out.Repetitions), len(sketch)/int(out.Repetitions),
 		int(out.FinalDims))
 	if err != nil {
 		return err
 	}
-	out.SketchFirst = to.data(int64(out.FinalDims)+1, engine.I32, littleEndian(first))
+	out.SketchOutput = to.data(1, engine.I32, littleEndian(output))
 	out.SketchSource = to.data(1, engine.I32, littleEndian(source))
 	return nil
 }

@@ -323,7 +323,7 @@ type muveraParams struct {
 	name                                           unsafe.Pointer
 	repetitions, simhashBits, projected, finalDims int32
 	query, fillEmpty, centerTokens, normalize      int32
-	simhash, ams, sketch, first, source            unsafe.Pointer
+	simhash, ams, sketch, output, source           unsafe.Pointer
 }
 
 type smveParams struct {

@@ -231,15 +231,15 @@ func TestMuveraSum(t *testing.T) {
 	}
 }
 
-func TestGroupSketch(t *testing.T) {
+func TestOrderSketch(t *testing.T) {
 	if !Built {
 		t.Skip("no native engine: run `make test-go`")
 	}
 	// Two repetitions of three entries each, to two columns.
-	first, source, err := GroupSketch([]int32{1, ^0, 1, 0, 0, ^1}, 2, 3, 2)
-	if err != nil || !slices.Equal(first, []int32{0, 1, 3, 3, 5, 6}) ||
-		!slices.Equal(source, []int32{^1, 0, 2, 0, 1, ^2}) {
-		t.Errorf("%v, %v, %v", first, source, err)
+	output, source, err := OrderSketch([]int32{1, ^0, 1, 0, 0, ^1}, 2, 3, 2)
+	if err != nil || !slices.Equal(output, []int32{1 << 10, 0, 1<<10 | 1, 0, 1 << 10, 1}) ||
+		!slices.Equal(source, []int32{0, ^1, 2, 0, ^2, 1}) {
+		t.Errorf("%v, %v, %v", output, source, err)
 	}
 	for _, c := range []struct {
 		n, repetitions, block, dims int
@@ -247,7 +247,7 @@ func TestGroupSketch(t *testing.T) {
 	}{{5, 2, 3, 2, ErrInvalid}, {6, 0, 3, 2, ErrInvalid}, {6, 2, 0, 2, ErrInvalid}, {6, 2, 3, 0, ErrInvalid},
 		{6, 2, 3, 1 << 40, ErrInvalid}, {6, 2, 3, 1, ErrCorrupt}} {
 		sketch := []int32{1, 0, 0, 0, 0, 0}[:c.n]
-		if _, _, err := GroupSketch(sketch, c.repetitions, c.block, c.dims); !errors.Is(err, c.want) {
+		if _, _, err := OrderSketch(sketch, c.repetitions, c.block, c.dims); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

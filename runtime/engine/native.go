@@ -5,7 +5,7 @@ package engine
 // #cgo CFLAGS: -I${SRCDIR}/../../csrc/include
 //
 // #cgo noescape sie_weight_create
-// #cgo noescape sie_muvera_group
+// #cgo noescape sie_muvera_order
 // #cgo noescape sie_go_slot_load
 // #cgo nocallback sie_go_slot_load
 // #cgo noescape sie_program_submit
@@ -500,10 +500,10 @@ func cSlotOutput(s unsafe.Pointer, index int) unsafe.Pointer {
 	return unsafe.Pointer(C.sie_slot_output((*C.sie_slot)(s), C.int32_t(index), nil))
 }
 
-func cMuveraGroup(sketch []int32, repetitions, block, finalDims int, first, source []int32) error {
+func cMuveraOrder(sketch []int32, repetitions, block, finalDims int, output, source []int32) error {
 	var e C.sie_error
-	st := C.sie_muvera_group(ids(sketch), C.int64_t(repetitions), C.int64_t(block), C.int64_t(finalDims),
-		ids(first), ids(source), &e)
+	st := C.sie_muvera_order(ids(sketch), C.int64_t(repetitions), C.int64_t(block), C.int64_t(finalDims),
+		ids(output), ids(source), &e)
 	if st != C.SIE_OK {
 		return fail("muvera sketch", st, &e)
 	}

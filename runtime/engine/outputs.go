@@ -77,8 +77,8 @@ type Muvera struct {
 	SimHash *Weight // F32 [R·C, k]; nil for k 0
 	AMS     *Weight // I32 [R, C] of 0 to P−1; nil for identity
 
-	Sketch                    *Weight // on a CPU: I32 [R·2^k·P, 1] of 0 to FinalDims−1
-	SketchFirst, SketchSource *Weight // on a GPU: I32 [R, FinalDims+1] and [R·2^k·P, 1], of GroupSketch
+	Sketch                     *Weight // on a CPU: I32 [R·2^k·P, 1] of 0 to FinalDims−1
+	SketchOutput, SketchSource *Weight // on a GPU: I32 [R·2^k·P, 1] both, of OrderSketch
 }
 
 // OutputMuvera declares the next output: the encoding of each sequence's rows of x, written as its
@@ -90,26 +90,26 @@ func (r *Recorder) OutputMuvera(x Value, m Muvera) int {
 			x: x, name: name, repetitions: m.Repetitions, simhashBits: m.SimHashBits, projected: m.Projected,
 			finalDims: m.FinalDims, query: flag(m.Query), fillEmpty: flag(m.FillEmpty),
 			centerTokens: flag(m.CenterTokens), normalize: flag(m.Normalize), simhash: r.useLocked(m.SimHash),
-			ams: r.useLocked(m.AMS), sketch: r.useLocked(m.Sketch), first: r.useLocked(m.SketchFirst),
+			ams: r.useLocked(m.AMS), sketch: r.useLocked(m.Sketch), output: r.useLocked(m.SketchOutput),
 			source: r.useLocked(m.SketchSource),
 		}
 	})
 }
 
-// GroupSketch groups a sketch of repetitions × block entries by output column, the form that GPUs
-// read. Errors: ErrInvalid for sizes that contradict each other, ErrCorrupt for an entry outside
-// the finalDims columns.
-func GroupSketch(sketch []int32, repetitions, block, finalDims int) (first, source []int32, err error) {
+// OrderSketch orders the additions of a sketch of repetitions × block entries as GPUs make them.
+// Errors: ErrInvalid for sizes that contradict each other, ErrCorrupt for an entry outside the
+// finalDims columns.
+func OrderSketch(sketch []int32, repetitions, block, finalDims int) (output, source []int32, err error) {
 	if repetitions < 1 || block < 1 || finalDims < 1 || finalDims > 1<<20 || len(sketch) > 1<<24 ||
 		len(sketch)/block != repetitions || len(sketch)%block != 0 {
 		return nil, nil, invalid("muvera sketch", fmt.Sprintf(
 			"%d entries for %d repetitions of %d columns to %d", len(sketch), repetitions, block, finalDims))
 	}
-	first, source = make([]int32, repetitions*(finalDims+1)), make([]int32, len(sketch))
-	if err := cMuveraGroup(sketch, repetitions, block, finalDims, first, source); err != nil {
+	output, source = make([]int32, len(sketch)), make([]int32, len(sketch))
+	if err := cMuveraOrder(sketch, repetitions, block, finalDims, output, source); err != nil {
 		return nil, nil, err
 	}
-	return first, source, nil
+	return output, source, nil
 }
 
 // SMVE holds the parameters of a sparse multi-vector encoding over Repetitions·Width anchors.

@@ -10,7 +10,7 @@ const Built = false
 // LibSum identifies the C library this binary was built against: none.
 func LibSum() string { return "" }
 
-// Without a device no other handle can exist, so only cDeviceOpen and cMuveraGroup are ever called.
+// Without a device no other handle can exist, so only cDeviceOpen and cMuveraOrder are ever called.
 const unreachable = "engine: internal error: a handle exists in a binary without the native engine"
 
 func cDeviceOpen(Options, *sieGPU) (unsafe.Pointer, error) { return nil, ErrNotBuilt }
@@ -42,7 +42,7 @@ func cSlotWait(unsafe.Pointer) error                                          { 
 func cSlotOutput(unsafe.Pointer, int) unsafe.Pointer                          { panic(unreachable) }
 func cSlotLoad(_, _ unsafe.Pointer, _ *Batch, _ *Slot) error                  { panic(unreachable) }
 func cSlotNonFinite(unsafe.Pointer) (unsafe.Pointer, int64)                   { panic(unreachable) }
-func cMuveraGroup([]int32, int, int, int, []int32, []int32) error             { return ErrNotBuilt }
+func cMuveraOrder([]int32, int, int, int, []int32, []int32) error             { return ErrNotBuilt }
 func cProgram(unsafe.Pointer, []entry, []unsafe.Pointer) (unsafe.Pointer, Workspace, error) {
 	panic(unreachable)
 }

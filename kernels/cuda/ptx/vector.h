@@ -77,6 +77,19 @@ SIE_DEVICE V load_global_nc(const void *global) {
 }
 #endif
 
+// The same for what this multiprocessor reads once: it takes no place in L1, where other rows stay.
+SIE_DEVICE uint32_t load_global_once(const void *global) {
+#ifdef __CUDACC__
+  uint32_t v;
+  asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];"
+               : "=r"(v)
+               : "l"(__cvta_generic_to_global(global)));
+  return v;
+#else
+  return load_global<uint32_t>(global);
+#endif
+}
+
 template <class V>
 SIE_DEVICE void store_global(void *global, const V &v) {
 #ifndef __CUDACC__
@@ -107,6 +120,14 @@ SIE_DEVICE V load_anywhere(const void *from) {
   simt::check_global(from, sizeof(V));
 #endif
   return *static_cast<const V *>(from);
+}
+
+template <class V>
+SIE_DEVICE void store_anywhere(void *to, const V &v) {
+#ifndef __CUDACC__
+  simt::check_global(to, sizeof(V));
+#endif
+  *static_cast<V *>(to) = v;
 }
 
 template <class V>

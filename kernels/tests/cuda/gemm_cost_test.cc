@@ -495,30 +495,48 @@ TEST(gemm_cost_of_maxsim_by_hand) {
         p.us);
 }
 
-// Four multiprocessors: two CTAs of two documents, whose threads have two outputs each, or three of one; nine
-// documents take two turns. The longest of 100 tokens is 13 a warp, by twos.
+// Four multiprocessors: three documents are one turn, nine are two, whether a CTA has two or one. The longest of 100
+// tokens is 13 a warp, by twos; a repetition has 8 partitions and 16 times 32 additions.
 TEST(gemm_cost_of_muvera_by_hand) {
   using sie_cuda::Limit;
-  const std::vector<int32_t> lengths = {100, 50, 10}, nine(9, 8);
+  const std::vector<int32_t> lengths = {100, 50, 10}, nine(9, 8), tall = {300};
   const auto encoded = [](const sie_cuda::Card &card, int32_t documents, const std::vector<int32_t> &of) {
     return predict_muvera(card, {64, 2, 3, 1000, documents}, of.data(), static_cast<int64_t>(of.size()));
   };
-  const double planes = 160 * 64 * 6 / 512.0;
+  const double planes = 160 * 64 * 6 / 512.0, rounds = 7 * 120;
   sie_cuda::Prediction p = encoded(round_card(), 2, lengths);
-  CHECK(p.limit == Limit::latency && same(p.us, (planes + 2 * 11 * 270 + 1500) / 2e3 + 4) &&
+  CHECK(p.limit == Limit::latency && same(p.us, (planes + 2 * (7 * 32 + 270 + rounds) + 1500) / 2e3 + 4) &&
             same(p.floor_us, 0.03248),
         "%s, %.4f us of %.5f", limit_name(p.limit), p.us, p.floor_us);
-  p = encoded(round_card(), 1, lengths);
-  CHECK(same(p.us, (planes + 2 * 15 * 270 + 1500) / 2e3 + 4), "one a CTA: %.4f us", p.us);
-  p = encoded(round_card(), 2, nine);
-  CHECK(same(p.us, (54 + 2 * 2 * 5 * 270 + 1500) / 2e3 + 4), "nine: %.4f us", p.us);
-  p = encoded(round_card(), 1, nine);
-  CHECK(same(p.us, (54 + 2 * 2 * 9 * 270 + 1500) / 2e3 + 4), "nine, one a CTA: %.4f us", p.us);
+  for (int32_t documents : {1, 2}) {
+    p = encoded(round_card(), documents, nine);
+    CHECK(same(p.us, (54 + 2 * 2 * (32 + 270 + rounds) + 1500) / 2e3 + 4), "nine, %d a CTA: %.4f us",
+          documents, p.us);
+  }
   sie_cuda::Card card = round_card();
+  card.lanes = 32;
+  p = encoded(card, 2, lengths);
+  const double filled = 320 / 3.0 * 33 + 16 * 80;
+  CHECK(p.limit == Limit::issue && same(p.us, (4 * planes + 2 * (filled + 16 * 39)) / 2e3 + 4), "%s, %.4f us",
+        limit_name(p.limit), p.us);
+  p = encoded(card, 1, lengths);
+  CHECK(same(p.us, (4 * planes + 2 * (filled + 16 * 65)) / 2e3 + 4), "one a CTA: %.4f us", p.us);
+  card = round_card();
+  card.shared_bytes = 1;
+  p = encoded(card, 2, lengths);
+  CHECK(p.limit == Limit::shared && same(p.us, (planes + 2 * 2 * 128 * 16 * 5.65) / 2e3 + 4), "%s, %.4f us",
+        limit_name(p.limit), p.us);
+  // Rows of 256 tokens are the longest that stay in L1.
+  card = round_card();
   card.l2_bytes = 1;
   p = encoded(card, 2, lengths);
-  CHECK(p.limit == Limit::l2 && same(p.us, (planes + 2 * (4 * 1512 * 2 + 160 * 128) / 4) / 2e3 + 4),
+  CHECK(p.limit == Limit::l2 && same(p.us, (planes + (2 * 2 * 512 * 8 + 160 * 128) / 4.0) / 2e3 + 4),
         "%s, %.4f us", limit_name(p.limit), p.us);
+  p = encoded(card, 2, tall);
+  CHECK(same(p.us, (225 + 2 * (512 * 8 + 300 * 128) / 4.0) / 2e3 + 4), "tall, L2: %.4f us", p.us);
+  p = encoded(round_card(), 2, tall);
+  CHECK(p.limit == Limit::latency && same(p.us, (225 + 2 * (19 * 270 + 270 + rounds) + 1500) / 2e3 + 4),
+        "tall, %s: %.4f us", limit_name(p.limit), p.us);
   card.dram_bytes_s = 1e8;
   p = encoded(card, 2, lengths);
   CHECK(p.limit == Limit::dram && same(p.us, 324.8 / 0.88 + 4), "%s, %.4f us", limit_name(p.limit), p.us);

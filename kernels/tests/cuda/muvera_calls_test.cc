@@ -11,15 +11,17 @@ namespace {
 // The tables of one repetition, for encodings with everything.
 struct Encoding {
   Encoding(int64_t c, int32_t bits, int32_t projected, int32_t final_dims)
-      : simhash(c * std::max(bits, 1), 1.0f), ams(c), first(final_dims + 1) {
+      : simhash(c * std::max(bits, 1), 1.0f), ams(c) {
     const int64_t block = (projected != 0 ? projected : c) << bits;
     std::vector<int32_t> sketch;
     for (int64_t i = 0; i < block; i++)
       sketch.push_back(static_cast<int32_t>(i % 3 == 0 ? ~(i % final_dims) : i % final_dims));
     for (size_t i = 0; i < simhash.size(); i += 2) simhash[i] = -0.5f;
     for (size_t i = 0; i < ams.size() && projected != 0; i++) ams[i] = static_cast<int32_t>(i) % projected;
+    output.resize(sketch.size());
     source.resize(sketch.size());
-    sie_group_sketch(sketch.data(), 1, block, final_dims, first.data(), source.data());
+    std::vector<int32_t> room(static_cast<size_t>(final_dims + 2 * block));
+    sie_order_sketch(sketch.data(), 1, block, final_dims, room.data(), output.data(), source.data());
     args.c = c;
     args.repetitions = 1;
     args.simhash_bits = bits;
@@ -27,12 +29,12 @@ struct Encoding {
     args.final_dims = final_dims;
     args.simhash = simhash.data();
     args.ams = ams.data();
-    args.sketch_first = first.data();
+    args.sketch_output = output.data();
     args.sketch_source = source.data();
   }
 
   Array<float> simhash;
-  Array<int32_t> ams, first, source;
+  Array<int32_t> ams, output, source;
   sie_muvera_args args = {};
 };
 
@@ -82,7 +84,7 @@ TEST(muvera_refuses) {
           {"a stride of x below its columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
           {"no planes", invalid, [](Args *b) { b->simhash = nullptr; }},
           {"no projection", invalid, [](Args *b) { b->ams = nullptr; }},
-          {"no sketch", invalid, [](Args *b) { b->sketch_first = nullptr; }},
+          {"no sketch", invalid, [](Args *b) { b->sketch_output = nullptr; }},
           {"no source of the sketch", invalid, [](Args *b) { b->sketch_source = nullptr; }},
           {"x of bytes", unsupported, [](Args *b) { b->x.dtype = SIE_U8; }},
           {"more tokens than 26 bits", unsupported, [](Args *b) { b->tokens.cap = most_tokens + 1; }},
@@ -132,7 +134,7 @@ TEST(muvera_refuses) {
           {"no sequences and no memory", SIE_OK,
            [](Args *b) {
              b->seqs = {0, nullptr};
-             b->tokens.n = b->cu_seqlens = b->ams = b->sketch_first = b->sketch_source = nullptr;
+             b->tokens.n = b->cu_seqlens = b->ams = b->sketch_output = b->sketch_source = nullptr;
              b->simhash = nullptr;
              b->items = nullptr;
              b->x.p = b->out = nullptr;
@@ -155,7 +157,7 @@ TEST(muvera_refuses) {
     none.tokens = {0, n.data()};
     none.cu_seqlens = cu.data();
     none.simhash = nullptr;
-    none.ams = none.sketch_first = none.sketch_source = nullptr;
+    none.ams = none.sketch_output = none.sketch_source = nullptr;
     none.x.p = nullptr;
     for (int32_t normalize : {0, 1}) {
       none.normalize = normalize;
@@ -275,14 +277,66 @@ void check_large_blocks(int32_t c, int32_t f, bool slots) {
   }
 }
 
-TEST(muvera_slots) { check_large_blocks(32, 8, true); }
+TEST(muvera_slots) { check_large_blocks(32, 1000, true); }
 
 // Two blocks fit in the shared memory of sm_90 and sm_100 alone, or of sm_80 too: the same bits as of one, which has
 // a slot or its block in shared memory.
 TEST(muvera_two_sequences_have_the_bits_of_one) {
-  check_large_blocks(24, 8, false);
-  check_large_blocks(16, 8, false);
+  check_large_blocks(24, 1000, false);
+  check_large_blocks(16, 1000, false);
   check_large_blocks(8, 17504, false);  // a row that one has in its slot, beside its block in shared memory
+}
+
+// Every addition of a sketch once, in rounds of different outputs, places of an output ascending; and spread over
+// the banks of shared memory as the cost model has it (kMuveraBanks in cost.cc).
+TEST(muvera_sketch_in_rounds) {
+  struct Shape {
+    int64_t repetitions, block, dims;
+  };
+  Random random(1);
+  for (const Shape &s :
+       {Shape{3, 8192, 10240}, Shape{2, 1000, 7}, Shape{2, 1, 5}, Shape{1, 3000, 1}, Shape{1, 9000, 20000}}) {
+    const size_t all = static_cast<size_t>(s.repetitions * s.block);
+    std::vector<int32_t> sketch(all), output(all), source(all),
+        room(static_cast<size_t>(s.dims + 2 * s.block));
+    for (int32_t &to : sketch) {
+      const int32_t j = random.below(static_cast<int32_t>(s.dims));
+      to = random.below(2) == 0 ? j : ~j;
+    }
+    sie_order_sketch(sketch.data(), s.repetitions, s.block, s.dims, room.data(), output.data(),
+                     source.data());
+    int64_t passes = 0;
+    for (int64_t r = 0; r < s.repetitions; r++) {
+      const size_t of = static_cast<size_t>(r * s.block);
+      std::vector<int32_t> last(static_cast<size_t>(s.dims), -1), place_of(last),
+          seen(static_cast<size_t>(s.block));
+      int32_t round = 0;
+      for (size_t e = 0; e < static_cast<size_t>(s.block); e++) {
+        const int32_t from = source[of + e], place = from < 0 ? ~from : from, to = output[of + e] / 1024;
+        const size_t j = static_cast<size_t>(to);
+        if (output[of + e] % 1024 != round % 1024) round++;
+        CHECK(output[of + e] % 1024 == round % 1024, "addition %zu is not in round %d", e, round);
+        CHECK(seen[static_cast<size_t>(place)]++ == 0, "place %d is added twice", place);
+        CHECK(sketch[of + static_cast<size_t>(place)] == (from < 0 ? ~to : to), "place %d goes to %d", place,
+              to);
+        CHECK(last[j] == round - 1 && place_of[j] < place, "place %d of output %d in round %d", place, to,
+              round);
+        last[j] = round;
+        place_of[j] = place;
+      }
+      for (size_t begin = 0; begin < static_cast<size_t>(s.block); begin += 32) {
+        int places[32] = {}, outputs[32] = {}, most = 0;
+        for (size_t e = of + begin; e < of + std::min(begin + 32, static_cast<size_t>(s.block)); e++) {
+          const int32_t from = source[e];
+          most = std::max({most, ++places[(from < 0 ? ~from : from) % 32], ++outputs[output[e] / 1024 % 32]});
+        }
+        passes += most;
+      }
+    }
+    const double each = static_cast<double>(passes) / static_cast<double>(s.repetitions * (s.block / 32 + 1));
+    CHECK(s.dims < 10240 || each < 1.65, "%.2f passes for 32 additions of %lld", each,
+          static_cast<long long>(s.block));
+  }
 }
 
 // Whoever shares a CTA with a document, and whether anybody does: its bits are those that it has alone, and nothing
@@ -292,10 +346,14 @@ TEST(muvera_bits_do_not_depend_on_the_neighbour) {
   const std::vector<int32_t> lengths = {33, 0, 1, 290, 0, 7};
   const int32_t documents = static_cast<int32_t>(lengths.size());
   struct Form {
-    int32_t projected, fill, centre, query;
+    int32_t projected, fill, centre, query, dtype, bits;
   };
-  for (const Form &form : {Form{0, 0, 0, 0}, Form{5, 1, 0, 0}, Form{0, 0, 1, 1}, Form{5, 0, 1, 0}}) {
-    Encoding e(c, 3, form.projected, f);
+  for (const Form &form :
+       {Form{0, 0, 0, 0, SIE_F32, 3}, Form{5, 1, 0, 0, SIE_F32, 3}, Form{0, 0, 1, 1, SIE_F32, 3},
+        Form{5, 0, 1, 0, SIE_F32, 3}, Form{0, 1, 0, 0, SIE_BF16, 3}, Form{5, 0, 0, 1, SIE_BF16, 3},
+        /* all additions that a CTA asks for at a time, in several rounds */
+        Form{0, 1, 0, 0, SIE_F32, 7}}) {
+    Encoding e(c, form.bits, form.projected, f);
     for (const Gpu &gpu : gpus()) {
       // `count` documents from `from` on, in a batch that has room for two more.
       auto encode = [&](int32_t from, int32_t count) {
@@ -305,11 +363,17 @@ TEST(muvera_bits_do_not_depend_on_the_neighbour) {
           const int32_t d = (from + i) % documents;
           own.push_back(lengths[static_cast<size_t>(d)]);
           for (int32_t at = 0; at < own.back() * c; at++)
-            values.push_back(static_cast<float>((d + 3) * at * at % 29) - 14.0f);
+            values.push_back((static_cast<float>((d + 3) * at * at % 29) - 14.0f) / 7);
         }
         Sequences sequences(own);
         values.push_back(0);  // x has a place where no document has tokens
         Array<float> x(values.begin(), values.end()), out(static_cast<size_t>((count + 2) * room), -1.0f);
+        Array<uint16_t> narrow;  // the same values, cut
+        for (float v : values) {
+          uint32_t bits;
+          memcpy(&bits, &v, sizeof bits);
+          narrow.push_back(static_cast<uint16_t>(bits >> 16));
+        }
         Array<int32_t> n = {static_cast<int32_t>(sequences.tokens()), count};
         // Behind the last sequence's end is nothing that a kernel may read: here as if all had no tokens.
         const int32_t *const ends = sequences.cu(0, count);
@@ -322,13 +386,14 @@ TEST(muvera_bits_do_not_depend_on_the_neighbour) {
         a.tokens = {sequences.tokens(), &n[0]};
         a.seqs = {count + 2, &n[1]};
         a.cu_seqlens = cu.data();
-        a.x = {x.data(), c, SIE_F32, 0, nullptr, nullptr, nullptr};
+        a.x = {x.data(), c, form.dtype, 0, nullptr, nullptr, nullptr};
+        if (form.dtype == SIE_BF16) a.x.p = narrow.data();
         a.fill_empty = form.fill;
         a.center_tokens = form.centre;
         a.is_query = form.query;
         a.items = items.data();
         a.out = out.data();
-        Scratch scratch(gpu.ops, muvera_bounds(sequences.tokens(), count + 2, c, 1, 3,
+        Scratch scratch(gpu.ops, muvera_bounds(sequences.tokens(), count + 2, c, 1, form.bits,
                                                form.projected != 0 ? form.projected : c, f));
         const sie_share share = scratch.share(0, 1);
         CHECK(gpu.ops->muvera(&a, &share) == SIE_OK && memory.finish(&gpu.on) == SIE_OK, "%s: refused",
