@@ -46,17 +46,20 @@ SCRIPTS = {
           *) exec "$REAL_PYTHON" "$@" ;;
         esac""",
 }
-# A step of serving/run.py: a number, then two.
+# A step of serving/run.py: a number, then the next. The report is written several times: its
+# numbers go on.
 RUN = """
 import json, os, sys, time
 step, work, results = sys.argv[1:]
 folder = os.path.join(results, "serving")
 os.makedirs(folder, exist_ok=True)
-for n in (1, 2):
+path = os.path.join(folder, step + ".json")
+before = json.load(open(path))[step] if os.path.exists(path) else 0
+for n in (before + 1, before + 2):
     part = os.path.join(folder, step + ".part")
     with open(part, "w") as file:
         json.dump({step: n}, file)
-    os.replace(part, os.path.join(folder, step + ".json"))
+    os.replace(part, path)
     with open(os.environ["DONE"], "a") as done:
         done.write(f"serving {step} {n}\\n")
     time.sleep(0.03)
