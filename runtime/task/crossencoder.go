@@ -74,8 +74,8 @@ func (r *reader) pairItems(a, b []string, first int, results *sizes) ([]batch.It
 		to := out.Ends[i]
 		ids := r.model.Weights().Read(out.IDs[from:to:to])
 		items[i] = batch.Item{Inputs: batch.Inputs{IDs: ids}, Specs: results.of(len(ids), 0), Index: i}
-		// otherwise the model ignores the tokenizer's types, as transformers does
-		if r.model.Weights().TypeVocab > 1 {
+		// otherwise the model ignores the types or does not get them, as in transformers
+		if r.model.Weights().TypeVocab > 1 && r.model.Tokenizer().GivesTypes() {
 			items[i].TypeIDs = out.TypeIDs[from:to:to]
 		}
 		from = to

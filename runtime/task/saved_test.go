@@ -10,6 +10,7 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/weights"
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
@@ -128,6 +129,49 @@ func TestPromptOfACrossEncoder(t *testing.T) {
 	}
 	if got, want := scores(prompted, "how tall", &other), scores(plain, "find how tall", nil); got != want {
 		t.Errorf("with an instruction %v, of the instructed text %v", got, want)
+	}
+}
+
+// Where tokenizer_config.json does not list the types of tokens among a model's inputs, both texts
+// of a pair have type 0, as in transformers.
+func TestPairsWithoutTypes(t *testing.T) {
+	const file = "model.safetensors"
+	score := func(change func(dir string)) float64 {
+		t.Helper()
+		dir := copyModel(t, "saved-reranker/6.2.0")
+		change(dir)
+		r := start(t, nil, nil, entry(t, "ce", dir, "cross_encoder", "tasks: {score: {}}"))
+		res, err := r.Score(t.Context(),
+			&ScoreRequest{Model: "ce", Query: "how tall", Texts: []string{"8849 metres"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Scores[0]
+	}
+	plain := score(func(string) {})
+	listed := score(func(dir string) {
+		edit(t, filepath.Join(dir, "tokenizer_config.json"),
+			map[string]any{"model_input_names": []string{"input_ids", "attention_mask"}})
+	})
+	same := score(func(dir string) { // the two types are one
+		from, err := weights.OpenFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer from.Close()
+		var all []weightstest.Tensor
+		for _, name := range from.Names() {
+			x, _ := from.Tensor(name)
+			data := weightstest.Bytes(x)
+			if strings.HasSuffix(name, "token_type_embeddings.weight") {
+				copy(data[len(data)/2:], data)
+			}
+			all = append(all, weightstest.Tensor{Name: name, DType: x.DType, Shape: x.Shape, Data: data})
+		}
+		weightstest.WriteFile(t, dir, file, weightstest.Encode(nil, all...))
+	})
+	if listed != same || listed == plain {
+		t.Errorf("without types %v, with one for both texts %v, with both %v", listed, same, plain)
 	}
 }
 

@@ -113,9 +113,14 @@ func (r *reader) readSpans(texts []string, first int) ([]tokenizer.TextSpans, er
 func lower(texts []string) []string {
 	out := make([]string, len(texts))
 	for i, s := range texts {
-		out[i] = strings.ToLower(s)
+		out[i] = lowerCase(s)
 	}
 	return out
+}
+
+// lowerCase returns the text in lower case as Unicode has it, which is two characters for İ.
+func lowerCase(text string) string {
+	return strings.ToLower(strings.ReplaceAll(text, "\u0130", "i\u0307"))
 }
 
 // checkCut counts the tokens. It refuses truncated texts if the request forbids truncation.
@@ -230,7 +235,7 @@ func (r *reader) ownPrompt() string {
 
 func (r *reader) lower(text string) string {
 	if r.model.Weights().LowerCase {
-		return strings.ToLower(text)
+		return lowerCase(text)
 	}
 	return text
 }

@@ -16,6 +16,18 @@ import (
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
+// Lower case is Unicode's, character by character: that of İ has two, and σ stays the same at the
+// end of a word.
+func TestLowerCase(t *testing.T) {
+	const want = "i\u0307stanbul ss \u00df \u03bf\u03b4\u03bf\u03c3 \U0001042b"
+	if got := lowerCase("\u0130STANBUL Ss \u00df \u039f\u0394\u039f\u03a3 \U00010403"); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := lower([]string{"\u0130"}); got[0] != "i\u0307" {
+		t.Errorf("%q", got)
+	}
+}
+
 // threshold keeps the scores that reach it, top_k the best. Equal scores keep the order of labels.
 func TestRanked(t *testing.T) {
 	labels, scores := []string{"a", "b", "c", "d"}, []float64{0.25, 0.5, 0.25, 0.125}

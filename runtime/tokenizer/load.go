@@ -29,7 +29,8 @@ func Load(dir string) (*Tokenizer, error) { return LoadExtra(dir, nil) }
 
 // LoadExtra reads the tokenizer of a model directory. It reads tokenizer.json, or the vocabulary
 // files of a family that is known (families.go). The configuration files refine it (settings.go).
-// Truncation and padding in tokenizer.json are ignored; Options sets limits. Errors name the file.
+// Of truncation and padding in tokenizer.json only the side is read that loses tokens; Options sets
+// limits. Errors name the file.
 //
 // extra lists special tokens that the model was trained with and its files need not have, such as
 // the markers of a prompt. Those that the files have keep their ids; the others get the next ones
@@ -75,8 +76,8 @@ func LoadExtra(dir string, extra []string) (*Tokenizer, error) {
 		}
 		return nil, fmt.Errorf("tokenizer: %s: %w", path, err)
 	}
-	t := &Tokenizer{lib: lib, info: info, left: set.TruncationSide == "left", maxLength: set.limit(),
-		cleanup: set.cleansUp(data)}
+	t := &Tokenizer{lib: lib, info: info, left: set.cutsLeft(data), maxLength: set.limit(),
+		cleanup: set.cleansUp(data), types: set.givesTypes()}
 	t.special, err = t.specialIDs(set)
 	if err != nil {
 		t.Close()
@@ -150,7 +151,7 @@ var bertClasses = append(slices.Clone(families[0].classes), families[1].classes.
 // bertFlags returns the normalizer flags that transformers' BERT tokenizer takes from its
 // configuration, whatever tokenizer.json says; nil for other classes.
 func (s *settings) bertFlags() *bertFlags {
-	if !slices.Contains(bertClasses, s.class()) {
+	if !slices.Contains(bertClasses, s.reader()) {
 		return nil
 	}
 	return &bertFlags{or(s.Lowercase, true), or(s.Chinese, true), s.StripAccents}

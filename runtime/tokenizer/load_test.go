@@ -313,3 +313,82 @@ func TestCodeAppendsTheEndOfText(t *testing.T) {
 		t.Errorf("an end that the vocabulary lacks: %v", err)
 	}
 }
+
+// Where no file names a class, transformers reads a tokenizer.json with that of the model's type; a
+// generic class that tokenizer_config.json names takes it as it is, whatever config.json names.
+func TestClassOfAModelReadsTokenizerJSON(t *testing.T) {
+	cased := strings.Replace(minilmFile("tokenizer.json"), `"lowercase":true`, `"lowercase":false`, 1)
+	for _, c := range []struct {
+		file, config, model string
+		lower               bool
+	}{
+		{minilmFile("tokenizer.json"), `{"do_lower_case":false}`, `{"model_type":"bert"}`, false},
+		{minilmFile("tokenizer.json"), `{"do_lower_case":false}`, `{"model_type":"electra"}`, false},
+		{minilmFile("tokenizer.json"), `{"do_lower_case":false}`, `{"model_type":"modernbert"}`, true},
+		{minilmFile("tokenizer.json"), `{"do_lower_case":false}`, `{}`, true},
+		{minilmFile("tokenizer.json"), `{"do_lower_case":false,"tokenizer_class":"PreTrainedTokenizerFast"}`,
+			`{"model_type":"bert"}`, true},
+		{cased, `{}`, `{"model_type":"distilbert"}`, true},
+		{cased, `{}`, `{"model_type":"xlm-roberta","tokenizer_class":"BertTokenizerFast"}`, true},
+		{cased, `{"tokenizer_class":"PreTrainedTokenizerFast"}`,
+			`{"model_type":"bert","tokenizer_class":"BertTokenizer"}`, false},
+		{cased, `{"tokenizer_class":"TokenizersBackend"}`,
+			`{"model_type":"bert","tokenizer_class":"BertTokenizer"}`, false},
+	} {
+		tok := loadDir(t, modelDir(t, map[string]string{
+			"tokenizer.json": c.file, "tokenizer_config.json": c.config, "config.json": c.model,
+		}))
+		var b Batch
+		must(tok.Encode(&b, []string{"HELLO", "hello"}, Options{}))
+		if lower := slices.Equal(b.Text(0), b.Text(1)); lower != c.lower {
+			t.Errorf("%s beside %s: lower case %v, want %v", c.config, c.model, lower, c.lower)
+		}
+	}
+}
+
+// The side on which a text is cut may stand in tokenizer.json alone: a tokenizer that has cut texts
+// is saved so. tokenizer_config.json wins.
+func TestTokenizerJSONSaysTheSide(t *testing.T) {
+	for _, c := range []struct {
+		truncation, config string
+		left               bool
+	}{
+		{`"LongestFirst","direction":"Left"`, `{}`, true},
+		{`"LongestFirst","direction":"Left"`, `{"tokenizer_class":"BertTokenizer"}`, true},
+		{`"LongestFirst","direction":"Left"`, `{"truncation_side":"right"}`, false},
+		{`"LongestFirst","direction":"Right"`, `{}`, false},
+		{`"LongestFirst","direction":"Right"`, `{"truncation_side":"left"}`, true},
+		{`"LongestFirst"`, `{}`, false},
+	} {
+		file := strings.Replace(minilmFile("tokenizer.json"), `"LongestFirst"`, c.truncation, 1)
+		file = strings.Replace(file, `"direction":"Right","pad_to`, `"direction":"Left","pad_to`, 1)
+		tok := loadDir(t, modelDir(t, map[string]string{"tokenizer.json": file,
+			"tokenizer_config.json": c.config}))
+		var cut, whole Batch
+		must(tok.Encode(&cut, []string{"hello the world"}, Options{MaxTokens: 4}))
+		must(tok.Encode(&whole, []string{"hello the", "the world"}, Options{}))
+		if want := whole.Text(map[bool]int{false: 0, true: 1}[c.left]); !slices.Equal(cut.IDs, want) {
+			t.Errorf("%s and %s: %v, want %v", c.truncation, c.config, cut.IDs, want)
+		}
+	}
+}
+
+// A model gets the types of tokens where its files list them among its inputs, or have no list.
+func TestGivesTypes(t *testing.T) {
+	for config, want := range map[string]bool{
+		`{}`:                                  true,
+		`{"tokenizer_class":"BertTokenizer"}`: true,
+		`{"tokenizer_class":"PreTrainedTokenizerFast"}`:                                              true,
+		`{"tokenizer_class":"TokenizersBackend"}`:                                                    false,
+		`{"model_input_names":["input_ids","attention_mask"]}`:                                       false,
+		`{"tokenizer_class":"BertTokenizer","model_input_names":["input_ids"]}`:                      false,
+		`{"model_input_names":["input_ids","token_type_ids","attention_mask"]}`:                      true,
+		`{"tokenizer_class":"TokenizersBackend","model_input_names":["input_ids","token_type_ids"]}`: true,
+	} {
+		tok := loadDir(t, modelDir(t, map[string]string{"tokenizer.json": minilmFile("tokenizer.json"),
+			"tokenizer_config.json": config}))
+		if got := tok.GivesTypes(); got != want {
+			t.Errorf("%s: %v, want %v", config, got, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -40,10 +41,25 @@ func (s *settings) cleansUp(data []byte) bool {
 	return s.Cleanup && (s.CleanupBPE || modelKind(data) != "BPE")
 }
 
+// cutsLeft reports whether a text that is too long loses its start: as truncation_side says, or
+// else as transformers takes it from the truncation in tokenizer.json.
+func (s *settings) cutsLeft(data []byte) bool {
+	left := []byte(`"Left"`)
+	if s.TruncationSide != "" || !bytes.Contains(data, left) { // most files are large and have none
+		return s.TruncationSide == "left"
+	}
+	var file struct {
+		Truncation struct {
+			Direction string `json:"direction"`
+		} `json:"truncation"`
+	}
+	return json.Unmarshal(data, &file) == nil && file.Truncation.Direction == "Left"
+}
+
 // readsScores reports whether transformers reads tokenizer.json itself and hands its scores to the
 // library, which rounds them better than the library's own reading.
 func (s *settings) readsScores() bool {
-	f := familyOf(s.class())
+	f := familyOf(s.reader())
 	return f != nil && slices.Equal(f.files, spmFiles)
 }
 
@@ -56,7 +72,7 @@ var byteLevelClasses = []string{"RobertaTokenizer", "BartTokenizer", "GPT2Tokeni
 // lacks are added, and for some classes the prefix space is that of the configuration. What known
 // code of a repository changes is changed, too (qwencode.go).
 func (s *settings) patch(path string, data []byte) ([]byte, error) {
-	space := slices.Contains(byteLevelClasses, s.class())
+	space := slices.Contains(byteLevelClasses, s.reader())
 	ends := s.codeSetsEnds()
 	if !space && !ends && s.Added == nil && len(s.addedFile) == 0 && !s.hasNamed() {
 		return data, nil

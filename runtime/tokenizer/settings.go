@@ -19,6 +19,8 @@ type settings struct {
 	MaxLength      float64 `json:"model_max_length"` // often 1e30
 	MaxLen         float64 `json:"max_len"`          // its older name
 	TruncationSide string  `json:"truncation_side"`
+	// Inputs lists what a model gets of a text; nil: the class decides.
+	Inputs []string `json:"model_input_names"`
 
 	Lowercase    *bool `json:"do_lower_case"`
 	Chinese      *bool `json:"tokenize_chinese_chars"`
@@ -189,6 +191,29 @@ func (s *settings) class() string {
 		}
 	}
 	return ""
+}
+
+// givesTypes reports whether a model gets the types of a pair's tokens. The one class that is named
+// here came with a release of transformers in which classes give none unless they say so; in those
+// before it they do.
+func (s *settings) givesTypes() bool {
+	if s.Inputs == nil {
+		return s.Class != "TokenizersBackend"
+	}
+	return slices.Contains(s.Inputs, "token_type_ids")
+}
+
+// reader returns the class with which transformers reads a tokenizer.json: the first that a file
+// names, though it be generic, or else that of the model's type. "": none.
+func (s *settings) reader() string {
+	class := strings.TrimSuffix(s.Class, "Fast")
+	if class == "" {
+		class = s.modelSays
+	}
+	if class == "" {
+		class = classOfModel(s.modelType)
+	}
+	return class
 }
 
 // generic lists the classes that take whatever tokenizer.json says.

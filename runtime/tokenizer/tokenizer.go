@@ -58,8 +58,8 @@ type Options struct {
 	// MaxTokens is the number of tokens kept per text or pair, special tokens included; 0 or less
 	// keeps all. The longer text of a pair is cut first, unless OnlySecond says else.
 	MaxTokens int
-	// Left keeps the end of a text that is too long, not its start. A tokenizer whose
-	// truncation_side is left always does.
+	// Left keeps the end of a text that is too long, not its start. A tokenizer whose files say
+	// that it cuts at the left always does.
 	Left bool
 	// OnlySecond cuts only the second text of a pair. A first text that leaves it no token is an
 	// error.
@@ -111,6 +111,7 @@ type Tokenizer struct {
 	info      info
 	maxLength int
 	left      bool
+	types     bool // GivesTypes
 	cleanup   bool // of decoded texts
 	special   SpecialIDs
 	specials  map[int32]bool // IsSpecial
@@ -145,6 +146,10 @@ func (t *Tokenizer) Special() SpecialIDs { return t.special }
 // IsSpecial reports whether id is of a token that has a name in the settings, as in Special, or is
 // one of their extra special tokens: one of transformers' all_special_ids.
 func (t *Tokenizer) IsSpecial(id int32) bool { return t.specials[id] }
+
+// GivesTypes reports whether the model gets Batch.TypeIDs. Where its files leave them out, all its
+// tokens have the type 0.
+func (t *Tokenizer) GivesTypes() bool { return t.types }
 
 // CheckIDs reports the first id outside the vocabulary.
 func (t *Tokenizer) CheckIDs(ids []int32) error {
