@@ -25,6 +25,10 @@ var moduleArguments = []struct {
 var harmlessArguments = []string{"attn_implementation", "cache_dir", "dtype", "local_files_only", "revision",
 	"subfolder", "token", "torch_dtype", "trust_remote_code", "use_cache"}
 
+// roleArguments lists what changes how a module reads queries, or documents, alone (from release 6
+// on).
+var roleArguments = []string{"query_length", "document_length", "query_expansion"}
+
 // checkArguments refuses arguments in a Transformer module's file that change what it computes.
 func checkArguments(dir fs.FS, file string) error {
 	var all map[string]json.RawMessage
@@ -34,6 +38,12 @@ func checkArguments(dir fs.FS, file string) error {
 	if raw := all["tokenizer_name_or_path"]; raw != nil && string(raw) != "null" {
 		return refuse(file, "tokenizer_name_or_path",
 			"is %.60s; a tokenizer of another repository is not supported here", raw)
+	}
+	for _, key := range roleArguments {
+		if raw := all[key]; raw != nil && string(raw) != "null" {
+			return refuse(file, key,
+				"is %.60s; queries are read as documents are here: max_seq_length gives one length for both", raw)
+		}
 	}
 	for _, kind := range moduleArguments {
 		for _, key := range kind.keys {

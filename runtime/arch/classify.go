@@ -130,7 +130,8 @@ func (m *Model) Read(ids []int32) []int32 {
 // readLabels reads what the files say about the model's labels and scores.
 func (l *loading) readLabels() error {
 	c, err := readLabels(files.Dir(l.dir), l.encoderDir)
-	l.m.Labels, l.m.Activation, l.m.MultiLabel = c.labels, c.activation, c.multiLabel
+	l.m.Labels, l.m.Activation = c.labels, c.activation
+	l.m.MultiLabel, l.m.Regression = c.multiLabel, c.regression
 	return err
 }
 
@@ -163,6 +164,7 @@ type labelConfig struct {
 	labels     []string
 	activation Activation
 	multiLabel bool
+	regression bool
 }
 
 // readLabels reads the labels of the encoder in folder, in the order of the logits, and the
@@ -213,6 +215,7 @@ func readLabels(dir fs.FS, folder string) (labelConfig, error) {
 		l.labels = append(l.labels, label)
 	}
 	l.multiLabel = c.ProblemType == "multi_label_classification"
+	l.regression = c.ProblemType == "regression"
 	declared, err := declaredActivation(dir, name)
 	if err != nil {
 		return l, err

@@ -196,7 +196,8 @@ func TestKeysOfTransformersConfigurations(t *testing.T) {
 			}
 			// Not fields of a class, and yet any of them may have these.
 			for key, value := range foreignValues {
-				if key == "is_encoder_decoder" && strings.HasSuffix(modelType, "t5") {
+				if key == "is_encoder_decoder" && strings.HasSuffix(modelType, "t5") ||
+					key == "is_causal" && strings.HasPrefix(modelType, "qwen") {
 					continue
 				}
 				if err := asks(key, value); !says(key, err) {
@@ -204,7 +205,7 @@ func TestKeysOfTransformersConfigurations(t *testing.T) {
 				}
 			}
 			for key, value := range map[string]any{
-				"pruned_heads": map[string]any{}, "is_encoder_decoder": false,
+				"pruned_heads": map[string]any{}, "is_encoder_decoder": false, "is_causal": false,
 			} {
 				if err := asks(key, value); err != nil {
 					t.Errorf("%s: %v is refused: %v", key, value, err)
@@ -219,5 +220,5 @@ var foreignValues = map[string]any{
 	"quantization_config": map[string]any{"quant_method": "awq", "bits": 4},
 	"compression_config":  map[string]any{"format": "pack-quantized"},
 	"pruned_heads":        map[string]any{"0": []int{1}},
-	"is_encoder_decoder":  true, "num_experts": 8, "attn_logit_softcapping": 50.0,
+	"is_encoder_decoder":  true, "is_causal": true, "num_experts": 8, "attn_logit_softcapping": 50.0,
 }

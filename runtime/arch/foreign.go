@@ -28,6 +28,15 @@ func refuseTwoParts(dir fs.FS, e encoder) error {
 	return refuseUnknownMeaning(dir, map[string]any{"is_encoder_decoder": false})
 }
 
+// refuseCausal refuses the configuration in dir of an encoder whose tokens see both ways if it says
+// is_causal: in transformers they do not then, but where a batch has padding.
+func refuseCausal(dir fs.FS, e encoder) error {
+	if m, decoder := e.(*qwen); decoder && !m.config.bidirectional {
+		return nil
+	}
+	return refuseUnknownMeaning(dir, map[string]any{"is_causal": false})
+}
+
 // refuseUnknownMeaning refuses keys of config.json whose value is not the neutral one.
 func refuseUnknownMeaning(dir fs.FS, neutral map[string]any) error {
 	return refuseIn(dir, configFile, neutral)

@@ -84,34 +84,35 @@ func TestClassificationHeads(t *testing.T) { onEach(t, checkClassification) }
 
 func checkClassification(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	cases := map[string]labelConfig{
-		"classify-bert":              {[]string{"joy", "anger", "fear"}, Identity, false},
-		"classify-xlmr":              {[]string{"LABEL_0"}, Sigmoid, false},
-		"classify-distilbert":        {[]string{"LABEL_0", "LABEL_1"}, Identity, true},
-		"classify-electra":           {[]string{"LABEL_0", "LABEL_1", "LABEL_2"}, Identity, false},
-		"classify-albert":            {[]string{"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"}, Identity, false},
-		"classify-modernbert":        {[]string{"joy", "anger", "fear"}, Identity, false},
-		"classify-modernbert-mean":   {[]string{"LABEL_0"}, Sigmoid, false},
-		"classify-modernbert-global": {[]string{"LABEL_0", "LABEL_1"}, Identity, true},
-		"classify-jina":              {[]string{"LABEL_0"}, Sigmoid, false},
-		"classify-jina-code":         {[]string{"joy", "anger", "fear"}, Identity, false},
-		"classify-gte":               {[]string{"LABEL_0"}, Sigmoid, false},
-		"classify-qwen3":             {[]string{"joy", "anger", "fear"}, Identity, false},
-		"classify-qwen2":             {[]string{"LABEL_0"}, Sigmoid, false},
-		"classify-eurobert":          {[]string{"joy", "anger", "fear"}, Identity, false},
-		"classify-eurobert-bos":      {[]string{"LABEL_0"}, Sigmoid, false},
-		"classify-jxlmr":             {[]string{"LABEL_0"}, Sigmoid, false},
-		"classify-nomic":             {[]string{"joy", "anger", "fear"}, Identity, false},
-		"classify-mpnet":             {[]string{"LABEL_0", "LABEL_1", "LABEL_2"}, Identity, false},
-		"classify-deberta":           {[]string{"joy", "anger", "fear"}, Identity, false},
-		"classify-deberta-tanh":      {[]string{"LABEL_0"}, Sigmoid, false},
-		"rerank-sigmoid":             {[]string{"LABEL_0"}, Sigmoid, false},
-		"rerank-identity":            {[]string{"LABEL_0"}, Identity, false},
+		"classify-bert":       {[]string{"joy", "anger", "fear"}, Identity, false, false},
+		"classify-xlmr":       {[]string{"LABEL_0"}, Sigmoid, false, false},
+		"classify-distilbert": {[]string{"LABEL_0", "LABEL_1"}, Identity, true, false},
+		"classify-electra":    {[]string{"LABEL_0", "LABEL_1", "LABEL_2"}, Identity, false, false},
+		"classify-albert": {[]string{"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"}, Identity, false,
+			false},
+		"classify-modernbert":        {[]string{"joy", "anger", "fear"}, Identity, false, false},
+		"classify-modernbert-mean":   {[]string{"LABEL_0"}, Sigmoid, false, false},
+		"classify-modernbert-global": {[]string{"LABEL_0", "LABEL_1"}, Identity, true, false},
+		"classify-jina":              {[]string{"LABEL_0"}, Sigmoid, false, false},
+		"classify-jina-code":         {[]string{"joy", "anger", "fear"}, Identity, false, false},
+		"classify-gte":               {[]string{"LABEL_0"}, Sigmoid, false, false},
+		"classify-qwen3":             {[]string{"joy", "anger", "fear"}, Identity, false, false},
+		"classify-qwen2":             {[]string{"LABEL_0"}, Sigmoid, false, false},
+		"classify-eurobert":          {[]string{"joy", "anger", "fear"}, Identity, false, false},
+		"classify-eurobert-bos":      {[]string{"LABEL_0"}, Sigmoid, false, false},
+		"classify-jxlmr":             {[]string{"LABEL_0"}, Sigmoid, false, false},
+		"classify-nomic":             {[]string{"joy", "anger", "fear"}, Identity, false, false},
+		"classify-mpnet":             {[]string{"LABEL_0", "LABEL_1", "LABEL_2"}, Identity, false, false},
+		"classify-deberta":           {[]string{"joy", "anger", "fear"}, Identity, false, false},
+		"classify-deberta-tanh":      {[]string{"LABEL_0"}, Sigmoid, false, false},
+		"rerank-sigmoid":             {[]string{"LABEL_0"}, Sigmoid, false, false},
+		"rerank-identity":            {[]string{"LABEL_0"}, Identity, false, false},
 	}
 	for name, want := range cases {
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: Classify, Compute: compute})
 		if !slices.Equal(m.Labels, want.labels) || m.Activation != want.activation ||
-			m.MultiLabel != want.multiLabel {
+			m.MultiLabel != want.multiLabel || m.Regression != want.regression {
 			t.Errorf("%s: labels %q, activation %d, several %v; expected %+v",
 				name, m.Labels, m.Activation, m.MultiLabel, want)
 		}

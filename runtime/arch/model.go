@@ -171,6 +171,7 @@ type Model struct {
 	Labels     []string   // of a classification head, in the order of the logits; nil without one
 	Activation Activation // of a score
 	MultiLabel bool       // the labels do not exclude each other
+	Regression bool       // the logits are what the model measures, and no chances of labels
 
 	Answers []int32    // of a judge: the tokens whose logits make the score; nil for other models
 	Chat    *chat.Pair // of a judge whose files have its prompt; else nil
@@ -339,7 +340,7 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 	p.nested = chain.nested
 	view := chain.nested.view(files.Dir(encoderDir))
 	if m.encoder, err = load(view, m.packer); err == nil {
-		err = refuseTwoParts(view, m.encoder)
+		err = cmp.Or(refuseTwoParts(view, m.encoder), refuseCausal(view, m.encoder))
 	}
 	if err == nil {
 		m.Compute = p.compute

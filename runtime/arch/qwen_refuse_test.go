@@ -63,6 +63,10 @@ func TestQwenRefusals(t *testing.T) {
 		{"is_causal", json.RawMessage("null"), "is_causal: is null; true or false"},
 		{"is_causal", 0, "is_causal: is 0; true or false"},
 		{"is_causal", true, ""},
+		{"partial_rotary_factor", 0.5, "partial_rotary_factor: is 0.5; this architecture rotates whole heads"},
+		{"partial_rotary_factor", 1.0, ""},
+		{"rope_parameters", map[string]any{"rope_type": "linear", "factor": 2, "partial_rotary_factor": 0.5},
+			"partial_rotary_factor: is 0.5"},
 		{"sliding_window", 7, ""}, // use_sliding_window is false
 		{"attention_bias", true, "self_attn.q_proj.bias: no such tensor"},
 		{"model_type", "qwen2", "self_attn.q_proj.bias: no such tensor"},

@@ -93,6 +93,10 @@ func readQwenConfig(dir fs.FS, family *qwenFamily) (qwenConfig, error) {
 	}
 	var err error
 	c.rope, err = readRope(dir, 10000)
+	if err == nil && c.rope.part != 1 {
+		err = refuse(configFile, "partial_rotary_factor", "is %g; this architecture rotates whole heads",
+			c.rope.part)
+	}
 	return c, err
 }
 

@@ -114,6 +114,24 @@ func TestTokenizerFolder(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", dir, got, err, want)
 		}
 	}
+	// the folder of the first module, whichever kind of vocabulary it has
+	for name, own := range map[string]bool{"tokenizer.json": true, "vocab.txt": true, "vocab.json": true,
+		"sentencepiece.bpe.model": true, "spm.model": true, "spiece.model": true, "tokenizer.model": true,
+		"merges.txt": false} {
+		dir := t.TempDir()
+		want := filepath.Join(dir, "0_Transformer")
+		if err := os.Mkdir(want, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, modulesFile), []byte(`[{"path":"0_Transformer","type":"x.Transformer"}]`))
+		write(t, filepath.Join(want, name), nil)
+		if !own {
+			want = dir
+		}
+		if got, err := TokenizerFolder(dir); err != nil || got != want {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, want)
+		}
+	}
 }
 
 // Each setting of a Transformer module is honoured or refused by name.
@@ -155,6 +173,13 @@ func TestTransformerConfigurations(t *testing.T) {
 		`{"transformer_task": "fill-mask", "modality_config": {"message": {"method": "forward"}, "text": {"method": "forward"}}}`: {
 			0, "chat messages",
 		},
+		`{"modality_config": {"message": {"method": "forward"}, "text": {"method": "forward"}}}`: {
+			0, "chat messages",
+		},
+		`{"modality_config": {"text": {"method": "forward", "method_output_name": ["hidden_states", -2]}}}`: {
+			0, "modality_config: takes",
+		},
+		`{"modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}}`: {0, ""},
 		`{"transformer_task": "feature-extraction", "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}}}`: {
 			0, "only last_hidden_state of forward",
 		},
@@ -179,6 +204,10 @@ func TestTransformerConfigurations(t *testing.T) {
 		`{"model_args": {"rotary_scaling_factor": 2}}`:         {0, "model_args: rotary_scaling_factor is 2"},
 		`{"tokenizer_args": {"add_eos_token": true}}`:          {0, "tokenizer_args: add_eos_token is true"},
 		`{"processor_kwargs": {"truncation_side": "left"}}`:    {0, "processor_kwargs: truncation_side is"},
+		`{"query_length": 32}`:                                 {0, "query_length: is 32"},
+		`{"max_seq_length": 9, "document_length": 180}`:        {0, "document_length: is 180"},
+		`{"query_expansion": {"strategy": "fixed"}}`:           {0, "query_expansion: is"},
+		`{"query_length": null, "max_seq_length": 9}`:          {9, ""},
 		`{"model_kwargs": [1]}`:                                {0, "model_kwargs: is [1]; an object"},
 		`{"tokenizer_name_or_path": "acme/other"}`:             {0, "tokenizer_name_or_path: is"},
 		`{"model_kwargs": {"attn_implementation": "eager", "dtype": "bfloat16"}, "config_args": null}`: {

@@ -67,6 +67,11 @@ func encoderFolder(dir fs.FS) (string, error) {
 	return modules[0].path, nil
 }
 
+// vocabularyFiles lists the files that package tokenizer makes a tokenizer of, any one of which a
+// tokenizer's folder has.
+var vocabularyFiles = []string{"tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model",
+	"spm.model", "spiece.model", "tokenizer.model"}
+
 // TokenizerFolder returns the folder of dir that holds the tokenizer's files. That is the encoder's
 // folder if they are there, else dir itself.
 func TokenizerFolder(dir string) (string, error) {
@@ -75,7 +80,7 @@ func TokenizerFolder(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, name := range []string{"tokenizer.json", "vocab.txt"} {
+	for _, name := range vocabularyFiles {
 		if has(tree, path.Join(folder, name)) {
 			return filepath.Join(dir, filepath.FromSlash(folder)), nil
 		}

@@ -91,7 +91,7 @@ func readTransformer(dir fs.FS, folder string) (transformerConfig, error) {
 		return t, refuse(name, "transformer_task", "%.60q is not supported; %s are",
 			task, listed(transformerOutputs))
 	}
-	if c.Modalities != nil && c.Task != "" {
+	if c.Modalities != nil {
 		text, ok := c.Modalities["text"]
 		switch _, chat := c.Modalities["message"]; {
 		case chat && task != taskGenerate:

@@ -3,6 +3,7 @@ package task_test
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,11 +14,18 @@ import (
 )
 
 // Class scores sum to one, or each is a probability on its own: by the model, by the request, and
-// for a single label.
+// for a single label. What a regression measures stays as it is.
 func TestSharesAndProbabilities(t *testing.T) {
 	const tasks = "tasks: {extract: {}}"
-	r := start(t, nil, nil, entry(t, "several", withTokenizer(t, "classify-distilbert", "st-mean", nil),
-		"sequence_classification", tasks),
+	measures := withTokenizer(t, "classify-bert", "st-mean", nil)
+	measure := copyModel(t, "rerank-sigmoid")
+	for _, dir := range []string{measures, measure} {
+		edit(t, filepath.Join(dir, "config.json"), map[string]any{"problem_type": "regression"})
+	}
+	r := start(t, nil, nil, entry(t, "measures", measures, "sequence_classification", tasks),
+		entry(t, "measure", measure, "sequence_classification", tasks),
+		entry(t, "several", withTokenizer(t, "classify-distilbert", "st-mean", nil),
+			"sequence_classification", tasks),
 		entry(t, "one", golden.Open(t, "rerank-sigmoid").Dir, "sequence_classification", tasks), entry(t,
 			"moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", tasks))
 	texts := []string{"the cat sat", "on the mat"}
@@ -28,8 +36,11 @@ func TestSharesAndProbabilities(t *testing.T) {
 		"one":          true,
 		"one true":     true,
 		"one false":    true,
+
+		"measures true": true,
+		"measure true":  true,
 	}
-	for _, model := range []string{"several", "one", "moods"} {
+	for _, model := range []string{"several", "one", "moods", "measures", "measure"} {
 		raw, err := r.Classify(t.Context(), &ClassifyRequest{Model: model, Texts: texts, RawScores: true})
 		if err != nil {
 			t.Fatal(err)
@@ -49,8 +60,11 @@ func TestSharesAndProbabilities(t *testing.T) {
 				for _, c := range item.Classes {
 					z := raw.Classes[i][slices.Index(raw.Labels, c.Label)]
 					want := math.Exp(z) / sum
-					if alone[name] {
+					switch {
+					case alone[name]:
 						want = 1 / (1 + math.Exp(-z))
+					case strings.HasPrefix(model, "measure"):
+						want = z
 					}
 					if math.Abs(c.Score-want) > 1e-9 {
 						t.Errorf("%s, text %d, %s: %v, want %v", name, i, c.Label, c.Score, want)

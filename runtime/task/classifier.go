@@ -19,13 +19,18 @@ func init() {
 
 // classifyTexts gives each text the labels of the model's head. The labels share one softmax; each
 // has its own sigmoid if the model or the request says multi_label, or if there is only one label.
+// Of a model that measures, as a regression does, the logits are the scores unless the request says
+// multi_label.
 func classifyTexts(r *run) error {
 	m := r.use.Weights()
 	if err := r.checkLabels(m.Labels); err != nil {
 		return err
 	}
 	each := softmax
-	if on, given := r.option("multi_label").(bool); m.MultiLabel && !given || on || len(m.Labels) == 1 {
+	switch on, given := r.option("multi_label").(bool); {
+	case m.Regression && !on:
+		each = func(z []float64) []float64 { return z }
+	case m.MultiLabel && !given || on || len(m.Labels) == 1:
 		each = sigmoids
 	}
 	return r.logits(arch.OutLogits, len(r.req.Inputs),
