@@ -1,5 +1,5 @@
-// mark_cases.cc — mark_nonfinite: rows with one element that is NaN or infinite, among rows of
-// ordinary and of extreme elements.
+// mark_cases.cc — mark_nonfinite: rows with one element, or one scale, that is NaN or infinite, among
+// rows of ordinary and of extreme elements.
 #include <math.h>
 
 #include "tests/row_input.h"
@@ -17,6 +17,7 @@ struct MarkConfig {
   bool place;
   Input input;
   bool bench;
+  bool scales = false;  // bad scales of good elements, in place of bad elements
 };
 
 class MarkCase : public Case {
@@ -29,9 +30,10 @@ class MarkCase : public Case {
     form = text("mark_nonfinite x=%s%s", dtype_text(c_.x),
                 c_.x == SIE_F8E4M3 ? text(" group=%d", c_.group).c_str() : "");
     units = sequences_.count();
-    shape = text("R=%lld B=%lld C=%lld %s%s%s input=%s", static_cast<long long>(sequences_.tokens()),
+    shape = text("R=%lld B=%lld C=%lld %s%s%s%s input=%s", static_cast<long long>(sequences_.tokens()),
                  static_cast<long long>(units), static_cast<long long>(c_.c), names[c_.which],
-                 c_.lengths.empty() ? " alone" : "", c_.place ? " placed" : "", input_names[c_.input]);
+                 c_.lengths.empty() ? " alone" : "", c_.place ? " placed" : "", c_.scales ? " scales" : "",
+                 input_names[c_.input]);
     bench = c_.bench;
     Random random(static_cast<uint32_t>(seed));
     const bool quantised = c_.x == SIE_U8 || c_.x == SIE_F8E4M3;
@@ -39,8 +41,9 @@ class MarkCase : public Case {
     Rows plain(&random, operand(layout), rows, c_.c, quantised ? SIE_F32 : c_.x);
     x_.reset(new Rows(&random, operand(layout), rows, c_.c, c_.x, {c_.group == 1, c_.group}));
     fill(quantised ? &plain : x_.get(), &random, c_.input);
-    if (!bench) plant(quantised ? &plain : x_.get(), &random);
+    if (!bench && !c_.scales) plant(quantised ? &plain : x_.get(), &random);
     if (quantised) quantise(plain);
+    if (c_.scales) plant(x_.get(), &random);
     flags_.reset(new Rows(units, 1, SIE_F32));  // four bytes each
     for (int64_t b = 0; b < units; b++) place_.push_back(static_cast<int32_t>(units - 1 - b));
     outputs = {flags_.get()};
@@ -97,6 +100,7 @@ class MarkCase : public Case {
     for (int64_t b = 0; b < units; b++) {
       const int64_t length = sequences_.length(b);
       if (length == 0) continue;
+      if (b % 3 == 2 && c_.scales) continue;
       if (b % 3 == 2) {  // the largest number that is finite
         const float most =
             to->dtype() == SIE_F16 ? 65504.0f : (to->dtype() == SIE_BF16 ? 0x1.fep127f : 0x1.fffffep127f);
@@ -106,7 +110,14 @@ class MarkCase : public Case {
       const int64_t rows[] = {0, length - 1, random->below(static_cast<int32_t>(length))},
                     columns[] = {random->below(static_cast<int32_t>(c_.c)), 0, c_.c - 1};
       const int64_t row = sequences_.first(b) + rows[b / 3 % 3];
-      to->set(row, columns[(b + length) % 3], kinds[b % 4]);
+      const int64_t column = columns[(b + length) % 3];
+      if (c_.scales && c_.x == SIE_F8E4M3 && b % 4 == 3) {  // a NaN with a sign, below a scale that is good
+        static_cast<uint8_t *>(to->tensor(row).p)[column] = 0xff;
+      } else if (c_.scales) {
+        to->tensor(row).scale[c_.group == 128 ? column / 128 : 0] = kinds[b % 4];
+      } else {
+        to->set(row, column, kinds[b % 4]);
+      }
       bad_[static_cast<size_t>(row)] = true;
     }
   }
@@ -142,7 +153,8 @@ class MarkCase : public Case {
 std::vector<MarkConfig> configs() {
   std::vector<MarkConfig> all;
   const std::vector<int32_t> none = {}, empty = {0, 0},
-                             ragged = {7, 1, 0, 33, 2, 130, 1, 0, 64, 65, 3, 31, 32, 1}, one = {1};
+                             ragged = {7, 1, 0, 33, 2, 130, 1, 0, 64, 65, 3, 31, 32, 1}, one = {1},
+                             few = {2, 1, 1, 3, 0, 2, 1};
   struct Type {
     int32_t x, group;
   };
@@ -167,6 +179,9 @@ std::vector<MarkConfig> configs() {
     for (int64_t seqs : {0, 1, 9, 65}) all.push_back({none, seqs, 96, t.x, t.group, 0, true, plain, false});
     for (Input input : {outliers, denormals, positive})
       all.push_back({ragged, 0, 70, t.x, t.group, 0, true, input, false});
+    // 33 blocks: more than a warp has lanes.
+    if (t.x == SIE_U8 || t.x == SIE_F8E4M3)
+      all.push_back({few, 0, t.group == 128 ? 4110 : 40, t.x, t.group, 0, true, plain, false, true});
     if (t.x == SIE_F32 || t.x == SIE_BF16)
       all.push_back({std::vector<int32_t>(16, 32), 0, 768, t.x, t.group, 0, true, plain, true});
   }

@@ -319,16 +319,20 @@ TEST(mark_nonfinite_refuses) {
           {"the mean's rows", invalid, [](Args *b) { b->which = SIE_POOL_MEAN; }},
           {"a stride below the columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
           {"words", unsupported, [](Args *b) { b->x.dtype = SIE_I32; }},
+          {"words in blocks", unsupported, [](Args *b) { b->x.dtype = SIE_I32, b->x.scale_group = 128; }},
           {"e4m3 without scales", unsupported,
            [](Args *b) { b->x.dtype = SIE_F8E4M3, b->x.scale_group = 0; }},
           {"u8 without scales", invalid, [](Args *b) { b->x.dtype = SIE_U8; }},
           {"too many columns", unsupported, [](Args *b) { b->rows.cap = 0, b->c = b->x.ld = too_wide; }},
           {"no rows of the widest", SIE_OK, [](Args *b) { b->rows.cap = 0, b->c = b->x.ld = widest; }},
+          {"no rows of as many sequences as int32", SIE_OK,
+           [](Args *b) { b->rows.cap = 0, b->seqs.cap = INT32_MAX; }},
           {"no sequences, one row of each", SIE_OK,
            [](Args *b) { b->seqs.cap = 0, b->cu_seqlens = nullptr; }},
           {"no rows and no memory", SIE_OK,
            [](Args *b) { b->rows = b->seqs = {0, nullptr}, b->x.p = nullptr, b->flags = nullptr; }},
       },
-      {{" of one row each", SIE_OK, [](Args *b) { b->cu_seqlens = nullptr; }},
-       {" of the last rows", SIE_OK, [](Args *b) { b->which = SIE_POOL_LAST; }}});
+      // A row of each sequence: nobody asks how many rows there are.
+      {{" of one row each", SIE_OK, [](Args *b) { b->rows = {0, nullptr}, b->cu_seqlens = nullptr; }},
+       {" of the last rows", SIE_OK, [](Args *b) { b->rows = {0, nullptr}, b->which = SIE_POOL_LAST; }}});
 }
