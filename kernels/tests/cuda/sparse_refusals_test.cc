@@ -42,7 +42,7 @@ TEST(join_columns_refuses) {
       "join_columns", &sie_ops::join_columns, a, &Args::rows, &o,
       {
           {"no columns of the first", invalid, [](Args *b) { b->c[0] = 0; }},
-          {"fewer columns than none", invalid, [](Args *b) { b->c[2] = -1; }},
+          {"fewer columns than none", invalid, [](Args *b) { b->c[2] = -1, b->x[2] = b->x[1]; }},
           {"no x", invalid, [](Args *b) { b->x[0].p = nullptr; }},
           {"no second x", invalid, [](Args *b) { b->x[1].p = nullptr; }},
           {"no third x", invalid, [](Args *b) { b->c[2] = 1, b->y.ld++; }},
