@@ -151,23 +151,24 @@ def instrument(file, numbered, compare=False):
         plain = file.source(*region)
         out.write("(")
         compared = set()
+        # A pointer, too, may be the condition that is negated.
+        conditions = {number for number, mutant in regions[region]
+                      if mutant.after in ("true", "false", f"!({plain})")}
         for number, mutant in regions[region]:
             if compares and not statement and _comparable(plain, mutant.after):
                 compared.add(number)
-                original = f"static_cast<bool>({plain})" if mutant.after in ("true",
-                                                                             "false") else f"({plain})"
+                original = f"static_cast<bool>({plain})" if number in conditions else f"({plain})"
                 out.write(f"SIE_MUTANT_COMPARED({number}, {original}, ({mutant.after})), ")
         for number, mutant in regions[region]:
             out.write(f"SIE_MUTANT_ON({number}) ? " if number in compared else f"SIE_MUTANT({number}) ? ")
             at = out.column
             text = mutant.after if mutant.after != "(nothing)" else "0"
-            if text in ("true", "false"):
+            if conditions:
                 text = f"static_cast<bool>({text})"
             out.write(f"{wrap}({text})")
             own[number] = (out.line, at, out.column)
             out.write(" : ")
-        boolean = any(m.after in ("true", "false") for _, m in regions[region])
-        out.write("static_cast<bool>(" if boolean else f"{wrap}(")
+        out.write("static_cast<bool>(" if conditions else f"{wrap}(")
         render(region[0], region[1], skip)
         out.write("))")
         for number, _ in regions[region]:

@@ -166,6 +166,23 @@ class Texts(unittest.TestCase):
             all_in_one(SIE_MUTANTS_REACHED=str(reached))
             self.assertEqual(set(reached.read_bytes()[: len(mutants)]), {1})
 
+    def test_a_pointer_may_be_the_condition(self):
+        code = "int f(const int *p) { return p ? *p : 7; }\n"
+        mutants, file = sites.find("f.cc", code)
+        number = [m.id for m in mutants].index("f.cc | f | p => !(p)")
+        main = "#include <cstdio>\nint main() { const int nine = 9; printf(\"%d\\n\", f(&nine)); }\n"
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "switch.cc").write_text(instrument.SWITCH)
+            pathlib.Path(folder, "mutant.h").write_text(instrument.HEADER)
+            for compare in (False, True):
+                text = instrument.instrument(file, list(enumerate(mutants)), compare).text
+                pathlib.Path(folder, "f.cc").write_text('#include "mutant.h"\n' + text + main)
+                subprocess.run(["g++", "-std=c++17", "-DSIE_MUTANT_COUNT=9", "-o", f"{folder}/f",
+                                f"{folder}/f.cc", f"{folder}/switch.cc"], check=True)
+                for environment, want in (({}, "9\n"), ({"SIE_MUTANT": str(number)}, "7\n")):
+                    output = subprocess.check_output([f"{folder}/f"], env=environment, text=True)
+                    self.assertEqual(output, want)
+
 
 class Host(unittest.TestCase):
     """A build of two objects of one file, and a test that includes a header of csrc."""
