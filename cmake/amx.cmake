@@ -34,7 +34,7 @@ target_link_libraries(table_emulated PRIVATE sie_flags)
 target_compile_definitions(table_emulated PRIVATE ${SIE_EMULATED_NAMES} sie_cpu_ops=sie_emulated_ops
                            sie_cpu_detect=sie_emulated_detect)
 target_sources(kernel_tests PRIVATE $<TARGET_OBJECTS:kernels_amx_emulated> $<TARGET_OBJECTS:table_emulated>)
-foreach(source emulated_cpu emulated_tiles_test)
+foreach(source emulated_cpu emulated_kernels_test emulated_tiles_test)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/tests/${source}.cc PROPERTIES
                               COMPILE_DEFINITIONS "SIE_EMULATED_TILES;$<$<BOOL:${emulates_avx512}>:SIE_EMULATED_AVX512>")
 endforeach()

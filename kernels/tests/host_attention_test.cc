@@ -26,6 +26,7 @@ struct Config {
   bool late = false;   // keys from 512 on are a little larger
   float last = 0;      // the values of the last key, where they are not 0
   int32_t shape = 0;   // shared below 0, above 0; a row passed over at the last distance, at the first
+  int32_t tail = 3;    // keys of the last sequence
 };
 
 // `count` elements of either type, and behind them nothing.
@@ -60,7 +61,7 @@ void attend(const Config &c, bool bf16) {
   const int64_t own = c.keys - c.prefix;
   AtEnd<int32_t> cu_q(seqs + 1), cu_kv(seqs + 1), prefix_first(seqs), prefix_keys(seqs);
   const int32_t first_q = static_cast<int32_t>(c.queries), first_kv = static_cast<int32_t>(own);
-  const int32_t more_q[] = {0, 3, 5, 5, 7}, more_kv[] = {0, 4, 4, 5, 8};
+  const int32_t more_q[] = {0, 3, 5, 5, 7}, more_kv[] = {0, 4, 4, 5, 5 + c.tail};
   for (int32_t b = 0; b < seqs; b++) {
     cu_q.data()[b + 1] = first_q + more_q[b], cu_kv.data()[b + 1] = first_kv + more_kv[b];
     prefix_first.data()[b] = b == 0 ? 1 : 0,
@@ -110,14 +111,15 @@ void attend(const Config &c, bool bf16) {
   sie_op_bounds bounds = {};
   bounds.kind = SIE_OP_ATTENTION;
   bounds.rows = std::max(q_rows, kv_rows), bounds.seqs = seqs;
-  bounds.max_len = std::max(std::max(c.queries, c.keys), int64_t{4});
+  bounds.max_len = std::max({c.queries, c.keys, int64_t{4}, int64_t{c.tail}});
   bounds.head_dim = a.head_dim, bounds.heads = c.heads, bounds.kv_heads = c.kv_heads;
   bounds.position_rows = a.position_rows, bounds.bucket_reach = a.bucket_reach;
   // With a column that is not y's behind each row.
   const int64_t y_ld = ld + 1;
   std::vector<float> want;
   for (const sie_ops *ops : tables()) {
-    if (!has_own_generic(ops)) continue;  // no D here is one of the tiles', in bf16
+    const bool tiles = bf16 && (c.d == 32 || c.d == 64 || c.d == 128 || c.d == 256);
+    if (!has_own_generic(ops) && !(tiles && ops->isa == SIE_ISA_AMX)) continue;
     std::vector<float> all;
     for (int32_t parts : {1, 2, 5, 11, 47}) {
       if (parts > 1 && (c.queries * c.keys > 20000 || ops == sie_ref_ops())) continue;
@@ -310,6 +312,79 @@ TEST(host_attention_by_distance_of_blocks_and_chunks) {
     if (which == 8) c.d = 256, c.queries = 140, c.keys = 30, c.heads = c.kv_heads = 1;
     if (which == 9) c.queries = 9, c.keys = 1024;  // whole blocks
     attend(c, which == 4);
+  }
+}
+
+// What is on both sides of tiles of 16 and of 32: queries, keys, the rows of tables that both meet. A
+// last sequence of an odd and of an even number of keys, and of more than a tile.
+TEST_LIST(host_attention_on_tiles) {
+  int number = 0;
+  auto on_tiles = [&](const Config &c) {
+    if (!check::in_shard(number++)) return;
+    check::judged(("on tiles " + std::to_string(number)).c_str(), [&] { attend(c, true); });
+  };
+  for (int64_t d : {32, 64}) {
+    for (int32_t tail : {3, 4, 20}) {
+      auto each = [&](Config c) {
+        c.tail = tail;
+        on_tiles(c);
+      };
+      each({d, 7, 9});
+      each({d, 16, 32});
+      each({d, 33, 30, 3, 1});
+      each({d, 6, 9, 2, 2, 0, SIE_MASK_WINDOW, 7});
+      each({d, 40, 8, 2, 2, 0, SIE_MASK_WINDOW, 3, false, -1, 0, 0, true});
+      each({d, 5, 30, 4, 2, 11});
+      each({d, 9, 45, 4, 2, 28, SIE_MASK_CAUSAL});
+      each({d, 40, 22, 2, 1, 0, SIE_MASK_CAUSAL});
+      each({d, 40, 140, 2, 1, 0, SIE_MASK_WINDOW, 3});
+      each({d, 12, 50, 2, 2, 17, SIE_MASK_WINDOW, 9, true});
+      each({d, 19, 24, 4, 2, 0, SIE_MASK_CAUSAL, 0, true});
+      each({d, 21, 33, 2, 2, 0, SIE_MASK_FULL, 0, false, 4});
+      each({d, 21, 33, 4, 2, 5, SIE_MASK_WINDOW, 6, false, 9});
+      each({d, 40, 40, 4, 2, 0, SIE_MASK_CAUSAL, 0, true, 17});
+      each({d, 45, 45, 2, 1, 0, SIE_MASK_FULL, 0, false, -1, 2, 39});
+      each({d, 6, 20, 2, 2, 0, SIE_MASK_CAUSAL, 0, false, -1, 0, 0, true});
+      for (int32_t tables : {1, 2, 3}) {
+        Config c = {d, 35, 27};
+        c.tables = tables, c.reach = 40;
+        each(c);
+        c.queries = 11, c.keys = 70, c.shared = 3;
+        each(c);
+        c.reach = 15, c.shape = 5;
+        each(c);
+        c.q_first = 3, c.q_last = 9, c.queries_first = true;
+        each(c);
+        // The last column that a tile meets begins a step of 32, or ends the last one.
+        Config first = {d, 25, 27};
+        first.tables = tables, first.reach = 40;
+        each(first);
+        Config last = {d, 63, 100};
+        last.tables = tables, last.reach = 63, last.shared = 2, last.queries_first = true;
+        each(last);
+      }
+    }
+  }
+  on_tiles({32, 3, 512});
+  on_tiles({32, 9, 1024});
+  on_tiles({32, 7, 513, 3, 1});
+  on_tiles({64, 14, 1025, 2, 2, 600, SIE_MASK_CAUSAL});
+  on_tiles({32, 1160, 520, 1, 1, 0, SIE_MASK_CAUSAL});
+  on_tiles({32, 1152, 520, 1, 1});
+  on_tiles({32, 33, 530, 40, 1, 0, SIE_MASK_CAUSAL, 0, true});
+  on_tiles({32, 700, 700, 2, 1, 100, SIE_MASK_WINDOW, 130, true});
+  on_tiles({32, 20, 700, 3, 1, 0, SIE_MASK_FULL, 0, true, 7});
+  // Windows that reach further back than a block, that begin behind the first block, and beyond the keys.
+  on_tiles({32, 20, 600, 1, 1, 0, SIE_MASK_WINDOW, 600, false, -1, 0, 0, true});
+  on_tiles({32, 700, 700, 1, 1, 0, SIE_MASK_WINDOW, 20, false, -1, 690, 700});
+  on_tiles({32, 540, 520, 1, 1, 0, SIE_MASK_WINDOW, 3, false, -1, 515, 540, true});
+  for (int32_t which = 0; which < 4; which++) {
+    Config c = {32, 1160, 513, 1, 1};
+    c.reach = 50;
+    if (which == 1) c.queries = 40, c.keys = 512, c.heads = c.kv_heads = 2;
+    if (which == 2) c.d = 64, c.queries = 40, c.keys = 1024, c.reach = 300, c.heads = c.kv_heads = 2;
+    if (which == 3) c.queries = 50, c.keys = 600, c.q_first = 2, c.q_last = 45, c.heads = c.kv_heads = 2;
+    on_tiles(c);
   }
 }
 

@@ -1,6 +1,7 @@
 // host_linear_test.cc — on every CPU table: linears of small integers, to the bit, with operands that end
 // where their memory does, and rows that are quantised to the reference's bytes.
 #include "at_end.h"
+#include "common/dtype.h"
 
 using namespace at_end;
 
@@ -27,13 +28,17 @@ sie_op_bounds linear_bounds(uint32_t compute, int64_t rows, int64_t n, int64_t k
 // which the largest is 127, so that they are packed as they are.
 TEST(host_bytes_end_with_their_rows) {
   for (int64_t k : {1, 63, 64, 65, 1000, 1024, 1030, 1100, 2048, 2050}) {
-    const int64_t n = 35;
+    const int64_t n = 51;
     std::vector<float> w(static_cast<size_t>(n * k));
     for (int64_t i = 0; i < n * k; i++) w[static_cast<size_t>(i)] = i % k == 0 ? 127 : small(i);
     Weight weight(SIE_COMPUTE_INT8, n, k, w);
-    for (int32_t rows : {1, 5, 6, 13}) {
+    for (int32_t rows : {1, 5, 6, 13, 16, 33}) {
       AtEnd<uint8_t> x(rows * k);
-      AtEnd<float> addend(rows * n, 2.0f);
+      AtEnd<float> addend(rows * n, 2.0f), bias(n);
+      AtEnd<sie_outlier> outlier(rows);
+      for (int64_t i = 0; i < n; i++) bias.data()[i] = small(i + 5);
+      for (int32_t r = 0; r < rows; r++)
+        outlier.data()[r] = {static_cast<int32_t>(r / 2 % k), r % 2 == 0 ? 700 : -900};
       std::vector<float> scale(static_cast<size_t>(rows), 1.0f);
       std::vector<int32_t> zero(static_cast<size_t>(rows), 0);
       for (int64_t i = 0; i < rows * k; i++) x.data()[i] = static_cast<uint8_t>((i / k * 13 + i % k * 5) % 7);
@@ -45,6 +50,8 @@ TEST(host_bytes_end_with_their_rows) {
         a.x = of(x.data(), k, SIE_U8);
         a.x.scale = scale.data(), a.x.zero = zero.data(), a.x.scale_group = -1;
         a.w = weight.packed(ops);
+        a.x.outlier = outlier.data();
+        a.bias = bias.data();
         a.addend = of(addend.data(), n, SIE_F32);
         a.y = of(y.data(), n, SIE_F32);
         Scratch scratch(ops, linear_bounds(SIE_COMPUTE_INT8, rows, n, k));
@@ -52,7 +59,9 @@ TEST(host_bytes_end_with_their_rows) {
         CHECK(ops->linear(&a, &share) == SIE_OK && scratch.intact(), "%s: K %lld", ops->name,
               static_cast<long long>(k));
         for (int64_t i = 0; i < rows * n; i++) {
-          const double want = exact(w, k, i % n, i / n) + 2;
+          const sie_outlier &o = outlier.data()[i / n];
+          const double want = exact(w, k, i % n, i / n) + 2 + static_cast<double>(bias.data()[i % n]) +
+                              o.excess * static_cast<double>(w[static_cast<size_t>(i % n * k + o.column)]);
           const double got = static_cast<double>(y[static_cast<size_t>(i)]);
           if (got == want) continue;
           CHECK(false, "%s: K %lld: y[%lld] = %g, %g expected", ops->name, static_cast<long long>(k),
@@ -100,6 +109,104 @@ TEST(host_linears_end_with_their_rows) {
             CHECK(false, "%s: N %lld, with %d: y[%lld] = %g, %g expected", ops->name,
                   static_cast<long long>(n), with, static_cast<long long>(i), got, want);
             break;
+          }
+        }
+      }
+    }
+  }
+}
+
+// In bf16: blocks of rows, steps and panels that are not full, each operand alone. Sums are integers that
+// bf16's products have exactly.
+TEST(host_halves_end_with_their_rows) {
+  for (int64_t k : {1, 31, 32, 33, 96}) {
+    for (int64_t n : {3, 32, 70}) {
+      std::vector<float> w(static_cast<size_t>(n * k));
+      for (int64_t i = 0; i < n * k; i++) w[static_cast<size_t>(i)] = small(i);
+      Weight weight(SIE_COMPUTE_BF16, n, k, w);
+      AtEnd<float> bias(n);
+      for (int64_t i = 0; i < n; i++) bias.data()[i] = small(i + 5);
+      for (int32_t rows : {1, 12, 13, 16, 17, 33, 48}) {
+        AtEnd<uint16_t> x(rows * k);
+        AtEnd<float> addend(rows * n), y(rows * n);
+        for (int64_t i = 0; i < rows * k; i++)
+          x.data()[i] = sie_bf16_from_f32(static_cast<float>((i / k * 13 + i % k * 5) % 7));
+        for (int64_t i = 0; i < rows * n; i++) addend.data()[i] = small(i + 2);
+        for (const sie_ops *ops : tables()) {
+          if ((ops->compute_mask >> SIE_COMPUTE_BF16 & 1) == 0) continue;
+          for (int32_t with = 0; with < 8; with++) {  // a bias, an addend, a residual
+            for (int64_t i = 0; i < rows * n; i++) y.data()[i] = small(i + 3);
+            sie_linear_args a = {};
+            a.rows = {rows, &rows};
+            a.n = n, a.k = k;
+            a.x = of(x.data(), k, SIE_BF16);
+            a.w = weight.packed(ops);
+            a.bias = (with & 1) != 0 ? bias.data() : nullptr;
+            if ((with & 2) != 0) a.addend = of(addend.data(), n, SIE_F32);
+            a.y = of(y.data(), n, SIE_F32);
+            if ((with & 4) != 0) a.residual = a.y;
+            Scratch scratch(ops, linear_bounds(SIE_COMPUTE_BF16, rows, n, k));
+            const sie_share share = scratch.share(0, 1);
+            CHECK(ops->linear(&a, &share) == SIE_OK && scratch.intact(), "%s: N %lld", ops->name,
+                  static_cast<long long>(n));
+            for (int64_t i = 0; i < rows * n; i++) {
+              const double want = exact(w, k, i % n, i / n) +
+                                  static_cast<double>(((with & 1) != 0 ? bias.data()[i % n] : 0.0f) +
+                                                      ((with & 2) != 0 ? addend.data()[i] : 0.0f) +
+                                                      ((with & 4) != 0 ? small(i + 3) : 0.0f));
+              const double got = static_cast<double>(y.data()[i]);
+              if (got == want) continue;
+              CHECK(false, "%s: K %lld, N %lld, with %d: y[%lld] = %g, %g expected", ops->name,
+                    static_cast<long long>(k), static_cast<long long>(n), with, static_cast<long long>(i),
+                    got, want);
+              break;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Rows so long that some of them are a slab of their own: of 96 or 120 on tiles and on vectors.
+TEST(host_linears_of_more_rows_than_a_slab) {
+  const int64_t n = 35;
+  for (uint32_t compute : {SIE_COMPUTE_INT8, SIE_COMPUTE_BF16}) {
+    const bool bytes = compute == SIE_COMPUTE_INT8;
+    const int64_t k = bytes ? 8226 : 4100;
+    std::vector<float> w(static_cast<size_t>(n * k));
+    for (int64_t i = 0; i < n * k; i++)
+      w[static_cast<size_t>(i)] = bytes && i % k == 0 ? 127 : (i + i / k) % 97 == 0 ? small(i) : 0;
+    Weight weight(compute, n, k, w);
+    for (const int32_t rows : {125}) {
+      AtEnd<uint8_t> x(rows * k * (bytes ? 1 : 2));
+      std::vector<float> scale(static_cast<size_t>(rows), 1.0f);
+      std::vector<int32_t> zero(static_cast<size_t>(rows), 0);
+      for (int64_t i = 0; i < rows * k; i++) {
+        const int64_t value = (i / k * 13 + i % k * 5) % 7;
+        const uint16_t half = sie_bf16_from_f32(static_cast<float>(value));
+        if (bytes) x.data()[i] = static_cast<uint8_t>(value);
+        if (!bytes) memcpy(x.data() + 2 * i, &half, 2);
+      }
+      for (const sie_ops *ops : tables()) {
+        if ((ops->compute_mask >> compute & 1) == 0) continue;
+        std::vector<float> y(static_cast<size_t>(rows * n), -1.0f);
+        sie_linear_args a = {};
+        a.rows = {rows, &rows};
+        a.n = n, a.k = k;
+        a.x = of(x.data(), k, bytes ? SIE_U8 : SIE_BF16);
+        if (bytes) a.x.scale = scale.data(), a.x.zero = zero.data(), a.x.scale_group = -1;
+        a.w = weight.packed(ops);
+        a.y = of(y.data(), n, SIE_F32);
+        Scratch scratch(ops, linear_bounds(compute, rows, n, k));
+        const sie_share share = scratch.share(0, 1);
+        CHECK(ops->linear(&a, &share) == SIE_OK && scratch.intact(), "%s: class %u", ops->name, compute);
+        for (int64_t r = 0; r < rows; r++) {
+          for (int64_t c = 0; c < n; c++) {
+            const double got = static_cast<double>(y[static_cast<size_t>(r * n + c)]);
+            const double want = r < 7 || r + 7 >= rows || r % 16 < 2 ? exact(w, k, c, r) : got;
+            CHECK(got == want && got != -1, "%s: class %u: y[%lld, %lld] = %g, %g expected", ops->name,
+                  compute, static_cast<long long>(r), static_cast<long long>(c), got, want);
           }
         }
       }
