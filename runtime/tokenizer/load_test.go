@@ -392,3 +392,30 @@ func TestGivesTypes(t *testing.T) {
 		}
 	}
 }
+
+// Where tokenizer_config.json lists a token, its flags are those of the list, whatever
+// tokenizer.json says; without a list tokenizer.json's count.
+func TestListedFlagsOfTokens(t *testing.T) {
+	const mask = `{"103":{"content":"[MASK]","lstrip":false,"rstrip":false,"normalized":%v,` +
+		`"single_word":%v,"special":true}}`
+	listed := func(normalized, alone bool) string {
+		return `{"added_tokens_decoder":` + fmt.Sprintf(mask, normalized, alone) + `}`
+	}
+	for _, c := range []struct {
+		config, text, same string // tokens of both texts are the same
+	}{
+		{listed(false, false), "a[MASK]b", "a [MASK] b"},
+		{listed(false, true), "a[MASK]b", "a [ mask ] b"},
+		{listed(true, false), "[mask]", "[MASK]"},
+		{listed(false, false), "[mask]", "[ mask ]"},
+		{`{"mask_token":{"content":"[MASK]","single_word":true}}`, "a[MASK]b", "a [MASK] b"},
+	} {
+		tok := loadDir(t, modelDir(t, map[string]string{"tokenizer.json": minilmFile("tokenizer.json"),
+			"tokenizer_config.json": c.config}))
+		var b Batch
+		must(tok.Encode(&b, []string{c.text, c.same}, Options{}))
+		if !slices.Equal(b.Text(0), b.Text(1)) {
+			t.Errorf("%s: %q is %v, and %q is %v", c.config, c.text, b.Text(0), c.same, b.Text(1))
+		}
+	}
+}

@@ -69,8 +69,9 @@ var byteLevelClasses = []string{"RobertaTokenizer", "BartTokenizer", "GPT2Tokeni
 	"DebertaTokenizer"}
 
 // patch changes what transformers changes in a tokenizer.json: tokens of the configuration that it
-// lacks are added, and for some classes the prefix space is that of the configuration. What known
-// code of a repository changes is changed, too (qwencode.go).
+// lacks are added, those that it has get the configuration's flags, and for some classes the prefix
+// space is that of the configuration. What known code of a repository changes is changed, too
+// (qwencode.go).
 func (s *settings) patch(path string, data []byte) ([]byte, error) {
 	space := slices.Contains(byteLevelClasses, s.reader())
 	ends := s.codeSetsEnds()
@@ -105,13 +106,13 @@ func (s *settings) patch(path string, data []byte) ([]byte, error) {
 		}
 		file["post_processor"], changed = part, true
 	}
-	before := len(added)
+	before, restated := len(added), s.restate(added)
 	added = s.missing(added)
 	if len(added) > maxAdded {
 		return nil, fmt.Errorf("tokenizer: %s: added_tokens: %d tokens; the limit is %d", path, len(added),
 			maxAdded)
 	}
-	if len(added) > before {
+	if len(added) > before || restated {
 		raw, err := json.Marshal(added)
 		if err != nil {
 			return nil, err
@@ -122,6 +123,27 @@ func (s *settings) patch(path string, data []byte) ([]byte, error) {
 		return data, nil
 	}
 	return json.Marshal(file)
+}
+
+// restate gives tokens the flags that added_tokens_decoder lists for them, and reports whether any
+// were others. A special token stays special.
+func (s *settings) restate(added []addedToken) (changed bool) {
+	listed := make(map[string]tokenValue, len(s.Added))
+	for _, t := range s.Added {
+		listed[t.Content] = t
+	}
+	for i, was := range added {
+		t, ok := listed[was.Content]
+		if !ok {
+			continue
+		}
+		now := t.added(false)
+		now.ID, now.Special = was.ID, now.Special || was.Special || s.isNamed(was.Content)
+		if now != was {
+			added[i], changed = now, true
+		}
+	}
+	return changed
 }
 
 func (s *settings) hasNamed() bool {
