@@ -1,33 +1,44 @@
 """Runs tests many times over and reports each one that fails at least once, beside what the machine
 is asked to do meanwhile.
 
-Usage: flaky.py [--part go|race|python|c|asan …] [--times N] [--busy N] [--only PATTERN] [--minutes
-M] [--report FILE]
+Usage: flaky.py [--part go|race|python|tools|c|asan …] [--times N] [--quick SECONDS] [--busy N]
+[--only PATTERN] [--minutes M] [--report FILE] [--add]
 
 Go tests run in random order and on 1, 2 and 8 CPUs in turn, `--times` times in all (100 by
-default); so do client tests, in their files' order; C tests a fifth of that; those under sanitizers
-and the race detector three times in a hundred. `--busy` spins that many CPUs meanwhile (1 by
-default). A run that fails is not the end: the report says of each test how often it ran and failed,
-and keeps the first output of each failure. Ends with 1 when any failed. With `--minutes` it stops
-starting runs after that time and says how many were left out.
+default); so do client tests and those of our tools, in their files' order; C tests a fifth of that;
+those under sanitizers and the race detector three times in a hundred. `--busy` spins that many CPUs
+meanwhile (1 by default). A run that fails is not the end: the report says of each test how often it
+ran and failed, and keeps the first output of each failure. Ends with 1 when any failed.
+
+`--quick` is for a machine that has an hour, not a day: a test that took longer than these seconds
+in its first run has only that one, and the report counts such tests. With `--minutes` it stops
+starting runs after that time and says how many were left out; with `--add` it goes on with the
+counts of the report before.
 """
 
 import argparse
 import collections
+import concurrent.futures
 import ctypes
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as tree
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARE = {"go": 1.0, "python": 1.0, "c": 0.2, "asan": 0.03, "race": 0.03}
+BUILT = ROOT / "build/flaky"
+MODULE = "github.com/sie-engine/sie"
+SHARE = {"go": 1.0, "python": 1.0, "tools": 1.0, "c": 0.2, "asan": 0.03, "race": 0.03}
 RACE_PACKAGES = re.search(r'^race_packages="([^"]*)"$', (ROOT / "tools/test/all.sh").read_text(),
                           re.M)[1].replace("\\", "").split()
+# As make test has them: what cannot run fails instead of being skipped.
+ENVIRONMENT = {f"SIE_REQUIRE_{what}": "1" for what in ("MINILM", "BUCKETS", "BROWSER", "CLIENTS")}
 
 
 def die_with_parent():
@@ -35,84 +46,162 @@ def die_with_parent():
 
 
 class Tally:
-    """How often each test ran and failed, and what it said when it first failed."""
+    """How often each test ran and failed, how long its longest passing run was, and what it said when it
+    first failed."""
 
     def __init__(self):
-        self.ran, self.failed, self.said = collections.Counter(), collections.Counter(), {}
+        self.ran, self.failed = collections.Counter(), collections.Counter()
+        self.said, self.seconds = {}, {}
 
-    def note(self, name, passed, output):
+    def note(self, name, passed, output, seconds=0.0):
         self.ran[name] += 1
         if not passed:
             self.failed[name] += 1
             self.said.setdefault(name, output[-6000:])
+        elif seconds > self.seconds.get(name, -1.0):
+            self.seconds[name] = seconds
+
+    def slow(self, limit, prefix):
+        """The tests of a part that are not run again."""
+        return [name.removeprefix(prefix) for name, seconds in self.seconds.items()
+                if limit and seconds > limit and name.startswith(prefix)]
+
+    def save(self, path):
+        path.write_text(json.dumps(vars(self)), encoding="utf-8")
+
+    def load(self, path):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        self.ran, self.failed = collections.Counter(kept["ran"]), collections.Counter(kept["failed"])
+        self.said, self.seconds = kept["said"], kept["seconds"]
 
 
-def run(command, **env):
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **env}, stdout=subprocess.PIPE,
+def run(command, cwd=ROOT, **env):
+    done = subprocess.run(command, cwd=cwd, env={**os.environ, **ENVIRONMENT, **env}, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace", preexec_fn=die_with_parent)
     return done.returncode, done.stdout
 
 
-def go(tally, n, only, race=False):
-    """One run of all Go tests; the n-th decides the number of CPUs."""
-    command = ["go", "test", "-json", "-tags", "native", "-count=1", "-shuffle=on",
-               f"-cpu={(1, 2, 8)[n % 3]}", "-timeout=60m"]
-    command += ["-race", "-short", *RACE_PACKAGES] if race else ["./..."]
-    if only:
-        command.insert(-1 if not race else 2, f"-run={only}")
-    code, out = run(command, SIE_REQUIRE_MINILM="1")
-    words, seen = collections.defaultdict(str), False
-    for line in out.splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:
+class Go:
+    """All Go tests. Their programs are built once: to link them again takes longer than most run."""
+
+    def __init__(self, race=False):
+        self.race, self.prefix, self.programs = race, "race " if race else "go ", None
+
+    def build(self):
+        flags = ["-tags", "native lockcheck", "-race"] if self.race else ["-tags", "native"]
+        tested = "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"
+        code, out = run(["go", "list", *flags, "-f", tested, *(RACE_PACKAGES if self.race else ["./..."])])
+        if code:
+            sys.exit(out)
+        self.programs = {}
+        for package in out.split():
+            name = package.removeprefix(MODULE).strip("/") or "."
+            program = BUILT / ("race" if self.race else "go") / name.replace("/", "_")
+            code, out = run(["go", "test", "-c", *flags, "-o", str(program), package])
+            if code:
+                sys.exit(out)
+            self.programs[name] = program
+
+    def __call__(self, tally, n, args):
+        if self.programs is None:
+            self.build()
+        # As many packages at a time as `go test` has.
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as rows:
+            for package, out in rows.map(lambda package: (package, self.package(tally, package, n, args)),
+                                         list(self.programs)):
+                self.judge(tally, package, *out)
+
+    def package(self, tally, package, n, args):
+        command = [str(self.programs[package]), "-test.v=test2json", "-test.shuffle=on", "-test.timeout=60m",
+                   f"-test.cpu={(1, 2, 8)[n % 3]}", f"-test.run={args.only}"]
+        prefix = f"{self.prefix}{package} "
+        if slow := tally.slow(args.quick, prefix):
+            if len(slow) == sum(name.startswith(prefix) for name in tally.ran):
+                return 0, ""
+            command.append(f"-test.skip=^({'|'.join(slow)})$")
+        return run([*command, *(["-test.short"] if self.race else [])], cwd=ROOT / package)
+
+    def judge(self, tally, package, code, out):
+        events = subprocess.run(["go", "tool", "test2json", "-t"], input=out, stdout=subprocess.PIPE,
+                                text=True, check=True).stdout
+        words, failed = collections.defaultdict(str), False
+        spent = collections.defaultdict(collections.Counter)
+        for event in map(json.loads, events.splitlines()):
+            name = event.get("Test", "")
+            test, depth = name.split("/")[0], name.count("/")
+            if event["Action"] == "output":
+                words[test] += event["Output"]
+            elif test and event["Action"] in ("pass", "fail"):
+                # A test's own time leaves out its parallel parts, which have ended before it is told.
+                spent[test][depth] += event.get("Elapsed", 0)
+                if not depth:
+                    failed |= event["Action"] == "fail"
+                    tally.note(f"{self.prefix}{package} {test}", event["Action"] == "pass", words[test],
+                               max(spent[test].values()))
+        # What ends the program itself: TestMain, a time limit, a race outside a test.
+        if code and not failed:
+            tally.note(f"{self.prefix}{package}", False, out)
+
+
+def cases(tally, report, name, code, out):
+    """Notes what a report in JUnit's form has."""
+    found = list(tree.parse(report).iter("testcase")) if report.exists() else []
+    for case in found:
+        if case.find("skipped") is not None:
             continue
-        name = event.get("Package", "").removeprefix("github.com/sie-engine/sie/") + (
-            " " + event["Test"] if "Test" in event else "")
-        if event["Action"] == "output":
-            words[name] += event["Output"]
-        elif event["Action"] in ("pass", "fail") and "/" not in event.get("Test", ""):
-            if "Test" in event or event["Action"] == "fail":
-                seen = True
-                tally.note(("race " if race else "") + name, event["Action"] == "pass", words[name])
-    if not seen:
-        tally.note("go test", code == 0, out)
-
-
-def python(tally, n, only):
-    report = ROOT / "build/flaky-junit.xml"
-    command = ["build/venv-clients/bin/python", "-m", "pytest", "-q", f"--junitxml={report}",
-               "tools/test/clients"]
-    code, out = run(command + (["-k", only] if only else []))
-    import xml.etree.ElementTree as tree
-
-    cases = list(tree.parse(report).iter("testcase")) if report.exists() else []
-    for case in cases:
         wrong = [e for e in case if e.tag in ("failure", "error")]
-        tally.note(f"{case.get('classname')}::{case.get('name')}", not wrong,
-                   "".join(e.text or "" for e in wrong))
+        said = "".join(e.text or e.get("message", "") for e in wrong) or case.findtext("system-out") or ""
+        passed = not wrong and case.get("status") in (None, "run")
+        tally.note(name(case), passed, said, float(case.get("time", 0)))
     report.unlink(missing_ok=True)
-    if not cases:
-        tally.note("pytest", code == 0, out)
+    if not found:
+        tally.note(name(None), code == 0, out)
 
 
-def c(tally, n, only, build="build"):
-    report = ROOT / f"{build}/flaky-ctest.xml"
-    code, out = run(["ctest", "--test-dir", build, "-j", str(os.cpu_count()), "--output-on-failure",
-                     "--schedule-random", "--output-junit", str(report), *(["-R", only] if only else [])])
-    import xml.etree.ElementTree as tree
+def pytest(tally, args, part, *paths, **env):
+    report = BUILT / f"{part}.xml"
+    command = ["build/venv-clients/bin/python", "-B", "-m", "pytest", "-q", "--import-mode=importlib",
+               f"--rootdir={ROOT}", f"--junitxml={report}", *paths, *(["-k", args.only] if args.only else [])]
+    for slow in tally.slow(args.quick, f"{part} "):
+        command.append(f"--deselect={slow}")
 
-    cases = list(tree.parse(report).iter("testcase")) if report.exists() else []
-    for case in cases:
-        tally.note(f"{build} {case.get('name')}", case.get("status") == "run",
-                   case.findtext("system-out") or "")
-    report.unlink(missing_ok=True)
-    if not cases:
-        tally.note("ctest", code == 0, out)
+    def name(case):
+        if case is None or not case.get("classname"):
+            return f"{part} pytest" if case is None else f"{part} {case.get('name')}"
+        # The file is the part of the dotted name that there is a file of; the rest are classes.
+        words = case.get("classname").split(".")
+        files = ["/".join(words[:n]) + ".py" for n in range(1, len(words) + 1)]
+        n = next(n for n, file in enumerate(files, 1) if (ROOT / file).exists())
+        return "::".join([f"{part} {files[n - 1]}", *words[n:], case.get("name")])
+
+    cases(tally, report, name, *run(command, **env))
 
 
-PARTS = {"go": go, "race": lambda t, n, only: go(t, n, only, race=True), "python": python, "c": c,
-         "asan": lambda t, n, only: c(t, n, only, "build-asan")}
+def python(tally, n, args):
+    pytest(tally, args, "python", "tools/test/clients")
+
+
+# Each folder's modules find each other, as under unittest; what is killed at random has another seed
+# in each run.
+def tools(tally, n, args):
+    for folder in ("tools/kernels", "tools/mutate", "tools/golden", "tools/gpu", "tools/docker", "bench"):
+        pytest(tally, args, "tools", *map(str, sorted((ROOT / folder).glob("test_*.py"))),
+               PYTHONPATH=str(ROOT / folder), SIE_GPU_KILL_SEED=str(n + 1))
+
+
+def ctest(tally, args, build):
+    report = BUILT / f"{build}.xml"
+    command = ["ctest", "--test-dir", build, "-j", str(os.cpu_count()), "--output-on-failure",
+               "--schedule-random", "--output-junit", str(report), *(["-R", args.only] if args.only else [])]
+    if slow := tally.slow(args.quick, f"{build} "):
+        command += ["-E", f"^({'|'.join(map(re.escape, slow))})$"]
+    cases(tally, report, lambda case: f"{build} {case.get('name') if case is not None else 'ctest'}",
+          *run(command))
+
+
+PARTS = {"go": Go(), "race": Go(race=True), "python": python, "tools": tools,
+         "c": lambda tally, n, args: ctest(tally, args, "build"),
+         "asan": lambda tally, n, args: ctest(tally, args, "build-asan")}
 
 
 def main():
@@ -120,26 +209,32 @@ def main():
     p.add_argument("--part", action="append", choices=PARTS,
                    help="only this part; may be given several times")
     p.add_argument("--times", type=int, default=100, help="runs of Go and client tests")
+    p.add_argument("--quick", type=float, default=0, help="run tests once that take longer; 0: all as often")
     p.add_argument("--busy", type=int, default=1, help="CPUs that spin meanwhile")
     p.add_argument("--only", default="", help="only tests whose names match")
     p.add_argument("--minutes", type=float, default=0, help="start no run after this long; 0: no limit")
     p.add_argument("--report", type=Path, default=ROOT / "build/flaky.md", help="the report by test")
+    p.add_argument("--add", action="store_true", help="go on with the counts of that report")
     args = p.parse_args()
-    tally, counts, began = Tally(), {}, time.monotonic()
+    BUILT.mkdir(parents=True, exist_ok=True)
+    tally, began = Tally(), time.monotonic()
+    if args.add and args.report.with_suffix(".json").exists():
+        tally.load(args.report.with_suffix(".json"))
+    rounds = {name: max(1, round(args.times * SHARE[name])) for name in args.part or PARTS}
+    counts = dict.fromkeys(rounds, 0)
     spinners = [subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=die_with_parent)
                 for _ in range(args.busy)]
     try:
-        rounds = {name: max(1, round(args.times * SHARE[name])) for name in args.part or PARTS}
-        counts = dict.fromkeys(rounds, 0)
         for n in range(max(rounds.values())):
             for name in [name for name, most in rounds.items() if n < most]:
                 if args.minutes and time.monotonic() - began > 60 * args.minutes:
                     continue
-                start = time.monotonic()
-                PARTS[name](tally, n, args.only)
+                start, used = time.monotonic(), cpu()
+                PARTS[name](tally, n, args)
                 counts[name] += 1
                 print(f"flaky: {name} {n + 1} of {rounds[name]} in {time.monotonic() - start:.0f} s, "
-                      f"{len(tally.failed)} tests have failed so far", flush=True)
+                      f"{cpu() - used:.0f} s of CPU, {len(tally.failed)} tests have failed so far",
+                      flush=True)
                 write(args, tally, counts, rounds)
     except KeyboardInterrupt:
         pass
@@ -151,19 +246,31 @@ def main():
     sys.exit(1 if tally.failed or not tally.ran else 0)
 
 
+def cpu():
+    """Seconds of CPU of every process that has ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def write(args, tally, counts, rounds):
     """Writes the report and returns its table."""
     left = {k: n - counts[k] for k, n in rounds.items() if n > counts[k]}
-    head = (
-        f"{', '.join(f'{k} {n} times' for k, n in counts.items())}, beside {args.busy} busy CPUs of {os.cpu_count()}: "
-        f"{len(tally.ran)} tests, {sum(tally.ran.values())} runs, {len(tally.failed)} tests failed at least once.")
+    done = ", ".join(f"{k} {n} times" for k, n in counts.items())
+    head = (f"{done}, beside {args.busy} busy CPUs of {os.cpu_count()}: {len(tally.ran)} tests, "
+            f"{sum(tally.ran.values())} runs, {len(tally.failed)} tests failed at least once.")
+    if args.quick:
+        slow = sum(seconds > args.quick for seconds in tally.seconds.values())
+        head += f" {slow} tests that took longer than {args.quick:g} s were not run again."
     if left:
         head += " Not run: " + ", ".join(f"{k} {n} times" for k, n in left.items()) + "."
+    often = collections.Counter(tally.ran.values())
+    head += "\n\nRuns: " + ", ".join(f"{tests} tests {n} times" for n, tests in sorted(often.items())) + "."
     rows = [f"| {name} | {n} | {tally.ran[name]} |" for name, n in tally.failed.most_common()]
     table = "\n".join([head, *(["", "| test | failed | of |", "|---|---|---|", *rows] if rows else [])])
     text = table + "".join(f"\n\n## {name}\n\n```\n{said}\n```" for name, said in tally.said.items()) + "\n"
     args.report.parent.mkdir(parents=True, exist_ok=True)
     args.report.write_text(text, encoding="utf-8")
+    tally.save(args.report.with_suffix(".json"))
     return table
 
 
