@@ -80,10 +80,7 @@ func New(o Options) (*Server, error) {
 		return httpd.Route{Method: method, Path: path, Open: true, Span: "config.write",
 			Serve: s.writing(make)}
 	}
-	routes := []httpd.Route{
-		{Method: "GET", Path: "/healthz", Open: true,
-			Serve: func(r *httpd.Request, _ string) { sendJSON(r, []byte(`{"status":"ok"}`)) }},
-		{Method: "GET", Path: "/readyz", Open: true, Serve: s.readyz},
+	routes := append(s.Probes(), []httpd.Route{
 		read("/v1/configs/models", rendering((*Content).modelsAnswer)),
 		read("/v1/configs/models/", model),
 		read("/v1/configs/bundles",
@@ -104,7 +101,7 @@ func New(o Options) (*Server, error) {
 				}
 				return c.remove(id)
 			}),
-	}
+	}...)
 	for i := range routes {
 		routes[i] = s.metrics.counting(routes[i])
 	}
@@ -161,6 +158,15 @@ func (s *Server) install(c, from *Content) (*Content, error) {
 
 // Content returns what is served, nil before the first Set.
 func (s *Server) Content() *Content { return s.content.Load() }
+
+// Probes returns the routes that say how the process is.
+func (s *Server) Probes() []httpd.Route {
+	return []httpd.Route{
+		{Method: "GET", Path: "/healthz", Open: true,
+			Serve: func(r *httpd.Request, _ string) { sendJSON(r, []byte(`{"status":"ok"}`)) }},
+		{Method: "GET", Path: "/readyz", Open: true, Serve: s.readyz},
+	}
+}
 
 func (s *Server) readyz(r *httpd.Request, _ string) {
 	switch {

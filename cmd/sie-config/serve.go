@@ -158,7 +158,7 @@ func (c *serveCmd) serve(
 		}
 		return errors.Join(err, s.Shutdown(ctx))
 	}
-	metrics, closeMetrics, err := c.Metrics.Serve(c.Host, series, log)
+	metrics, closeMetrics, err := c.Metrics.Serve(c.Host, series, s.Probes(), log)
 	if err != nil {
 		return errors.Join(err, l.Close(), s.Shutdown(ctx))
 	}

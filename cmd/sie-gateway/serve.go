@@ -278,7 +278,7 @@ func (c *serveCmd) open(log *slog.Logger) (g *running, err error) {
 	if opened.listener, err = c.listen(secure); err != nil {
 		return nil, errors.Join(err, opened.server.Shutdown(background))
 	}
-	metrics, closeMetrics, err := c.Metrics.Serve(c.Host, series, log)
+	metrics, closeMetrics, err := c.Metrics.Serve(c.Host, series, opened.server.Probes(), log)
 	if err != nil {
 		return nil, errors.Join(err, opened.listener.Close(), opened.server.Shutdown(background))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -91,6 +92,35 @@ func TestServeFollowsTheBroker(t *testing.T) {
 	})
 	if status, body := s.get("/readyz"); status != 200 {
 		t.Errorf("the gateway left service with its broker: %d %s", status, body)
+	}
+}
+
+// Where clients need a certificate, the port for metrics says without one whether the gateway is
+// ready.
+func TestServeTellsProbesWithoutACertificate(t *testing.T) {
+	ca := testrig.NewAuthority(t)
+	ca.SignServer("gateway")
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(free.Addr().String())
+	free.Close()
+	broker := bustest.Start(t, nil)
+	s := serve(t, "--drain-delay 10m --nats-url "+broker.URL+" "+oneLane+" --metrics-port "+port+
+		" --tls-cert "+ca.Path("gateway")+" --tls-key "+ca.Path("gateway-key")+" --tls-client-ca "+ca.Path("ca"))
+	s.url = "http://127.0.0.1:" + port
+	s.untilReady()
+	s.end()
+	testrig.Until(t, "the gateway says that it leaves", func() bool {
+		status, body := s.get("/readyz")
+		return status == 503 && body == "draining"
+	})
+	if status, body := s.get("/healthz"); status != 200 {
+		t.Errorf("healthz: %d %s", status, body)
+	}
+	if err := s.server.Shutdown(t.Context()); err != nil { // ends the delay
+		t.Error(err)
 	}
 }
 

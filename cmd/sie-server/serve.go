@@ -144,12 +144,6 @@ func (c *serveCmd) open(log *slog.Logger, secure sie.Secured) (s *serving[*servi
 	}
 	s.models = w
 	s.closes("models", func(end time.Time) { closeBy(end, "models", log, w.Close) })
-	_, closeMetrics, err := c.Metrics.Serve(c.Host, series.Registry, log)
-	if err != nil {
-		return nil, err
-	}
-	s.closes("metrics", func(time.Time) { closeMetrics() })
-
 	opt := server.Options{
 		Options:        c.Server(secure, &c.Log, log),
 		Limits:         c.Requests(),
@@ -183,17 +177,22 @@ func (c *serveCmd) open(log *slog.Logger, secure sie.Secured) (s *serving[*servi
 		return nil, err
 	}
 	s.server = front
+	var reload *reloader
 	if c.IPCSocket == "" {
-		reload := newReloader(&c.sourceFlags, all, w, front, log)
-		s.closes("reloader", func(time.Time) { reload.close() })
-		return s, nil
+		reload = newReloader(&c.sourceFlags, all, w, front, log)
+	} else {
+		if entrance, err = c.openIPC(w, front, selected, opt); err != nil {
+			return nil, err
+		}
+		s.closes("ipc", func(end time.Time) { closeBy(end, "ipc", log, entrance.close) })
+		reload = newReloader(&c.sourceFlags, all, entrance, entrance, log)
 	}
-	if entrance, err = c.openIPC(w, front, selected, opt); err != nil {
+	s.closes("reloader", func(time.Time) { reload.close() })
+	_, closeMetrics, err := c.Metrics.Serve(c.Host, series.Registry, front.Probes(), log)
+	if err != nil {
 		return nil, err
 	}
-	s.closes("ipc", func(end time.Time) { closeBy(end, "ipc", log, entrance.close) })
-	reload := newReloader(&c.sourceFlags, all, entrance, entrance, log)
-	s.closes("reloader", func(time.Time) { reload.close() })
+	s.closes("metrics", func(time.Time) { closeMetrics() })
 	return s, nil
 }
 

@@ -18,10 +18,7 @@ import (
 // workers does, unless Options.OpenStatus says otherwise; metrics need the role for them, or their
 // own port.
 func (s *Server) routes(a *inference.API) []httpd.Route {
-	return slices.Concat([]httpd.Route{
-		{Method: "GET", Path: "/healthz", Serve: s.healthz, Open: true},
-		{Method: "GET", Path: "/livez", Serve: s.healthz, Open: true},
-		{Method: "GET", Path: "/readyz", Serve: s.readyz, Open: true},
+	return slices.Concat(s.Probes(), []httpd.Route{
 		{Method: "GET", Path: "/metrics", Serve: s.series, Roles: tenant.Metrics},
 		{Method: "GET", Path: "/health", Serve: s.health, Open: s.opt.OpenStatus, Roles: watches},
 		{Method: "GET", Path: "/ws/cluster-status", Serve: s.socket, Open: s.opt.OpenStatus, Roles: watches},
@@ -38,6 +35,15 @@ func (s *Server) routes(a *inference.API) []httpd.Route {
 		{Method: "DELETE", Path: "/v1/pools/", Serve: s.deletePool},
 		{Method: "POST", Path: "/v1/pools/", Serve: s.renewPool},
 	}, s.relayed(), pages.Routes(pages.GatewayDocument()), a.Routes())
+}
+
+// Probes returns the routes that say how the process is.
+func (s *Server) Probes() []httpd.Route {
+	return []httpd.Route{
+		{Method: "GET", Path: "/healthz", Serve: s.healthz, Open: true},
+		{Method: "GET", Path: "/livez", Serve: s.healthz, Open: true},
+		{Method: "GET", Path: "/readyz", Serve: s.readyz, Open: true},
+	}
 }
 
 // watches are the roles of routes that callers and machines that watch both use.

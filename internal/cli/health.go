@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -19,7 +20,7 @@ import (
 // Health probes a running server and reports the answer by its exit status. An image then needs
 // no curl for its HEALTHCHECK.
 type Health struct {
-	URL     string        `name:"url" help:"Address of the server. Default: this machine's own, at the port that serve has without flags, by https and with any certificate where SIE_TLS_CERT is set."`
+	URL     string        `name:"url" help:"Address of the server. Default: this machine's own, at the port that serve has without flags, by https and with any certificate where SIE_TLS_CERT is set; where SIE_TLS_CLIENT_CA is, at SIE_METRICS_PORT."`
 	Probe   string        `help:"readyz: requests should be sent here. livez: the device answers. healthz: the process answers." default:"readyz" enum:"readyz,livez,healthz"`
 	Timeout time.Duration `help:"Time for the answer." default:"3s" range:"1ms..1h"`
 
@@ -40,10 +41,13 @@ func (c *Health) Run(k *kong.Context) error {
 }
 
 // own returns the address at which a program's command serve answers without flags, and whether any
-// certificate is taken there: those of a server are seldom for this machine's own address. So a
-// HEALTHCHECK follows the variables of its container.
+// certificate is taken there: those of a server are seldom for this machine's own address. A server
+// that demands certificates is asked at its port for metrics, if it has one. So a HEALTHCHECK follows
+// the variables of its container.
 func own(program *kong.Node) (url string, insecure bool) {
 	scheme, host, port := "http", "127.0.0.1", "8080"
+	var demands bool
+	var metricsHost, metricsPort string
 	for _, command := range program.Children {
 		if command.Name != "serve" {
 			continue
@@ -56,15 +60,28 @@ func own(program *kong.Node) (url string, insecure bool) {
 					break
 				}
 			}
-			switch ip := net.ParseIP(value); {
-			case f.Name == "port" && value != "":
+			ip := net.ParseIP(value)
+			if value == "" || ip != nil && ip.IsUnspecified() {
+				continue
+			}
+			switch f.Name {
+			case "port":
 				port = value
-			case f.Name == "tls-cert" && value != "":
+			case "tls-cert":
 				scheme = "https"
-			case f.Name == "host" && value != "" && (ip == nil || !ip.IsUnspecified()):
+			case "host":
 				host = value
+			case "tls-client-ca":
+				demands = true
+			case "metrics-host":
+				metricsHost = value
+			case "metrics-port":
+				metricsPort = value
 			}
 		}
+	}
+	if demands && metricsPort != "" && metricsPort != "0" {
+		return "http://" + net.JoinHostPort(cmp.Or(metricsHost, host), metricsPort), false
 	}
 	return scheme + "://" + net.JoinHostPort(host, port), scheme == "https"
 }

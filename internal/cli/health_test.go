@@ -101,13 +101,17 @@ func TestHealthFindsItsOwnServer(t *testing.T) {
 		Host    string `default:"0.0.0.0" env:"SIE_T_HOST"`
 		Port    int    `default:"8080" env:"SIE_T_PORT,SIE_T_OTHER_PORT"`
 		TLSCert string `name:"tls-cert" env:"SIE_TLS_CERT"`
+		Client  string `name:"tls-client-ca" env:"SIE_T_CLIENT_CA"`
+		MHost   string `name:"metrics-host" env:"SIE_T_METRICS_HOST"`
+		MPort   int    `name:"metrics-port" env:"SIE_T_METRICS_PORT"`
 	}
 	var program struct {
 		Serve  serve  `cmd:""`
 		Health Health `cmd:""`
 	}
 	k := kong.Must(&program)
-	for _, name := range []string{"SIE_T_HOST", "SIE_T_PORT", "SIE_T_OTHER_PORT", "SIE_TLS_CERT"} {
+	for _, name := range []string{"SIE_T_HOST", "SIE_T_PORT", "SIE_T_OTHER_PORT", "SIE_TLS_CERT",
+		"SIE_T_CLIENT_CA", "SIE_T_METRICS_HOST", "SIE_T_METRICS_PORT"} {
 		t.Setenv(name, "")
 	}
 	for _, c := range []struct{ name, value, want string }{
@@ -118,6 +122,11 @@ func TestHealthFindsItsOwnServer(t *testing.T) {
 		{"SIE_T_HOST", "::1", "http://[::1]:9001"},
 		{"SIE_T_HOST", "10.0.0.5", "http://10.0.0.5:9001"},
 		{"SIE_TLS_CERT", "/tls.crt", "https://10.0.0.5:9001"},
+		{"SIE_T_METRICS_PORT", "9090", "https://10.0.0.5:9001"},
+		{"SIE_T_CLIENT_CA", "/ca.crt", "http://10.0.0.5:9090"},
+		{"SIE_T_METRICS_HOST", "0.0.0.0", "http://10.0.0.5:9090"},
+		{"SIE_T_METRICS_HOST", "::1", "http://[::1]:9090"},
+		{"SIE_T_METRICS_PORT", "0", "https://10.0.0.5:9001"},
 	} {
 		t.Setenv(c.name, c.value)
 		if got, any := own(k.Model.Node); got != c.want || any != strings.HasPrefix(got, "https") {
@@ -132,6 +141,7 @@ func TestHealthFindsItsOwnServer(t *testing.T) {
 	}
 	t.Setenv("SIE_T_HOST", host)
 	t.Setenv("SIE_T_PORT", port)
+	t.Setenv("SIE_T_CLIENT_CA", "")
 	ask := func(args ...string) error {
 		t.Helper()
 		ctx, err := k.Parse(append([]string{"health"}, args...))

@@ -18,16 +18,17 @@ import (
 	"github.com/sie-engine/sie/internal/httpd"
 )
 
-// Metrics holds the flag of a port for metrics alone.
+// Metrics holds the flags of a port for metrics and health.
 type Metrics struct {
 	MetricsHost string `help:"Address that the port for metrics listens on; default: that of the API." env:"SIE_METRICS_HOST"`
-	MetricsPort int    `help:"Port that serves /metrics alone, without TLS and without a key; 0: none. On the port of the API /metrics needs a key with the role metrics, where there are keys." range:"0..65535" env:"SIE_METRICS_PORT"`
+	MetricsPort int    `help:"Port that serves /metrics and the health probes alone, without TLS and without a key; 0: none. On the port of the API /metrics needs a key with the role metrics, where there are keys." range:"0..65535" env:"SIE_METRICS_PORT"`
 }
 
-// Serve serves the metrics until close, which waits for what is being written. host is that of the
-// API.
+// Serve serves the metrics and the probes until close, which waits for what is being written. host is
+// that of the API. probes are the routes of the API that say how the program is: whoever has no
+// certificate of an authority that the API demands, such as a kubelet, asks them here.
 func (f *Metrics) Serve(
-	host string, series prometheus.Gatherer, log *slog.Logger,
+	host string, series prometheus.Gatherer, probes []httpd.Route, log *slog.Logger,
 ) (addr string, close func(), err error) {
 	if f.MetricsPort == 0 {
 		return "", func() {}, nil
@@ -39,18 +40,18 @@ func (f *Metrics) Serve(
 	if err != nil {
 		return "", nil, err
 	}
-	return serveMetrics(l, series, log)
+	return serveMetrics(l, series, probes, log)
 }
 
 func serveMetrics(
-	l net.Listener, series prometheus.Gatherer, log *slog.Logger,
+	l net.Listener, series prometheus.Gatherer, probes []httpd.Route, log *slog.Logger,
 ) (addr string, close func(), err error) {
 	answer := fasthttpadaptor.NewFastHTTPHandler(
 		promhttp.HandlerFor(series, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
-	s, err := httpd.New(httpd.Options{Log: log, MaxConns: maxScrapers}, []httpd.Route{{
+	s, err := httpd.New(httpd.Options{Log: log, MaxConns: maxScrapers}, append([]httpd.Route{{
 		Method: "GET", Path: "/metrics", Open: true,
 		Serve: func(r *httpd.Request, _ string) { answer(r.RequestCtx) },
-	}})
+	}}, probes...))
 	if err != nil {
 		return "", nil, errors.Join(err, l.Close())
 	}

@@ -9,9 +9,11 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sie-engine/sie/internal/httpd"
 )
 
-// The port of the metrics serves them and nothing else, until it is closed.
+// The port of the metrics serves them and the probes and nothing else, until it is closed.
 func TestMetricsPort(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -20,15 +22,18 @@ func TestMetricsPort(t *testing.T) {
 	f := Metrics{MetricsHost: "127.0.0.1", MetricsPort: l.Addr().(*net.TCPAddr).Port}
 	series := prometheus.NewRegistry()
 	series.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "x"}, func() float64 { return 7 }))
-	if _, _, err := f.Serve("192.0.2.1", series, slog.Default()); err == nil ||
+	if _, _, err := f.Serve("192.0.2.1", series, nil, slog.Default()); err == nil ||
 		!strings.Contains(err.Error(), "--metrics-port") {
 		t.Errorf("a port that is taken: %v", err)
 	}
-	addr, end, err := serveMetrics(l, series, slog.Default())
+	addr, end, err := serveMetrics(l, series, []httpd.Route{{Method: "GET", Path: "/readyz", Open: true,
+		Serve: func(r *httpd.Request, _ string) { r.Plain(503, "not yet") }}}, slog.Default())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{"/metrics": "x 7", "/healthz": "NOT_FOUND"} {
+	for path, want := range map[string]string{
+		"/metrics": "x 7", "/readyz": "not yet", "/v1/models": "NOT_FOUND",
+	} {
 		resp, err := http.Get("http://" + addr + path)
 		if err != nil {
 			t.Fatal(err)
@@ -44,7 +49,7 @@ func TestMetricsPort(t *testing.T) {
 	if _, err := net.Dial("tcp", addr); err == nil {
 		t.Error("it is still open")
 	}
-	if _, end, err := (&Metrics{}).Serve("127.0.0.1", series, slog.Default()); err != nil {
+	if _, end, err := (&Metrics{}).Serve("127.0.0.1", series, nil, slog.Default()); err != nil {
 		t.Error(err)
 	} else {
 		end()

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -315,6 +316,43 @@ func TestEndsAgree(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Whether requests should be sent to a gateway or sie-config, a probe asks in every rendering. Where
+// clients of a gateway need a certificate, it asks the port for metrics, which needs none.
+func TestReadinessIsAsked(t *testing.T) {
+	demanding := 0
+	for _, r := range renderings(t) {
+		for _, o := range decode(t, r) {
+			x, ok := o.(*appsv1.Deployment)
+			if !ok {
+				continue
+			}
+			p := &x.Spec.Template.Spec
+			probe := p.Containers[0].ReadinessProbe
+			if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != "/readyz" {
+				t.Errorf("%s: %s is not asked whether it is ready: %v", r.name, x.Name, probe)
+				continue
+			}
+			port, scheme := "http", corev1.URISchemeHTTP
+			if container := p.Containers[0].Name; container == "gateway" {
+				if variable(p, container, "SIE_TLS_CLIENT_CA") != nil {
+					port = "metrics"
+					demanding++
+				} else if variable(p, container, "SIE_TLS_CERT") != nil {
+					scheme = corev1.URISchemeHTTPS
+				}
+			}
+			got := cmp.Or(probe.HTTPGet.Scheme, corev1.URISchemeHTTP)
+			if probe.HTTPGet.Port.String() != port || got != scheme {
+				t.Errorf("%s: %s is asked at %s of port %s, want %s of %s", r.name, x.Name, got,
+					probe.HTTPGet.Port.String(), scheme, port)
+			}
+		}
+	}
+	if demanding == 0 {
+		t.Error("no rendering has gateways whose clients need a certificate")
 	}
 }
 
