@@ -118,10 +118,21 @@ func (c *checkModelCmd) lookAt(
 	return checkModel(w, ref, dir, m, dev, compute)
 }
 
+// source returns the flags with the model of a reference among those that they select. A bundle, which
+// may come from the environment, is no reason to refuse a model that is named.
+func (c *checkModelCmd) source(ref string) sourceFlags {
+	s := c.sourceFlags
+	if s.Bundle != "" {
+		s.preload, s.preloadFlag = []string{ref}, "--models"
+	} else {
+		s.Models = append(slices.Clip(s.Models), ref)
+	}
+	return s
+}
+
 // entry returns the catalog's entry for a reference, or an ad-hoc one.
 func (c *checkModelCmd) entry(ref string) (*catalog.Resolved, error) {
-	source := c.sourceFlags
-	source.Models = append(slices.Clip(source.Models), ref)
+	source := c.source(ref)
 	cat, err := source.catalog()
 	if err != nil {
 		return nil, err

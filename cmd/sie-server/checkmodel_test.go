@@ -85,6 +85,43 @@ func TestCheckModel(t *testing.T) {
 		"layer.2.output.LayerNorm.bias: no such tensor")
 }
 
+// A model that is named is looked at in whatever bundle the process is, as in a worker of the chart,
+// and an unknown one is refused there as elsewhere.
+func TestCheckModelOutsideTheBundle(t *testing.T) {
+	bundles, err := catalog.BuiltinBundles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := catalog.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := 0
+	for _, b := range bundles {
+		for _, id := range []string{defaultModel, "BAAI/bge-m3", "Qwen/Qwen3-Embedding-4B"} {
+			if _, err := all.InBundle(b).Resolve(id); err != nil {
+				outside++
+			}
+			c := checkModelCmd{sourceFlags: sourceFlags{Bundle: b.Name}}
+			if m, err := c.entry(id); err != nil || m.ID != id {
+				t.Errorf("%s in bundle %s: %v", id, b.Name, err)
+			}
+			_, err := c.entry("nobody-knows")
+			if err == nil || !strings.Contains(err.Error(), "--models nobody-knows: not in the catalog") {
+				t.Errorf("in bundle %s: %v", b.Name, err)
+			}
+		}
+	}
+	if outside == 0 {
+		t.Error("all of them are in every bundle")
+	}
+	dir := golden.Open(t, "st-mean").Dir
+	c := checkModelCmd{sourceFlags: sourceFlags{Bundle: bundles[0].Name}}
+	if m, err := c.entry(dir); err != nil || m.WeightsPath != dir {
+		t.Errorf("a directory: %v", err)
+	}
+}
+
 // Of a hub id check-model reads the headers; of a catalog id also what the entry says.
 func TestCheckModelOnTheHub(t *testing.T) {
 	server := hubtest.New(t)

@@ -156,8 +156,7 @@ func (c *checkModelCmd) compareOne(ctx context.Context, ref string, want recorde
 func (c *checkModelCmd) open(
 	ctx context.Context, ref string,
 ) (m service.Model, w *service.Service, err error) {
-	source := c.sourceFlags
-	source.Models = append(slices.Clip(source.Models), ref)
+	source := c.source(ref)
 	cat, err := source.catalog()
 	if err != nil {
 		return m, nil, err
