@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -50,7 +51,10 @@ func (s *spawner) close() { close(s.calls) }
 // process alone.
 func (s *spawner) launch(p *spec, log io.Writer) (child, error) {
 	cmd := exec.Command(p.argv[0], p.argv[1:]...)
-	cmd.Env = append(os.Environ(), p.env...)
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return slices.Contains(p.unset, name)
+	}), p.env...)
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = log, log, outputWait
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)

@@ -3,6 +3,7 @@ package dev
 import (
 	"bufio"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/bus/bustest"
+	"github.com/sie-engine/sie/internal/testrig"
 )
 
 // patience bounds what a test waits for; it is not a measure.
@@ -341,6 +343,37 @@ func TestAutoscaleWithKeys(t *testing.T) {
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// With a certificate in the environment the gateways serve HTTPS, with an authority only clients that
+// have one of it. The cluster comes up, says https, and sie-config stays within it by HTTP.
+func TestGatewaysWithACertificate(t *testing.T) {
+	ca := testrig.NewAuthority(t)
+	ca.Sign("gateway", &x509.Certificate{DNSNames: []string{"sie.example.com"}})
+	t.Setenv("SIE_TLS_CERT", ca.Path("gateway"))
+	t.Setenv("SIE_TLS_KEY", ca.Path("gateway-key"))
+	for _, demanded := range []string{"", ca.Path("ca")} {
+		t.Setenv("SIE_TLS_CLIENT_CA", demanded)
+		c := newTestCluster(t)
+		o := options(bin(t), c.dir, ports(t))
+		var said testrig.Log
+		o.Out = &said
+		stop := c.run(o)
+		testrig.Until(t, "the cluster has said all that it says when it is ready", func() bool {
+			return strings.Contains(said.String(), "see it survive")
+		})
+		if s := c.state(); !strings.HasPrefix(s.Gateways[0].URL, "https://127.0.0.1:") ||
+			!strings.HasPrefix(s.Gateways[0].MetricsURL, "http://") || !strings.HasPrefix(s.Config.URL, "http://") {
+			t.Errorf("%+v", s)
+		}
+		if text := said.String(); !strings.Contains(text, "curl -sk https://") ||
+			!strings.Contains(text, "--insecure --url https://") {
+			t.Errorf("%s", text)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package dev
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -83,6 +84,17 @@ func standIn(role string, args []string) error {
 	l, err := net.Listen(network, at)
 	if err != nil {
 		return err
+	}
+	if cert := os.Getenv("SIE_TLS_CERT"); cert != "" && (role == "sie-gateway" || role == "sie-config") {
+		pair, err := tls.LoadX509KeyPair(cert, os.Getenv("SIE_TLS_KEY"))
+		if err != nil {
+			return err
+		}
+		c := &tls.Config{Certificates: []tls.Certificate{pair}}
+		if role == "sie-gateway" && os.Getenv("SIE_TLS_CLIENT_CA") != "" {
+			c.ClientAuth = tls.RequireAnyClientCert
+		}
+		l = tls.NewListener(l, c)
 	}
 	// What a gateway of four workers says on /health, on every page of everything.
 	health := []byte(`{"workers":[` + strings.Repeat(`{"healthy":true},`, 3) + `{"healthy":true}]}`)

@@ -27,6 +27,7 @@ type spec struct {
 	index int
 	argv  []string
 	env   []string
+	unset []string                    // variables that it does not inherit
 	probe func(context.Context) error // nil when the process is ready
 }
 

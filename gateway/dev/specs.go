@@ -101,6 +101,7 @@ func (o *Options) configSpec(u *broker.Users) spec {
 			"--metrics-host", local, "--metrics-port", strconv.Itoa(o.configMetrics()),
 		},
 		env:   append(access.Environ(), "SIE_NATS_URL="+o.natsURL()),
+		unset: []string{"SIE_TLS_CERT", "SIE_TLS_KEY"}, // the certificate is that of the gateways
 		probe: answers(o.configURL() + "/readyz"),
 	}
 	if dir := o.documentsDir(); dir != "" {
@@ -120,12 +121,22 @@ func reachable(host string) string {
 	return host
 }
 
-func (o *Options) gatewayURL(i int) string { return address("http", reachable(o.Host), o.Port+i) }
-
-// metricsURL returns where the metrics of a gateway are, for whoever is on this machine.
-func (o *Options) metricsURL(i int) string {
-	return address("http", local, o.metricsPort(i)) + "/metrics"
+// gatewayURL returns the address of a gateway's API, which has the certificate that it inherits.
+func (o *Options) gatewayURL(i int) string {
+	scheme := "http"
+	if os.Getenv("SIE_TLS_CERT") != "" {
+		scheme = "https"
+	}
+	return address(scheme, reachable(o.Host), o.Port+i)
 }
+
+// openURL returns the address of a page of a gateway that needs neither a key nor TLS, for whoever is
+// on this machine.
+func (o *Options) openURL(i int, page string) string {
+	return address("http", local, o.metricsPort(i)) + page
+}
+
+func (o *Options) metricsURL(i int) string { return o.openURL(i, "/metrics") }
 
 func (o *Options) gatewaySpec(i int, u *broker.Users) (spec, error) {
 	lanes, err := json.Marshal(o.Lanes)
@@ -145,7 +156,7 @@ func (o *Options) gatewaySpec(i int, u *broker.Users) (spec, error) {
 			"SIE_GATEWAY_CONFIGURED_PHYSICAL_LANES="+string(lanes),
 			"SIE_PAYLOAD_STORE_URL="+o.path("payloads"),
 			"SIE_STREAM_STORAGE="+o.Storage, o.replicas()),
-		probe: answers(o.gatewayURL(i) + "/readyz"),
+		probe: answers(o.openURL(i, "/readyz")),
 	}
 	if os.Getenv("SIE_DEFAULT_MODEL") == "" && len(o.defaults) > 0 { // else it is inherited
 		s.env = append(s.env, "SIE_DEFAULT_MODEL="+strings.Join(o.defaults, ","))
