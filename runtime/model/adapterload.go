@@ -31,11 +31,14 @@ const (
 func (s *adapterCache) load(a *loadedAdapter) {
 	defer s.jobs.Done()
 	h := s.model.host
-	found, err := s.find(a.key)
-	if err == nil {
-		err = h.models.PackAlone(s.ctx, func() error { return s.pack(a, found.Dir) })
-		found.Release()
-	}
+	err := registry.Guard(func() error {
+		found, err := s.find(a.key)
+		if err != nil {
+			return err
+		}
+		defer found.Release()
+		return h.models.PackAlone(s.ctx, func() error { return s.pack(a, found.Dir) })
+	})
 	f := s.ended(a.key, err)
 	if f == nil {
 		return
@@ -44,7 +47,11 @@ func (s *adapterCache) load(a *loadedAdapter) {
 	if f.Permanent && !a.key.operator { // an error of the client, which gets it as its answer
 		log = h.opt.Log.Debug
 	}
-	log("LoRA adapter failed to load", "lora", a.key.id, "weights", s.model.key, "error", err)
+	about := []any{"lora", a.key.id, "weights", s.model.key, "error", err}
+	if p := (*registry.Panic)(nil); errors.As(err, &p) {
+		about = append(about, "stack", string(p.Stack))
+	}
+	log("LoRA adapter failed to load", about...)
 }
 
 // ended records the result of a load. It returns the failure, or nil if there is none to report.

@@ -464,7 +464,10 @@ func (l *Model) stats() batch.Stats {
 // see it.
 func publicCause(err error) string {
 	var h *hub.Error
+	var p *registry.Panic
 	switch {
+	case errors.As(err, &p):
+		return "a fault of the server, which its log has"
 	case errors.As(err, &h):
 		return withoutPaths(h.Message)
 	case errors.Is(err, fs.ErrNotExist):

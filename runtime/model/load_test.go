@@ -128,6 +128,10 @@ func TestClassesOfLoadErrors(t *testing.T) {
 	if got := publicCause(missing); got != "the file config.json is missing from the model directory" {
 		t.Errorf("got %q", got)
 	}
+	fault := fmt.Errorf("load: %w", &registry.Panic{Value: "index out of range", Stack: []byte("main.go:7")})
+	if got := publicCause(fault); got != "a fault of the server, which its log has" {
+		t.Errorf("of a panic clients are told %q", got)
+	}
 	for in, want := range map[string]string{
 		"open /home/u/models/config.json: denied":       "open config.json: denied",
 		`read "/home/u/models/config.json": denied`:     `read "config.json": denied`,

@@ -15,6 +15,9 @@ func (r *Registry[M]) doLoad(e *entry[M], load Load[M]) {
 	defer cancel()
 	lockorder.AssertNoneHeld("a load")
 	m, end, err := r.fetchAndPack(ctx, load)
+	if p := (*Panic)(nil); errors.As(err, &p) && r.opt.Panicked != nil {
+		r.opt.Panicked(e.key, p)
+	}
 	if err != nil && load.Drop != nil {
 		load.Drop()
 	}
@@ -55,7 +58,11 @@ func (r *Registry[M]) fetchAndPack(ctx context.Context, load Load[M]) (m M, end 
 	end = func() {}
 	found := false
 	if load.Find != nil {
-		if found, err = load.Find(ctx); err != nil {
+		err = Guard(func() (err error) {
+			found, err = load.Find(ctx)
+			return err
+		})
+		if err != nil {
 			return m, end, err
 		}
 	}
@@ -69,9 +76,13 @@ func (r *Registry[M]) fetchAndPack(ctx context.Context, load Load[M]) (m M, end 
 	}
 	end = func() { <-r.packing }
 	r.EvictWhileShort()
-	m, err = load.Pack(ctx)
-	for err != nil && r.opt.NoMemory != nil && r.opt.NoMemory(err) && r.EvictOne() {
+	pack := func() (err error) {
 		m, err = load.Pack(ctx)
+		return err
+	}
+	err = Guard(pack)
+	for err != nil && r.opt.NoMemory != nil && r.opt.NoMemory(err) && r.EvictOne() {
+		err = Guard(pack)
 	}
 	return m, end, err
 }
@@ -83,25 +94,25 @@ func (r *Registry[M]) Fetch(ctx context.Context, fetch func(context.Context) err
 	return r.fetch(ctx, fetch)
 }
 
-// fetch waits for a fetch token and holds it while fetch runs.
+// fetch waits for a fetch token and holds it while fetch runs. A panic of fetch is its error.
 func (r *Registry[M]) fetch(ctx context.Context, fetch func(context.Context) error) error {
 	lockorder.AssertNoneHeld("a fetch")
 	if err := acquireToken(ctx, r.fetches); err != nil {
 		return err
 	}
 	defer func() { <-r.fetches }()
-	return fetch(ctx)
+	return Guard(func() error { return fetch(ctx) })
 }
 
 // PackAlone runs pack while no model is packed. So no load takes the memory that pack finds free,
-// and the next load sees the memory that pack takes. ctx bounds the wait.
+// and the next load sees the memory that pack takes. ctx bounds the wait. A panic of pack is its error.
 func (r *Registry[M]) PackAlone(ctx context.Context, pack func() error) error {
 	lockorder.AssertNoneHeld("packing")
 	if err := acquireToken(ctx, r.packing); err != nil {
 		return err
 	}
 	defer func() { <-r.packing }()
-	return pack()
+	return Guard(pack)
 }
 
 // acquireToken waits until it can put a token into the channel.
@@ -122,7 +133,8 @@ func (r *Registry[M]) Failed(before *Failure, err error) *Failure {
 		f.Attempts = before.Attempts + 1
 	}
 	f.Class, f.Permanent = r.opt.Classify(err)
-	f.Permanent = f.Permanent || f.Attempts >= r.opt.MaxAttempts
+	var p *Panic // what a load that panicked held is lost, and would be with each further one
+	f.Permanent = f.Permanent || f.Attempts >= r.opt.MaxAttempts || errors.As(err, &p)
 	wait, ok := r.opt.Cooldowns[f.Class]
 	if !ok {
 		wait = r.opt.Cooldown

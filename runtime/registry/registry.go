@@ -61,7 +61,8 @@ const DefaultTimeout = 30 * time.Minute
 // Acquire starts a new load.
 var ErrBusy = errors.New("registry: every model that could make room is in use")
 
-// Load holds the functions that load a model.
+// Load holds the functions that load a model. A panic of Find, Fetch or Pack fails this load alone,
+// with a *Panic, and is not tried again.
 type Load[M Model] struct {
 	// Find reports whether what Pack needs is already on this machine. If so, Fetch is not called
 	// and the load does not wait for its turn to fetch. Find downloads nothing. nil: Fetch is
@@ -104,6 +105,8 @@ type Options struct {
 	Cooldown, MaxCooldown time.Duration
 	Cooldowns             map[string]time.Duration
 	MaxAttempts           int
+	// Panicked, if set, is called when a load has panicked, with no locks held.
+	Panicked func(key string, p *Panic)
 	// Tick, if set, is called by the monitor of Watch each time it has looked, with no locks held.
 	Tick func()
 	// Changed, if set, is called after a change of state, with no locks held.
