@@ -162,12 +162,16 @@ func (m *Model) Document() map[string]any {
 	return content
 }
 
-// WithWeights returns the model with its weights in a directory.
-func (m *Model) WithWeights(dir string) *Model {
+// WithWeights returns the model with its weights in a directory. It fails where the file, written
+// anew with the directory, is beyond the bounds of files.
+func (m *Model) WithWeights(dir string) (*Model, error) {
 	out, content := *m, m.Document()
 	out.WeightsPath, content["weights_path"] = dir, dir
 	out.source = Text(content)
-	return &out
+	if _, err := (Document{Name: m.File, Source: out.source}).Content(); err != nil {
+		return nil, fmt.Errorf("the model file with weights_path, written anew: %w", err)
+	}
+	return &out, nil
 }
 
 // describe writes the source of a model that has no file.

@@ -28,7 +28,11 @@ func TestSourcesReadBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		models = append(models, m, m.WithWeights("/other"))
+		moved, err := m.WithWeights("/other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		models = append(models, m, moved)
 	}
 	for _, m := range models {
 		for _, src := range [][]byte{m.Source(), Text(m.Document())} {

@@ -61,9 +61,49 @@ profiles:
 		t.Fatal(err)
 	}
 	want := m.Document()
-	got := m.WithWeights("/x").Document()
+	moved, err := m.WithWeights("/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := moved.Document()
 	maps.DeleteFunc(got, func(key string, _ any) bool { return key == "weights_path" })
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v\nwant %v", got, want)
+	}
+}
+
+// A file whose texts have more bytes once they are escaped is refused where it is written anew beyond
+// the bound, and never a model whose document cannot be read.
+func TestWeightsOfALongFile(t *testing.T) {
+	refused := 0
+	for quotes := 10; quotes <= 250; quotes += 60 {
+		src := "sie_id: org/a\nhf_id: org/a\ninputs: {text: true}\ntasks: {encode: {dense: {dim: 8}}}\nprofiles:\n"
+		for i := range 60 {
+			name := "default"
+			if i > 0 {
+				name = fmt.Sprintf("p%d", i)
+			}
+			src += fmt.Sprintf("  %s:\n    adapter_path: sie_server.adapters.bert_flash:A\n    max_batch_tokens: 8\n"+
+				"    adapter_options: {runtime: {query_template: '%s {text}', doc_template: '%s {text}'}}\n",
+				name, strings.Repeat(`"`, quotes), strings.Repeat(`"`, quotes))
+		}
+		m, _, err := ParseModel("a.yaml", []byte(src))
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved, err := m.WithWeights("/x")
+		if err != nil {
+			refused++
+			if !strings.Contains(err.Error(), "the limit is 65536") {
+				t.Error(err)
+			}
+			continue
+		}
+		if got := moved.Document()["weights_path"]; got != "/x" {
+			t.Errorf("%d quotes: %v", quotes, got)
+		}
+	}
+	if refused == 0 || refused == 5 {
+		t.Errorf("%d of 5 files were refused", refused)
 	}
 }

@@ -68,7 +68,11 @@ func TestRevisionIsThatOfTheWeights(t *testing.T) {
 		if m.ID != id {
 			continue
 		}
-		local, err := all.With(m.WithWeights("/models/x"))
+		moved, err := m.WithWeights("/models/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		local, err := all.With(moved)
 		if err != nil {
 			t.Fatal(err)
 		}

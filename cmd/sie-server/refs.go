@@ -258,7 +258,7 @@ func withWeights(all *catalog.Catalog, id, dir string) (*catalog.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return all.Models()[i].WithWeights(abs), nil
+	return all.Models()[i].WithWeights(abs)
 }
 
 // previewTime bounds asking the hub what kind of model a repository holds.
