@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/sie-engine/sie/internal/files"
@@ -173,21 +175,34 @@ type labelConfig struct {
 // through a sigmoid.
 func readLabels(dir fs.FS, folder string) (labelConfig, error) {
 	var c struct {
-		IDToLabel   map[int]string `json:"id2label"`
-		LabelToID   map[string]int `json:"label2id"`
-		NumLabels   *int           `json:"num_labels"`
-		ProblemType string         `json:"problem_type"`
+		IDToLabel   map[int]*string `json:"id2label"`
+		LabelToID   map[string]*int `json:"label2id"`
+		NumLabels   *int            `json:"num_labels"`
+		ProblemType string          `json:"problem_type"`
 	}
 	var l labelConfig
 	name := path.Join(folder, configFile)
 	if err := needJSON(dir, name, &c); err != nil {
 		return l, err
 	}
-	key, names := "id2label", c.IDToLabel
+	key, names := "id2label", make(map[int]string, len(c.IDToLabel))
+	for id, label := range c.IDToLabel {
+		if label == nil {
+			return l, refuse(name, key, "is null for logit %d; it must be a text", id)
+		}
+		names[id] = *label
+	}
 	if len(names) == 0 {
-		key, names = "label2id", make(map[int]string, len(c.LabelToID))
-		for label, id := range c.LabelToID {
-			names[id] = label
+		key = "label2id"
+		for _, label := range slices.Sorted(maps.Keys(c.LabelToID)) {
+			id := c.LabelToID[label]
+			if id == nil {
+				return l, refuse(name, key, "is null for the label %.80q; it must be the number of its logit", label)
+			}
+			if other, twice := names[*id]; twice {
+				return l, refuse(name, key, "gives logit %d to the labels %.80q and %.80q", *id, other, label)
+			}
+			names[*id] = label
 		}
 	}
 	if len(names) == 0 {
