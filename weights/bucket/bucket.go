@@ -110,6 +110,34 @@ func Read(ctx context.Context, b Bucket, key string, limit int64) ([]byte, Objec
 	return raw, object, err
 }
 
+// maxTold bounds what an error repeats of the words of a storage or an SDK, in bytes: they reach logs
+// and answers.
+const maxTold = 1000
+
+// Told returns the words of a storage as an error repeats them: the first of many.
+func Told(text string) string {
+	if len(text) <= maxTold {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxTold], "") + " …"
+}
+
+// Brief returns err, with fewer words where it has many.
+func Brief(err error) error {
+	if text := err.Error(); len(text) > maxTold {
+		return brief{Told(text), err}
+	}
+	return err
+}
+
+type brief struct {
+	text string
+	err  error
+}
+
+func (b brief) Error() string { return b.text }
+func (b brief) Unwrap() error { return b.err }
+
 // Once returns a function that returns the first result of dial without an error, and until there
 // is one calls dial again: credentials may come later. Safe for concurrent use.
 func Once[T any](dial func() (T, error)) func() (T, error) {

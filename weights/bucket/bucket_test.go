@@ -1,9 +1,22 @@
 package bucket
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
+
+// An error with many words keeps what it is.
+func TestBrief(t *testing.T) {
+	long := fmt.Errorf("%s: %w", strings.Repeat("x", 5000), ErrDenied)
+	if err := Brief(long); len(err.Error()) > 1200 || !errors.Is(err, ErrDenied) {
+		t.Errorf("%d bytes, %v", len(err.Error()), errors.Is(err, ErrDenied))
+	}
+	if err := Brief(ErrDenied); err != ErrDenied {
+		t.Error(err)
+	}
+}
 
 func TestParse(t *testing.T) {
 	for in, want := range map[string]string{

@@ -167,7 +167,7 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 	case errors.Is(err, storage.ErrObjectNotExist):
 		return fmt.Errorf("%s: %w", b, bucket.ErrNotFound)
 	case api == nil:
-		return fmt.Errorf("%s: %w", b, err)
+		return fmt.Errorf("%s: %w", b, bucket.Brief(err))
 	case api.Code == http.StatusNotFound:
 		kind = bucket.ErrNotFound
 	case api.Code == http.StatusPreconditionFailed, api.Code == http.StatusRequestedRangeNotSatisfiable:
@@ -175,7 +175,7 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 	case api.Code == http.StatusUnauthorized, api.Code == http.StatusForbidden:
 		kind = bucket.ErrDenied
 	default:
-		return fmt.Errorf("%s: %d %s", b, api.Code, api.Message)
+		return fmt.Errorf("%s: %d %s", b, api.Code, bucket.Told(api.Message))
 	}
-	return fmt.Errorf("%s: %d %s: %w", b, api.Code, api.Message, kind)
+	return fmt.Errorf("%s: %d %s: %w", b, api.Code, bucket.Told(api.Message), kind)
 }

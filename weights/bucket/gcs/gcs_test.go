@@ -2,9 +2,15 @@ package gcs
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/sie-engine/sie/weights/bucket"
 	"github.com/sie-engine/sie/weights/bucket/buckettest"
@@ -35,6 +41,23 @@ func TestMissingBucketIsDenied(t *testing.T) {
 	buckettest.GCS(t)
 	if _, err := open(t, "gs://not-there").List(t.Context(), "", 1); !errors.Is(err, bucket.ErrDenied) {
 		t.Error(err)
+	}
+}
+
+// Of what a storage says in an error, however long, errors have the beginning.
+func TestLongRefusals(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `{"error":{"code":403,"message":"no entry `+strings.Repeat("ä", 1<<20)+`"}}`)
+	}))
+	defer server.Close()
+	t.Setenv("STORAGE_EMULATOR_HOST", server.Listener.Addr().String())
+	t.Setenv("NO_PROXY", "*")
+	_, err := open(t, "gs://models").List(t.Context(), "", 1)
+	if !errors.Is(err, bucket.ErrDenied) || !strings.Contains(err.Error(), "403 no entry ä") ||
+		len(err.Error()) > 1200 || !utf8.ValidString(err.Error()) {
+		t.Errorf("%d bytes: %.200v", len(fmt.Sprint(err)), err)
 	}
 }
 

@@ -234,6 +234,7 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		code, text = api.ErrorCode(), strings.TrimSpace(api.ErrorCode()+" "+api.ErrorMessage())
 	}
+	text = bucket.Told(text)
 	status := 0
 	if r, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
 		status = r.HTTPStatusCode()

@@ -3,10 +3,15 @@ package s3
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/sie-engine/sie/weights/bucket"
 	"github.com/sie-engine/sie/weights/bucket/buckettest"
@@ -53,6 +58,25 @@ func TestRefusalsAreDenied(t *testing.T) {
 	_, _, err := open(t, url).Open(t.Context(), "x", 0, "")
 	if !errors.Is(err, bucket.ErrDenied) || strings.Contains(err.Error(), "wrong-secret") {
 		t.Errorf("a wrong key: %v", err)
+	}
+}
+
+// Of what a storage says in an error, however long, errors have the beginning.
+func TestLongRefusals(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, "<Error><Code>Odd</Code><Message>no entry "+strings.Repeat("ä", 1<<20)+"</Message></Error>")
+	}))
+	defer server.Close()
+	for name, value := range map[string]string{"AWS_ENDPOINT_URL": server.URL, "AWS_ACCESS_KEY_ID": "a",
+		"AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1", "NO_PROXY": "*"} {
+		t.Setenv(name, value)
+	}
+	_, err := open(t, "s3://models").List(t.Context(), "", 1)
+	if !errors.Is(err, bucket.ErrDenied) || !strings.Contains(err.Error(), "Odd no entry ä") ||
+		len(err.Error()) > 1200 || !utf8.ValidString(err.Error()) {
+		t.Errorf("%d bytes: %.200v", len(fmt.Sprint(err)), err)
 	}
 }
 
