@@ -62,39 +62,55 @@ func DecodePairs(pairs []Pair, words int, d Decoding) ([]Span, error) {
 
 // walk calls give for each span that begins and ends where a label's scores are above edge, and all
 // of whose inside scores pass goesOn; in the order of starts, then labels, then ends, until give
-// returns false.
+// returns false. Its steps are as many as pairs and spans that it gives.
 func walk(pairs []Pair, edge float32, goesOn func(inside float32) bool, give func(Span) bool) {
-	next := sameLabel(pairs)
+	next := ends(pairs, edge, goesOn)
 	for i, first := range pairs {
-		if !(Score(first.Start) > edge) {
+		start, inside := Score(first.Start), Score(first.Inside)
+		if !(start > edge) || !goesOn(inside) {
 			continue
 		}
-		least := Score(first.Start)
-		// j goes over the words of the span, which may end at each of them.
-		for j, word := i, first.Word; j >= 0 && pairs[j].Word == word; j, word = next[j], word+1 {
-			inside := Score(pairs[j].Inside)
-			if !goesOn(inside) {
-				break
-			}
-			least = min(least, inside)
+		least := min(start, inside)
+		for j := i; ; {
 			if end := Score(pairs[j].End); end > edge &&
-				!give(Span{int(first.Word), int(word), int(first.Label), min(least, end)}) {
+				!give(Span{int(first.Word), int(pairs[j].Word), int(first.Label), min(least, end)}) {
 				return
 			}
+			to := next[j]
+			if to.pair < 0 {
+				break
+			}
+			j, least = to.pair, min(least, to.inside)
 		}
 	}
 }
 
-// sameLabel returns for each pair the index of the next one with its label, or −1.
-func sameLabel(pairs []Pair) []int {
-	next := make([]int, len(pairs))
-	last := map[int32]int{}
+// onward says where a span that has come to a pair may end next: pair is −1 if nowhere, and inside
+// the smallest inside score of the words behind the former up to the latter.
+type onward struct {
+	pair   int
+	inside float32
+}
+
+// ends returns for each pair where the spans that go on behind it may end next.
+func ends(pairs []Pair, edge float32, goesOn func(inside float32) bool) []onward {
+	next := make([]onward, len(pairs))
+	last := map[int32]int{} // the pair of each label that was seen last
 	for i := len(pairs) - 1; i >= 0; i-- {
-		next[i] = -1
-		if j, ok := last[pairs[i].Label]; ok {
-			next[i] = j
-		}
+		next[i].pair = -1
+		j, ok := last[pairs[i].Label]
 		last[pairs[i].Label] = i
+		if !ok || pairs[j].Word != pairs[i].Word+1 {
+			continue
+		}
+		inside := Score(pairs[j].Inside)
+		switch {
+		case !goesOn(inside):
+		case Score(pairs[j].End) > edge:
+			next[i] = onward{j, inside}
+		case next[j].pair >= 0:
+			next[i] = onward{next[j].pair, min(inside, next[j].inside)}
+		}
 	}
 	return next
 }
