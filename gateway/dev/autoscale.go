@@ -55,7 +55,7 @@ type autoscaler struct {
 	c       *Cluster
 	samples scale.Samples
 	lanes   []*scaledLane
-	deaf    bool           // the metrics that were asked for last did not come
+	silent  []bool         // by gateway: the metrics that were asked for last did not come
 	under   sync.WaitGroup // what changes
 }
 
@@ -99,7 +99,7 @@ func (a *autoscaler) look(ctx context.Context, now time.Time) {
 		}
 		if !scraped {
 			scraped = true
-			a.scrape(ctx, now)
+			a.scrape(ctx, now, a.c.State().Gateways)
 		}
 		l.due = now.Add(l.object.Polling - autoscaleAll/2)
 		values := a.samples.Values(l.object, now)
@@ -138,17 +138,19 @@ func (a *autoscaler) tell(l *scaledLane, values []scale.Value) {
 	l.failed = len(all) > 0
 }
 
-// scrape reads the metrics of all gateways. One that does not answer has none.
-func (a *autoscaler) scrape(ctx context.Context, now time.Time) {
-	for _, g := range a.c.State().Gateways {
+// scrape reads the metrics of all gateways, which are the same ones each time. One that does not answer has none; the first of its
+// failures in a row is told.
+func (a *autoscaler) scrape(ctx context.Context, now time.Time, all []GatewayState) {
+	a.silent = append(a.silent, make([]bool, max(len(all)-len(a.silent), 0))...)
+	for i, g := range all {
 		text, err := fetch(ctx, g.MetricsURL)
 		if err == nil {
 			err = a.samples.Add(g.URL, text, now)
 		}
-		if err != nil && ctx.Err() == nil && !a.deaf {
-			a.c.o.Log.Warn("the metrics of a gateway cannot be read", "error", err)
+		if err != nil && ctx.Err() == nil && !a.silent[i] {
+			a.c.o.Log.Warn("the metrics of a gateway cannot be read", "gateway", i, "error", err)
 		}
-		a.deaf = err != nil
+		a.silent[i] = err != nil
 	}
 }
 

@@ -7,11 +7,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/files"
+	"github.com/sie-engine/sie/internal/testrig"
 )
 
 // A lane that gets fewer workers than it should says why, so that it is logged.
@@ -52,5 +55,42 @@ func TestTooManySeriesAreAnError(t *testing.T) {
 	if _, err := fetch(t.Context(), s.URL); !errors.Is(err, files.ErrTooLarge) ||
 		!strings.Contains(err.Error(), s.URL) {
 		t.Errorf("more: %v", err)
+	}
+}
+
+// Of each gateway whose metrics do not come the first failure in a row is told, whatever the others
+// answer.
+func TestASilentGatewayIsToldOnce(t *testing.T) {
+	broken := []bool{true, false, true}
+	var all []GatewayState
+	for i := range broken {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if broken[i] {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		}))
+		defer s.Close()
+		all = append(all, GatewayState{URL: s.URL, MetricsURL: s.URL})
+	}
+	var log testrig.Log
+	a := &autoscaler{c: &Cluster{o: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}}}
+	told := func() (out []int) {
+		for _, g := range all {
+			out = append(out, strings.Count(log.String(), g.URL))
+		}
+		return out
+	}
+	for range 3 {
+		a.scrape(t.Context(), time.Now(), all)
+	}
+	if got := told(); !slices.Equal(got, []int{1, 0, 1}) {
+		t.Errorf("told %v times", got)
+	}
+	broken[0], broken[1] = false, true
+	a.scrape(t.Context(), time.Now(), all)
+	broken[0] = true
+	a.scrape(t.Context(), time.Now(), all)
+	if got := told(); !slices.Equal(got, []int{2, 1, 1}) {
+		t.Errorf("after one came back and another went: told %v times", got)
 	}
 }
