@@ -49,6 +49,29 @@ func TestDocumentedTestsExist(t *testing.T) {
 	}
 }
 
+// The page about the architecture names the ABI that the header has, wherever it names one.
+func TestTheArchitectureNamesTheABI(t *testing.T) {
+	root := root(t)
+	header, err := os.ReadFile(filepath.Join(root, "csrc/include/sie.h"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := regexp.MustCompile(`(?m)^#define SIE_ABI_VERSION (\d+)u$`).FindSubmatch(header)
+	said := regexp.MustCompile(`ABI (\d+)`).FindAllSubmatch(page, -1)
+	if is == nil || len(said) == 0 {
+		t.Fatalf("the header's number: %q; the page's: %q", is, said)
+	}
+	for _, n := range said {
+		if string(n[1]) != string(is[1]) {
+			t.Errorf("ARCHITECTURE.md has %s; the header has ABI %s", n[0], is[1])
+		}
+	}
+}
+
 // The weak points of the reference's cluster that the data path mends have a row each, with a test.
 func TestWeakPointsHaveARow(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root(t), "docs/compatibility.md"))
