@@ -4,6 +4,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"github.com/sie-engine/sie/internal/accept"
 )
 
 // link is the network between one gateway and the broker.
@@ -53,7 +55,7 @@ func (k *link) set(still, cut bool) {
 
 func (k *link) accept() {
 	for {
-		a, err := k.l.Accept()
+		a, err := accept.Next(k.l.Accept, func(error) {})
 		if err != nil {
 			return
 		}

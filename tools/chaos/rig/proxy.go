@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sie-engine/sie/internal/accept"
 )
 
 // Weather is what a Proxy does to the bytes of a connection, in each direction.
@@ -39,12 +41,16 @@ func StartProxy(to string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
+	return serve(l, to), nil
+}
+
+func serve(l net.Listener, to string) *Proxy {
 	p := &Proxy{
 		to: to, listener: l, weather: map[string]Weather{}, change: make(chan struct{}),
 		conns: map[net.Conn]struct{}{},
 	}
 	p.done.Go(p.accept)
-	return p, nil
+	return p
 }
 
 // URL returns where components find the broker.
@@ -108,9 +114,10 @@ func (p *Proxy) drop(c net.Conn) {
 	delete(p.conns, c)
 }
 
+// accept takes connections until Close; a shortage of files, for one, holds it up.
 func (p *Proxy) accept() {
 	for {
-		c, err := p.listener.Accept()
+		c, err := accept.Next(p.listener.Accept, func(error) {})
 		if err != nil {
 			return
 		}

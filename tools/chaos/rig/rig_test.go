@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -152,6 +153,52 @@ func TestAPartitionCutsOneKindOfComponentOff(t *testing.T) {
 		if err := c.FlushTimeout(200 * time.Millisecond); err == nil {
 			t.Errorf("%s reaches the broker though all are cut off", c.Opts.Name)
 		}
+	}
+}
+
+// short is a listener that has no file for a connection at first.
+type short struct {
+	net.Listener
+	fails atomic.Int32
+}
+
+func (l *short) Accept() (net.Conn, error) {
+	if l.fails.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.Listener.Accept()
+}
+
+// A shortage of files holds a proxy up and does not end it: a cluster behind it would be cut off for
+// the rest of a run, with no weather that says so.
+func TestAProxyOutlivesAShortageOfFiles(t *testing.T) {
+	broker, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	go func() {
+		for c, err := broker.Accept(); err == nil; c, err = broker.Accept() {
+			fmt.Fprint(c, "INFO {}\r\n")
+			defer c.Close()
+		}
+	}()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &short{Listener: l}
+	s.fails.Store(2)
+	p := serve(s, broker.Addr().String())
+	defer p.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if text, err := bufio.NewReader(c).ReadString('\n'); err != nil || text != "INFO {}\r\n" {
+		t.Errorf("%q, %v", text, err)
 	}
 }
 

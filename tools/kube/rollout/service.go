@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sie-engine/sie/internal/accept"
 )
 
 // Service gives each new connection to a pod that is ready, as kube-proxy does. A connection stays
@@ -71,7 +73,7 @@ func (s *Service) pick() *Pod {
 
 func (s *Service) accept() {
 	for {
-		c, err := s.listener.Accept()
+		c, err := accept.Next(s.listener.Accept, func(error) {})
 		if err != nil {
 			return
 		}

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sie-engine/sie/internal/accept"
 )
 
 // weather is what a link does to the bytes of its connections. The zero weather passes them on.
@@ -70,7 +72,7 @@ func (k *link) set(w weather) {
 
 func (k *link) accept() {
 	for {
-		a, err := k.listener.Accept()
+		a, err := accept.Next(k.listener.Accept, func(error) {})
 		if err != nil {
 			return
 		}
