@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math"
 	"path/filepath"
 	"slices"
@@ -24,8 +25,10 @@ var idfFiles = []string{"query_token_weights.txt", "idf.json"}
 // maxIDFBytes bounds such a file; a table of 250,000 tokens has about 6 MB.
 const maxIDFBytes = 64 << 20
 
-// readIDF returns the weight of each token id in queries, or nil if the model has no such file.
-func readIDF(dir string, t *tokenizer.Tokenizer) ([]float32, error) {
+// readIDF returns the weight of each token id in queries, or nil if the model has no such file. The
+// log is told how many tokens of the file the tokenizer does not have: a few may be left over, and
+// many say that the file belongs to another tokenizer.
+func readIDF(dir string, t *tokenizer.Tokenizer, log *slog.Logger) ([]float32, error) {
 	for _, name := range idfFiles {
 		data, err := files.Read(filepath.Join(dir, name), maxIDFBytes)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -44,14 +47,21 @@ func readIDF(dir string, t *tokenizer.Tokenizer) ([]float32, error) {
 			parse = parseIDFTable
 		}
 		weights, known := make([]float32, t.VocabSize()), 0
+		unknown, one := 0, "" // one of them, always the same
 		err = parse(data, func(token string, w float64) error {
 			if math.IsNaN(w) || math.IsInf(w, 0) || math.Abs(w) > math.MaxFloat32 {
 				return fmt.Errorf("token %.40q has the weight %v; it must be finite", token, w)
 			}
-			if id, ok := t.TokenToID(token); ok { // a token without an id cannot occur in a query
-				weights[id] = float32(w)
-				known++
+			id, ok := t.TokenToID(token)
+			if !ok { // it cannot occur in a query
+				if unknown == 0 || token < one {
+					one = token
+				}
+				unknown++
+				return nil
 			}
+			weights[id] = float32(w)
+			known++
 			return nil
 		})
 		if err == nil && known == 0 {
@@ -59,6 +69,10 @@ func readIDF(dir string, t *tokenizer.Tokenizer) ([]float32, error) {
 		}
 		if err != nil {
 			return nil, &arch.ModelError{File: name, Reason: err.Error()}
+		}
+		if unknown > 0 {
+			log.Warn("weights of query tokens that the tokenizer does not have are of no use: is the file of another tokenizer?",
+				"directory", dir, "file", name, "unknown", unknown, "known", known, "one_of_them", fmt.Sprintf("%.40q", one))
 		}
 		return weights, nil
 	}

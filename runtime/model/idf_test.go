@@ -2,12 +2,15 @@ package model
 
 import (
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
@@ -28,6 +31,7 @@ func TestTokenWeightTables(t *testing.T) {
 		err   string
 	}{
 		{map[string]string{table: "b\t1.5\n\nnowhere\t3\n"}, 1.5, ""},
+		{map[string]string{object: `{"zzzz zzzz": 1, "nowhere": 1, "b": 2.5}`}, 2.5, ""},
 		{map[string]string{object: `{"b": 2.5}`}, 2.5, ""},
 		{map[string]string{table: "b\t1.5", object: `{"b": 2.5}`}, 1.5, ""},
 		{map[string]string{table: "b 1.5"}, 0, "line 1 is not a token, a tab and a number"},
@@ -57,7 +61,14 @@ func TestTokenWeightTables(t *testing.T) {
 				}
 			}
 		}
-		weights, err := readIDF(dir, tok)
+		var told testrig.Log
+		weights, err := readIDF(dir, tok, slog.New(slog.NewTextHandler(&told, nil)))
+		strange := strings.Count(c.files[table]+c.files[object], "nowhere") +
+			strings.Count(c.files[object], "zzzz zzzz")
+		says := fmt.Sprintf(`unknown=%d known=1 one_of_them="\"nowhere\""`, strange)
+		if c.err == "" && strings.Contains(told.String(), says) != (strange > 0) {
+			t.Errorf("%v: the log is told %q, want %s", c.files, told.String(), says)
+		}
 		var refused *arch.ModelError
 		switch {
 		case c.err == "" && (err != nil || len(weights) != tok.VocabSize() || weights[id] != c.want):
@@ -67,7 +78,7 @@ func TestTokenWeightTables(t *testing.T) {
 			t.Errorf("%v: %v, want %q", c.files, err, c.err)
 		}
 	}
-	if weights, err := readIDF(t.TempDir(), tok); weights != nil || err != nil {
+	if weights, err := readIDF(t.TempDir(), tok, slog.Default()); weights != nil || err != nil {
 		t.Errorf("without a table: %v, %v", weights, err)
 	}
 }

@@ -174,7 +174,7 @@ func (h *Host) load(
 	l.options.Work = batch.Work(a.Cost())
 	l.variants.Store(&variants{})
 	if a.Gives(arch.OutSparse) {
-		if l.idf, err = readIDF(found.model.Dir, tok); err == nil && l.idf == nil {
+		if l.idf, err = readIDF(found.model.Dir, tok, h.opt.Log); err == nil && l.idf == nil {
 			l.idf, err = l.queryWeights()
 		}
 	}
