@@ -62,7 +62,7 @@ func main() {
 	var c cli
 	k, err := newParser(&c).Parse(os.Args[1:])
 	if err == nil {
-		err = sie.CheckRanges(k)
+		err = errors.Join(sie.CheckRanges(k), sie.CheckPaths(k))
 	}
 	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)

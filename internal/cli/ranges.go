@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
 	"reflect"
 	"strconv"
 	"strings"
@@ -116,12 +115,8 @@ func CheckRanges(k *kong.Context) error {
 // origin names the environment variable that gave a flag its value, because the person who set it
 // may not know the flag.
 func origin(f *kong.Flag, given bool) string {
-	if !given {
-		for _, name := range f.Envs {
-			if _, ok := os.LookupEnv(name); ok {
-				return " from " + name
-			}
-		}
+	if name, set := variable(f); set && !given {
+		return " from " + name
 	}
 	return ""
 }

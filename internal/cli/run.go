@@ -12,7 +12,7 @@ type Checker interface{ Check() error }
 // Run checks the flags of the chosen command, returns all that is wrong with them at once, and
 // otherwise runs it.
 func Run(k *kong.Context) error {
-	err := CheckRanges(k)
+	err := errors.Join(CheckRanges(k), CheckPaths(k))
 	if c, ok := k.Selected().Target.Addr().Interface().(Checker); ok {
 		err = errors.Join(err, c.Check())
 	}
