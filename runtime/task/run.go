@@ -129,15 +129,24 @@ func (r *run) job(v *model.Variant, n int, admitted bool, make func(first, end i
 		ctx: r.ctx, queue: v.Queue, n: n, maxLen: r.use.Weights().ShortLen,
 		long:    func() (*batch.Queue, error) { return r.long(v) },
 		timings: &r.result.Timings, adapter: r.use.Adapter, admitted: admitted,
-		make: make, bad: r.nonFinite, put: func(first int, results []batch.Result) error {
-			for i := range results {
-				if err := put(first+i, &results[i]); err != nil {
-					return err
-				}
-			}
-			return nil
-		}}
+		make: make, bad: r.nonFinite, put: r.eachOf(put)}
 	return j.run()
+}
+
+// eachOf returns what passes the results of a chunk to put, one after another while the request is
+// wanted: what put makes of one may take a second.
+func (r *run) eachOf(put func(i int, r *batch.Result) error) func(first int, results []batch.Result) error {
+	return func(first int, results []batch.Result) error {
+		for i := range results {
+			if r.ctx.Err() != nil {
+				return context.Cause(r.ctx)
+			}
+			if err := put(first+i, &results[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // long returns the queue of the texts that are too long for v. Its memory is held until the run
