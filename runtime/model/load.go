@@ -245,7 +245,10 @@ func (h *Host) pack(
 	var all sync.WaitGroup
 	for i, d := range h.devices {
 		all.Go(func() {
-			replicas[i], failures[i] = arch.Load(dir, d.engine, o)
+			failures[i] = registry.Guard(func() (err error) {
+				replicas[i], err = arch.Load(dir, d.engine, o)
+				return err
+			})
 		})
 	}
 	all.Wait()
