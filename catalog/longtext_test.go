@@ -72,8 +72,8 @@ profiles:
 	}
 }
 
-// A file whose texts have more bytes once they are escaped is refused where it is written anew beyond
-// the bound, and never a model whose document cannot be read.
+// A file whose texts have more bytes once they are escaped is refused where it is written anew
+// beyond the bound, and never a model whose document cannot be read.
 func TestWeightsOfALongFile(t *testing.T) {
 	refused := 0
 	for quotes := 10; quotes <= 250; quotes += 60 {

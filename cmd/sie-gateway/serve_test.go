@@ -108,7 +108,8 @@ func TestServeTellsProbesWithoutACertificate(t *testing.T) {
 	free.Close()
 	broker := bustest.Start(t, nil)
 	s := serve(t, "--drain-delay 10m --nats-url "+broker.URL+" "+oneLane+" --metrics-port "+port+
-		" --tls-cert "+ca.Path("gateway")+" --tls-key "+ca.Path("gateway-key")+" --tls-client-ca "+ca.Path("ca"))
+		" --tls-cert "+ca.Path("gateway")+" --tls-key "+ca.Path("gateway-key")+
+		" --tls-client-ca "+ca.Path("ca"))
 	s.url = "http://127.0.0.1:" + port
 	s.untilReady()
 	s.end()

@@ -118,8 +118,8 @@ func (c *checkModelCmd) lookAt(
 	return checkModel(w, ref, dir, m, dev, compute)
 }
 
-// source returns the flags with the model of a reference among those that they select. A bundle, which
-// may come from the environment, is no reason to refuse a model that is named.
+// source returns the flags with the model of a reference among those that they select. A bundle,
+// which may come from the environment, is no reason to refuse a model that is named.
 func (c *checkModelCmd) source(ref string) sourceFlags {
 	s := c.sourceFlags
 	if s.Bundle != "" {

@@ -85,8 +85,8 @@ func TestCheckModel(t *testing.T) {
 		"layer.2.output.LayerNorm.bias: no such tensor")
 }
 
-// A model that is named is looked at in whatever bundle the process is, as in a worker of the chart,
-// and an unknown one is refused there as elsewhere.
+// A model that is named is looked at in whatever bundle the process is, as in a worker of the
+// chart, and an unknown one is refused there as elsewhere.
 func TestCheckModelOutsideTheBundle(t *testing.T) {
 	bundles, err := catalog.BuiltinBundles()
 	if err != nil {

@@ -138,8 +138,8 @@ func (a *autoscaler) tell(l *scaledLane, values []scale.Value) {
 	l.failed = len(all) > 0
 }
 
-// scrape reads the metrics of all gateways, which are the same ones each time. One that does not answer has none; the first of its
-// failures in a row is told.
+// scrape reads the metrics of all gateways, which are the same ones each time. One that does not
+// answer has none; the first of its failures in a row is told.
 func (a *autoscaler) scrape(ctx context.Context, now time.Time, all []GatewayState) {
 	a.silent = append(a.silent, make([]bool, max(len(all)-len(a.silent), 0))...)
 	for i, g := range all {

@@ -240,8 +240,8 @@ func (c *Cluster) leader(ctx context.Context) error {
 	return await(ctx, bus.Redacted(c.o.natsURL()), jetStream(c.o.natsURL(), access), c.nats...)
 }
 
-// known waits until every gateway has heard of every worker. Gateways that demand a certificate tell
-// only those who have one.
+// known waits until every gateway has heard of every worker. Gateways that demand a certificate
+// tell only those who have one.
 func (c *Cluster) known(ctx context.Context) error {
 	if os.Getenv("SIE_TLS_CLIENT_CA") != "" {
 		return nil

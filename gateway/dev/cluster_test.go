@@ -346,8 +346,8 @@ func TestAutoscaleWithKeys(t *testing.T) {
 	}
 }
 
-// With a certificate in the environment the gateways serve HTTPS, with an authority only clients that
-// have one of it. The cluster comes up, says https, and sie-config stays within it by HTTP.
+// With a certificate in the environment the gateways serve HTTPS, with an authority only clients
+// that have one of it. The cluster comes up, says https, and sie-config stays within it by HTTP.
 func TestGatewaysWithACertificate(t *testing.T) {
 	ca := testrig.NewAuthority(t)
 	ca.Sign("gateway", &x509.Certificate{DNSNames: []string{"sie.example.com"}})
@@ -364,7 +364,8 @@ func TestGatewaysWithACertificate(t *testing.T) {
 			return strings.Contains(said.String(), "see it survive")
 		})
 		if s := c.state(); !strings.HasPrefix(s.Gateways[0].URL, "https://127.0.0.1:") ||
-			!strings.HasPrefix(s.Gateways[0].MetricsURL, "http://") || !strings.HasPrefix(s.Config.URL, "http://") {
+			!strings.HasPrefix(s.Gateways[0].MetricsURL, "http://") ||
+			!strings.HasPrefix(s.Config.URL, "http://") {
 			t.Errorf("%+v", s)
 		}
 		if text := said.String(); !strings.Contains(text, "curl -sk https://") ||

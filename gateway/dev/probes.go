@@ -21,8 +21,8 @@ import (
 // probeTime bounds one look at whether a process is ready.
 const probeTime = 2 * time.Second
 
-// prober asks over HTTP. It keeps no connection, because the process may be another the next time. It
-// takes any certificate: that of a gateway is seldom for this machine's own address.
+// prober asks over HTTP. It keeps no connection, because the process may be another the next time.
+// It takes any certificate: that of a gateway is seldom for this machine's own address.
 var prober = &http.Client{
 	Timeout: probeTime,
 	Transport: &http.Transport{DisableKeepAlives: true,

@@ -130,8 +130,8 @@ func (o *Options) gatewayURL(i int) string {
 	return address(scheme, reachable(o.Host), o.Port+i)
 }
 
-// openURL returns the address of a page of a gateway that needs neither a key nor TLS, for whoever is
-// on this machine.
+// openURL returns the address of a page of a gateway that needs neither a key nor TLS, for whoever
+// is on this machine.
 func (o *Options) openURL(i int, page string) string {
 	return address("http", local, o.metricsPort(i)) + page
 }

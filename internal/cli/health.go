@@ -42,8 +42,8 @@ func (c *Health) Run(k *kong.Context) error {
 
 // own returns the address at which a program's command serve answers without flags, and whether any
 // certificate is taken there: those of a server are seldom for this machine's own address. A server
-// that demands certificates is asked at its port for metrics, if it has one. So a HEALTHCHECK follows
-// the variables of its container.
+// that demands certificates is asked at its port for metrics, if it has one. So a HEALTHCHECK
+// follows the variables of its container.
 func own(program *kong.Node) (url string, insecure bool) {
 	scheme, host, port := "http", "127.0.0.1", "8080"
 	var demands bool

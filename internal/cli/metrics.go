@@ -24,8 +24,8 @@ type Metrics struct {
 	MetricsPort int    `help:"Port that serves /metrics and the health probes alone, without TLS and without a key; 0: none. On the port of the API /metrics needs a key with the role metrics, where there are keys." range:"0..65535" env:"SIE_METRICS_PORT"`
 }
 
-// Serve serves the metrics and the probes until close, which waits for what is being written. host is
-// that of the API. probes are the routes of the API that say how the program is: whoever has no
+// Serve serves the metrics and the probes until close, which waits for what is being written. host
+// is that of the API. probes are the routes of the API that say how the program is: whoever has no
 // certificate of an authority that the API demands, such as a kubelet, asks them here.
 func (f *Metrics) Serve(
 	host string, series prometheus.Gatherer, probes []httpd.Route, log *slog.Logger,

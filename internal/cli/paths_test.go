@@ -24,7 +24,8 @@ func TestEmptyPaths(t *testing.T) {
 		{args: []string{"--models=m", "--name="}},
 		{env: map[string]string{"SIE_T_MODELS": ""}, args: []string{"--models", "m"}},
 		{env: map[string]string{"SIE_T_MODELS": ""}, want: "SIE_T_MODELS is set but empty"},
-		{env: map[string]string{"SIE_T_OTHER": "", "SIE_T_MODELS": "m"}, want: "SIE_T_OTHER is set but empty"},
+		{env: map[string]string{"SIE_T_OTHER": "", "SIE_T_MODELS": "m"},
+			want: "SIE_T_OTHER is set but empty"},
 		{args: []string{"--models", ""}, want: "--models is empty"},
 		{args: []string{"--models="}, want: "--models is empty"},
 	} {

@@ -148,7 +148,8 @@ func New(opt Options) (*Host, error) {
 	r := opt.registry()
 	r.Classify, r.Short, r.NoMemory, r.Changed = classify, h.short, unloadingHelps, h.changed
 	r.Panicked = func(key string, p *registry.Panic) {
-		h.opt.Log.Error("panic while a model was loaded", "weights", key, "panic", p.Value, "stack", string(p.Stack))
+		h.opt.Log.Error("panic while a model was loaded", "weights", key, "panic", p.Value,
+			"stack", string(p.Stack))
 	}
 	r.Tick = h.giveUpLong
 	r.Pinned = func(key string) bool { return h.snapshot.Load().pinned[key] }

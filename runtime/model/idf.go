@@ -72,7 +72,8 @@ func readIDF(dir string, t *tokenizer.Tokenizer, log *slog.Logger) ([]float32, e
 		}
 		if unknown > 0 {
 			log.Warn("weights of query tokens that the tokenizer does not have are of no use: is the file of another tokenizer?",
-				"directory", dir, "file", name, "unknown", unknown, "known", known, "one_of_them", fmt.Sprintf("%.40q", one))
+				"directory", dir, "file", name, "unknown", unknown, "known", known,
+				"one_of_them", fmt.Sprintf("%.40q", one))
 		}
 		return weights, nil
 	}

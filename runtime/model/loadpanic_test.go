@@ -17,7 +17,8 @@ func TestPanicWhileAModelIsPacked(t *testing.T) {
 	r.devices = append(slices.Clip(sound), &device{name: "broken", runner: sound[0].runner}) // no engine
 	for range 2 {
 		e := r.refused(t.Context(), &Request{Model: mean, Texts: []string{"a"}}, errs.ModelLoadFailed, 502)
-		if !e.Load.Permanent || e.Load.Attempts != 1 || !strings.Contains(e.Message, "a fault of the server") ||
+		if !e.Load.Permanent || e.Load.Attempts != 1 ||
+			!strings.Contains(e.Message, "a fault of the server") ||
 			strings.Contains(e.Message, "nil pointer") {
 			t.Errorf("%+v: %v", e.Load, e)
 		}
@@ -27,7 +28,8 @@ func TestPanicWhileAModelIsPacked(t *testing.T) {
 		!strings.Contains(text, "arch.Load") {
 		t.Errorf("the log does not have the stack once:\n%s", text)
 	}
-	if got := r.encode(&Request{Model: cls, Texts: []string{"a"}}); !slices.EqualFunc(got, want, slices.Equal) {
+	got := r.encode(&Request{Model: cls, Texts: []string{"a"}})
+	if !slices.EqualFunc(got, want, slices.Equal) {
 		t.Error("another model answers otherwise")
 	}
 	r.models.Unload(r.key(r.describe(mean)))

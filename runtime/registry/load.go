@@ -105,7 +105,8 @@ func (r *Registry[M]) fetch(ctx context.Context, fetch func(context.Context) err
 }
 
 // PackAlone runs pack while no model is packed. So no load takes the memory that pack finds free,
-// and the next load sees the memory that pack takes. ctx bounds the wait. A panic of pack is its error.
+// and the next load sees the memory that pack takes. ctx bounds the wait. A panic of pack is its
+// error.
 func (r *Registry[M]) PackAlone(ctx context.Context, pack func() error) error {
 	lockorder.AssertNoneHeld("packing")
 	if err := acquireToken(ctx, r.packing); err != nil {

@@ -24,7 +24,8 @@ func TestPanicFailsItsLoadAlone(t *testing.T) {
 			r := New[*fake](Options{Fetches: 1, NoMemory: func(error) bool { return true },
 				Panicked: func(key string, p *Panic) {
 					told = append(told, key)
-					if p.Value != "a fault" || !strings.Contains(string(p.Stack), "TestPanicFailsItsLoadAlone") {
+					if p.Value != "a fault" ||
+						!strings.Contains(string(p.Stack), "TestPanicFailsItsLoadAlone") {
 						t.Errorf("%s: %v by\n%s", name, p.Value, p.Stack)
 					}
 				}})
@@ -36,7 +37,8 @@ func TestPanicFailsItsLoadAlone(t *testing.T) {
 				_, err := r.Acquire(ctx, "a", l)
 				var f *Failure
 				var p *Panic
-				if !errors.As(err, &f) || !f.Permanent || !errors.As(err, &p) || p.Error() != "panic: a fault" {
+				if !errors.As(err, &f) || !f.Permanent || !errors.As(err, &p) ||
+					p.Error() != "panic: a fault" {
 					t.Fatalf("%s: %v", name, err)
 				}
 			}

@@ -110,8 +110,8 @@ func Read(ctx context.Context, b Bucket, key string, limit int64) ([]byte, Objec
 	return raw, object, err
 }
 
-// maxTold bounds what an error repeats of the words of a storage or an SDK, in bytes: they reach logs
-// and answers.
+// maxTold bounds what an error repeats of the words of a storage or an SDK, in bytes: they reach
+// logs and answers.
 const maxTold = 1000
 
 // Told returns the words of a storage as an error repeats them: the first of many.

@@ -169,8 +169,8 @@ func (l *short) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// A shortage of files holds a proxy up and does not end it: a cluster behind it would be cut off for
-// the rest of a run, with no weather that says so.
+// A shortage of files holds a proxy up and does not end it: a cluster behind it would be cut off
+// for the rest of a run, with no weather that says so.
 func TestAProxyOutlivesAShortageOfFiles(t *testing.T) {
 	broker, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

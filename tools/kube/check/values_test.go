@@ -319,8 +319,8 @@ func TestEndsAgree(t *testing.T) {
 	}
 }
 
-// Whether requests should be sent to a gateway or sie-config, a probe asks in every rendering. Where
-// clients of a gateway need a certificate, it asks the port for metrics, which needs none.
+// Whether requests should be sent to a gateway or sie-config, a probe asks in every rendering.
+// Where clients of a gateway need a certificate, it asks the port for metrics, which needs none.
 func TestReadinessIsAsked(t *testing.T) {
 	demanding := 0
 	for _, r := range renderings(t) {

@@ -66,7 +66,8 @@ func TestLongRefusals(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/xml")
 		w.WriteHeader(http.StatusForbidden)
-		_, _ = io.WriteString(w, "<Error><Code>Odd</Code><Message>no entry "+strings.Repeat("ä", 1<<20)+"</Message></Error>")
+		_, _ = io.WriteString(w,
+			"<Error><Code>Odd</Code><Message>no entry "+strings.Repeat("ä", 1<<20)+"</Message></Error>")
 	}))
 	defer server.Close()
 	for name, value := range map[string]string{"AWS_ENDPOINT_URL": server.URL, "AWS_ACCESS_KEY_ID": "a",
