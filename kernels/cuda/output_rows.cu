@@ -1,4 +1,6 @@
 // output_rows.cu — instances and launchers.
+#include "cuda/output_rows.cuh"
+
 #include "cuda/output_rows.h"
 #include "cuda/rows.h"
 
