@@ -99,8 +99,8 @@ __global__ void __launch_bounds__(row_threads, row_min_blocks(S, V))
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_warps / W) + row_of_block;
   // Rows to `cap` have memory: they are asked for before the count is known, one trip less.
   if (row >= a.rows.cap) return;
-  RowThreads<W> threads(row_of_block,
-                        reinterpret_cast<double *>(shared) + row_of_block * W * norm_reductions);
+  RowThreads<W, row_warps / W> threads(
+      row_of_block, reinterpret_cast<double *>(shared) + row_of_block * W * norm_reductions);
   const int32_t c = static_cast<int32_t>(a.c), first = 8 * static_cast<int32_t>(threads.thread());
   constexpr int32_t stride = 8 * RowThreads<W>::count;
 

@@ -198,8 +198,8 @@ __global__ void __launch_bounds__(row_threads, 3) output_rows_kernel(const Outpu
   const uint32_t row_of_block = threadIdx.x / (32 * W);
   const int64_t b = static_cast<int64_t>(blockIdx.x) * (row_warps / W) + row_of_block;
   if (b >= *job.seqs.n) return;
-  RowThreads<W> threads(row_of_block,
-                        reinterpret_cast<double *>(shared) + row_of_block * W * output_reductions);
+  RowThreads<W, row_warps / W> threads(
+      row_of_block, reinterpret_cast<double *>(shared) + row_of_block * W * output_reductions);
   int64_t row = b;
   bool present = true;
   if (job.cu_seqlens != nullptr) {

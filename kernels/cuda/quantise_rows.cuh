@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(row_threads, row_min_blocks(S, V))
   const uint32_t row_of_block = threadIdx.x / (32 * W);
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_warps / W) + row_of_block;
   if (row >= *a.rows.n) return;
-  RowThreads<W> threads(row_of_block, reinterpret_cast<double *>(shared) + row_of_block * W);
+  RowThreads<W, row_warps / W> threads(row_of_block, reinterpret_cast<double *>(shared) + row_of_block * W);
   const int32_t c = static_cast<int32_t>(a.c), first = 8 * static_cast<int32_t>(threads.thread());
   constexpr int32_t stride = 8 * RowThreads<W>::count;
 

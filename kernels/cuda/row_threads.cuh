@@ -13,12 +13,13 @@ constexpr int row_warps = row_threads / 32;
 
 // The W warps that hold a row together. slots: shared memory of those W warps, W doubles for each
 // reduction of a kernel; W = 1 needs none. Every thread of the row calls each reduction, in the
-// same order, and gets the same bits.
-template <int W>
+// same order, and gets the same bits. Rows: of a CTA, `row` is below; 0: not known here, which takes all 16
+// hardware barriers of the CTA unless `row` is a constant.
+template <int W, int Rows = 0>
 class RowThreads {
  public:
   SIE_DEVICE RowThreads(uint32_t row, double *slots)
-      : thread_(threadIdx.x % (32 * W)), barrier_(1 + row), slots_(slots) {}
+      : thread_(threadIdx.x % (32 * W)), row_(row), slots_(slots) {}
 
   static constexpr int count = 32 * W;
   SIE_DEVICE uint32_t thread() const { return thread_; }
@@ -60,11 +61,15 @@ class RowThreads {
     T *const of = reinterpret_cast<T *>(slots_);
     slots_ += W;
     if (thread_ % 32 == 0) of[thread_ / 32] = x;
-    ptx::named_barrier_sync(barrier_, 32 * W);
+    if constexpr (Rows > 0) {
+      ptx::named_barrier_sync_of<1, Rows>(row_, 32 * W);
+    } else {
+      ptx::named_barrier_sync(1 + row_, 32 * W);
+    }
     return of;
   }
 
-  uint32_t thread_, barrier_;
+  uint32_t thread_, row_;
   double *slots_;
 };
 

@@ -27,6 +27,27 @@ SIE_DEVICE void named_barrier_arrive(uint32_t id, uint32_t threads) {
 #endif
 }
 
+// Syncs at barrier First + index of Count, and nowhere where index ≥ Count; a warp's threads have one index. The
+// numbers are constants: ptxas keeps a CTA as many barriers as the last of them asks for, for a number in a
+// register all 16, and an SM has 64 (24 on sm_120).
+template <uint32_t First, uint32_t Count>
+SIE_DEVICE void named_barrier_sync_of(uint32_t index, uint32_t threads) {
+  static_assert(First > 0 && First + Count <= 16, "a barrier that a CTA has");
+#ifdef __CUDACC__
+  asm volatile(
+      "{\n"
+      "  .reg .pred here;\n"
+      "  setp.eq.u32 here, %0, 0;\n"
+      "  @here barrier.cta.sync.aligned %1, %2;\n"
+      "}" ::"r"(index),
+      "n"(First), "r"(threads)
+      : "memory");
+  if constexpr (Count > 1) named_barrier_sync_of<First + 1, Count - 1>(index - 1, threads);
+#else
+  if (index < Count) simt::named_barrier(First + index, threads, true);
+#endif
+}
+
 }  // namespace ptx
 
 #endif  // SIE_KERNELS_CUDA_PTX_NAMED_BARRIER_H

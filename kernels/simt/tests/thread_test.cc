@@ -79,11 +79,12 @@ __global__ void barrier_kernel(int32_t *out) {
   // Warp 2 produces for warps 0 and 1, twice, through barriers 1 (full) and 2 (free).
   for (int round = 0; round < 2; round++) {
     if (t >= 64) {
-      if (round > 0) named_barrier_sync(2, 96);
+      if (round > 0) named_barrier_sync_of<1, 2>(1, 96);
       values[t] = static_cast<int32_t>(t) * (round + 1);
       named_barrier_arrive(1, 96);
     } else {
-      named_barrier_sync(1, 96);
+      named_barrier_sync_of<3, 2>(2, 96);  // there is none
+      named_barrier_sync_of<1, 2>(0, 96);
       out[96 + static_cast<uint32_t>(round) * 64 + t] = values[64 + t % 32];
       if (round == 0) named_barrier_arrive(2, 96);
     }
