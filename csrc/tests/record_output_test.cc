@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "made_program.h"
+#include "wrapped.h"
 
 namespace {
 
@@ -305,6 +306,10 @@ TEST(sketches_are_ordered) {
   const int32_t want_source[] = {0, ~1, 2, 0, 2, ~1};
   for (int i = 0; i < 6; i++) CHECK(output[i] == want_output[i], "output[%d] is %d", i, output[i]);
   for (int i = 0; i < 6; i++) CHECK(source[i] == want_source[i], "source[%d] is %d", i, source[i]);
+  wrapped::calls_left.store(0);
+  SAYS("no memory to order a sketch", sie_muvera_order(sketch, 2, 3, 3, output, source, &err),
+       SIE_OUT_OF_MEMORY);
+  wrapped::calls_left.store(-1);
   PASSES(sie_muvera_order(sketch + 2, 1, 1, 1, output, source, &err));
   const int32_t wrong[] = {1 << 20};
   PASSES(sie_muvera_order(sketch, 1, 1, most, output, source, &err));
