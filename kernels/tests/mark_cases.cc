@@ -182,6 +182,11 @@ std::vector<MarkConfig> configs() {
     // 33 blocks: more than a warp has lanes.
     if (t.x == SIE_U8 || t.x == SIE_F8E4M3)
       all.push_back({few, 0, t.group == 128 ? 4110 : 40, t.x, t.group, 0, true, plain, false, true});
+    // More sequences than a warp's search takes in one step, in a last stretch that is whole, or is not.
+    for (size_t seqs : {64, 65}) {
+      if (t.x != SIE_F32) break;
+      all.push_back({std::vector<int32_t>(seqs, 1), 0, 9, t.x, t.group, 0, false, plain, false});
+    }
     if (t.x == SIE_F32 || t.x == SIE_BF16)
       all.push_back({std::vector<int32_t>(16, 32), 0, 768, t.x, t.group, 0, true, plain, true});
   }
