@@ -5,8 +5,8 @@
 
 namespace harness {
 
-const char *const input_names[] = {"plain", "outliers", "equal",  "denormals",  "positive",
-                                   "ties",  "holes",    "offset", "least scale"};
+const char *const input_names[] = {"plain", "outliers", "equal",  "denormals",   "positive",
+                                   "ties",  "holes",    "offset", "least scale", "negative"};
 
 float input_value(Random *random, Input input, int64_t r) {
   switch (input) {
@@ -23,6 +23,8 @@ float input_value(Random *random, Input input, int64_t r) {
     case holes:  // NaN in most rows, and in some an infinity
       if (r % 4 != 3 && random->below(9) == 0) return NAN;
       return r % 3 != 0 && random->below(90) == 0 ? (r % 3 == 1 ? INFINITY : -INFINITY) : random->real();
+    case negative:
+      return -2 + random->real();
     case offset:
       return 1000.0f + random->real();  // a two-pass variance keeps what one pass loses
     case least_scale:                   // of e4m3 with a scale: 2⁻¹⁰⁰ and the number before it

@@ -7,7 +7,7 @@
 
 namespace harness {
 
-enum Input { plain, outliers, equal_rows, denormals, positive, ties, holes, offset, least_scale };
+enum Input { plain, outliers, equal_rows, denormals, positive, ties, holes, offset, least_scale, negative };
 extern const char *const input_names[];
 
 // A value of row r.

@@ -194,6 +194,8 @@ TEST(pool_refuses) {
              b->x.p = b->y.p = nullptr;
            }},
           // Rows that are one row may be wider than sums of several.
+          {"no sequences of the widest sums", SIE_OK,
+           [](Args *b) { b->seqs.cap = 0, b->c = b->x.ld = b->y.ld = 8192, b->mode = SIE_POOL_MEAN; }},
           {"no sequences of the widest, first rows", SIE_OK,
            [](Args *b) { b->seqs.cap = 0, b->c = b->x.ld = b->y.ld = widest, b->mode = SIE_POOL_CLS; }},
           {"no sequences of the widest, last rows", SIE_OK,
