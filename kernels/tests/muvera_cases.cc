@@ -253,6 +253,7 @@ std::unique_ptr<Case> make_muvera(int index) {
         }
       }
     }
+    all.push_back({several_ctas, SIE_BF16, 32, 2, 4, 8, 0, false, true, false, false, values, false, true});
     all.push_back({{9, 0, 2, 65},
                    SIE_BF16,
                    128,
@@ -269,8 +270,16 @@ std::unique_ptr<Case> make_muvera(int index) {
                    true});
     all.push_back({{5, 3}, SIE_F32, 600, 2, 3, 40, 64, false, false, true, false, values, false, true});
     // More rounds of the sketch than are told apart, and more additions than a CTA asks for at a time.
-    add({3, 0, 1}, SIE_F32, 2, 1, 10, 0, 1, false, false, false, false, values);
+    add({3, 0, 1}, SIE_F32, 2048, 1, 0, 0, 1, false, false, false, false, values);
+    // A round for each addition, and the last one alone in what a CTA asks for.
+    add({3, 1}, SIE_F32, 1280, 1, 0, 0, 1, false, false, false, false, values);
+    add({3, 1}, SIE_F32, 513, 1, 0, 0, 7, false, false, false, false, values);
     add({9, 2, 5}, SIE_BF16, 128, 2, 6, 0, 3000, false, false, false, false, {SIE_F32, 0, true});
+    // More tokens of a warp's partitions than it has lanes, where they fill the memory that they change lanes in; and
+    // more tokens than a warp keeps, of which some warps have few.
+    add({256, 40, 200}, SIE_F32, 5, 3, 6, 2, 0, false, false, false, false, values);
+    add({200, 70}, SIE_F32, 5, 2, 6, 1, 0, false, false, false, false, values);
+    add({260, 40, 289}, SIE_BF16, 16, 2, 6, 0, 0, false, false, false, false, values);
     // The widths of real models, and the smallest tables there are.
     add({31, 0, 5}, SIE_BF16, 128, 2, 6, 0, 512, false, false, false, false, {SIE_F32, 0, true});
     add({31, 0, 5}, SIE_F32, 128, 2, 6, 8, 0, false, true, false, false, {SIE_F32, 0, true});

@@ -342,17 +342,20 @@ TEST(muvera_sketch_in_rounds) {
 // Whoever shares a CTA with a document, and whether anybody does: its bits are those that it has alone, and nothing
 // is written behind its output. Documents of several lengths, two of them empty, in each order of a circle.
 TEST(muvera_bits_do_not_depend_on_the_neighbour) {
-  constexpr int32_t c = 20, f = 37, room = 40;  // floats from an output to the next
+  constexpr int32_t c = 20;
   const std::vector<int32_t> lengths = {33, 0, 1, 290, 0, 7};
   const int32_t documents = static_cast<int32_t>(lengths.size());
   struct Form {
-    int32_t projected, fill, centre, query, dtype, bits;
+    int32_t projected, fill, centre, query, dtype, bits, f;
   };
-  for (const Form &form :
-       {Form{0, 0, 0, 0, SIE_F32, 3}, Form{5, 1, 0, 0, SIE_F32, 3}, Form{0, 0, 1, 1, SIE_F32, 3},
-        Form{5, 0, 1, 0, SIE_F32, 3}, Form{0, 1, 0, 0, SIE_BF16, 3}, Form{5, 0, 0, 1, SIE_BF16, 3},
-        /* all additions that a CTA asks for at a time, in several rounds */
-        Form{0, 1, 0, 0, SIE_F32, 7}}) {
+  for (
+      const Form &form :
+      {Form{0, 0, 0, 0, SIE_F32, 3, 37}, Form{5, 1, 0, 0, SIE_F32, 3, 37}, Form{0, 0, 1, 1, SIE_F32, 3, 37},
+       Form{5, 0, 1, 0, SIE_F32, 3, 37}, Form{0, 1, 0, 0, SIE_BF16, 3, 37}, Form{5, 0, 0, 1, SIE_BF16, 3, 37},
+       /* Twice all additions that a CTA asks for at a time, and some, in several rounds. The last of the second
+           time goes to an output as large as rounds have passed. */
+       Form{0, 1, 0, 0, SIE_F32, 8, 58}}) {
+    const int32_t f = form.f, room = (f + 7) / 4 * 4;  // floats from an output to the next
     Encoding e(c, form.bits, form.projected, f);
     for (const Gpu &gpu : gpus()) {
       // `count` documents from `from` on, in a batch that has room for two more.
@@ -420,12 +423,61 @@ TEST(muvera_bits_do_not_depend_on_the_neighbour) {
           const std::vector<float> got = encode(from, count);
           for (int32_t i = 0; i < count; i++) {
             const int32_t d = (from + i) % documents;
-            CHECK(
-                memcmp(&got[static_cast<size_t>(i * room)], alone[static_cast<size_t>(d)].data(), f * 4) == 0,
-                "%s: document %d at %d of %d has other bits", gpu.ops->name, d, i, count);
+            CHECK(memcmp(&got[static_cast<size_t>(i * room)], alone[static_cast<size_t>(d)].data(),
+                         static_cast<size_t>(f) * 4) == 0,
+                  "%s: document %d at %d of %d has other bits", gpu.ops->name, d, i, count);
           }
         }
       }
+    }
+  }
+}
+
+// bf16 rows anywhere, at any stride: whether a lane takes four columns by one load changes no bit.
+TEST(muvera_operands_lie_anywhere) {
+  const std::vector<int32_t> lengths = {2, 0, 5};
+  Sequences sequences(lengths);
+  for (const int32_t c : {20, 10}) {
+    constexpr int32_t f = 40;  // each addition has an output of its own: all are of one round
+    Encoding e(c, 1, 0, f);
+    Array<int32_t> n = {static_cast<int32_t>(sequences.tokens()), 3};
+    Array<sie_out_item> items;
+    for (int32_t i = 0; i < 3; i++) items.push_back({SIE_F32, 0, 0, 0, int64_t{4} * i * f});
+    for (const Gpu &gpu : gpus()) {
+      std::vector<float> expected;
+      auto check = [&](int32_t ld, int32_t begin) {
+        Array<uint16_t> x(static_cast<size_t>(begin + sequences.tokens() * ld), 0x7fc0);
+        for (int64_t t = 0; t < sequences.tokens(); t++) {
+          for (int32_t i = 0; i < c; i++) {
+            const float v = static_cast<float>((3 * t + i * i) % 29) - 14.0f;
+            uint32_t bits;
+            memcpy(&bits, &v, sizeof bits);
+            x[static_cast<size_t>(begin + t * ld + i)] = static_cast<uint16_t>(bits >> 16);
+          }
+        }
+        Array<float> out(3 * f, -1.0f);
+        sie_muvera_args a = e.args;
+        a.tokens = {sequences.tokens(), &n[0]};
+        a.seqs = {3, &n[1]};
+        a.cu_seqlens = sequences.cu(0, 3);
+        a.x = {x.data() + begin, ld, SIE_BF16, 0, nullptr, nullptr, nullptr};
+        a.items = items.data();
+        a.out = out.data();
+        Scratch scratch(gpu.ops, muvera_bounds(sequences.tokens(), 3, c, 1, 1, c, f));
+        const sie_share share = scratch.share(0, 1);
+        CHECK(gpu.ops->muvera(&a, &share) == SIE_OK && memory.finish(&gpu.on) == SIE_OK, "%s: refused",
+              gpu.ops->name);
+        const std::vector<float> got(out.begin(), out.end());
+        if (expected.empty()) expected = got;
+        CHECK(got == expected, "%s: %d columns of %d, from %d on: other bits", gpu.ops->name, c, ld, begin);
+        for (int32_t b : {0, 2}) {
+          CHECK(std::any_of(&got[static_cast<size_t>(b * f)], &got[static_cast<size_t>(b * f)] + f,
+                            [](float v) { return v != 0; }),
+                "%s: sequence %d is all zeros", gpu.ops->name, b);
+        }
+      };
+      for (int32_t begin = 0; begin < 36; begin++) check(c, begin);
+      for (int32_t more = 1; more <= 5; more++) check(c + more, 0);
     }
   }
 }
