@@ -77,7 +77,7 @@ func LoadExtra(dir string, extra []string) (*Tokenizer, error) {
 		return nil, fmt.Errorf("tokenizer: %s: %w", path, err)
 	}
 	t := &Tokenizer{lib: lib, info: info, left: set.cutsLeft(data), maxLength: set.limit(),
-		cleanup: set.cleansUp(data), types: set.givesTypes()}
+		cleanup: set.cleansUp(data), types: set.givesTypes(), literal: set.SplitSpecial}
 	t.special, err = t.specialIDs(set)
 	if err != nil {
 		t.Close()

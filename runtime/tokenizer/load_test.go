@@ -418,4 +418,30 @@ func TestListedFlagsOfTokens(t *testing.T) {
 			t.Errorf("%s: %q is %v, and %q is %v", c.config, c.text, b.Text(0), c.same, b.Text(1))
 		}
 	}
+	plain := strings.Replace(listed(false, false), `"special":true`, `"special":false`, 1)
+	tok := loadDir(t, modelDir(t, map[string]string{"tokenizer.json": minilmFile("tokenizer.json"),
+		"tokenizer_config.json": plain}))
+	if text, err := tok.Decode([]int32{103}); text != "" || err != nil {
+		t.Errorf("a special token is none any more: %q, %v", text, err)
+	}
+}
+
+// Special tokens in a text are text where the configuration says so, in BERT's tokenizers too,
+// which have a pass of their own; those around a text stay.
+func TestSplitSpecialTokensOfBERT(t *testing.T) {
+	const text, words = "a [SEP] b [CLS]", "a [ sep ] b [ cls ]"
+	for config, split := range map[string]bool{`{}`: false, `{"split_special_tokens":true}`: true} {
+		tok := loadDir(t, modelDir(t, map[string]string{"tokenizer.json": minilmFile("tokenizer.json"),
+			"tokenizer_config.json": config}))
+		var b, pair Batch
+		must(tok.Encode(&b, []string{text, words}, Options{}))
+		must(tok.EncodePairs(&pair, []string{text}, []string{text}, Options{}))
+		placed, err := tok.EncodeSpans(t.Context(), []string{text}, Options{})
+		must(err)
+		if slices.Equal(b.Text(0), b.Text(1)) != split || !slices.Equal(placed[0].IDs(), b.Text(0)) ||
+			len(pair.IDs) != 2*len(b.Text(0))-1 || b.IDs[0] != 101 {
+			t.Errorf("%s: %v, of words %v; spans %v, a pair %v", config, b.Text(0), b.Text(1),
+				placed[0].IDs(), pair.IDs)
+		}
+	}
 }

@@ -112,6 +112,7 @@ type Tokenizer struct {
 	maxLength int
 	left      bool
 	types     bool // GivesTypes
+	literal   bool // special tokens in a text are text, which the fast BERT pass does not know
 	cleanup   bool // of decoded texts
 	special   SpecialIDs
 	specials  map[int32]bool // IsSpecial
