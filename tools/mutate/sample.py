@@ -59,7 +59,7 @@ def judge(session, mutants, slower):
     if session.kind is not CUDA:
         session.self_check()
         return in_process(session, mutants[: few or DRAWN], time.monotonic() + seconds)
-    session.try_first_parts(slower)
+    session.try_first_parts({m.file for m in mutants}, slower)
     reached = [m for m in mutants if session.tests_for(m, near=True)]
     if not reached:
         return {}

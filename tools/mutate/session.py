@@ -96,6 +96,7 @@ class Session:
         switchable = list(numbered.values())
         self.numbers = {m.id: n for n, m in numbered.items()}
         self.paths, self.tests = paths, []
+        self.whole, self.first = [], {}  # of try_first_parts: all tests, and what was tried of them
         built = time.monotonic()
         self.say(f"mutate: {len(switchable)} mutants in one build, {len(fixed)} need one each: "
                  f"{built - self.begin:.0f} s")
@@ -125,26 +126,27 @@ class Session:
         remembered.write_text(json.dumps({"programs": digest, "tests": known}))
         self.say(f"mutate: {len(whole)} tests pass without a mutant: {time.monotonic() - begin:.0f} s")
 
-    def try_first_parts(self, slower=1):
-        """For a sample: a sixteenth of every test without a mutant. The other parts count as alike
-        in time and in the mutants they come by; tests that are long even so are left out. A machine
-        that is `slower` gets so many times as long."""
+    def try_first_parts(self, files, slower=1):
+        """For a sample of these files: a sixteenth of every test without a mutant, those first whose
+        names are most like the files'. The other parts count as alike in time and in the mutants they
+        come by; tests that are long even so are left out. A machine that is `slower` gets so many
+        times as long, and goes on where it stopped."""
         begin = time.monotonic()
-        first = [runner.Test(program, (*arguments, "=" + name), "0/16", 0.0, frozenset())
-                 for program, arguments in self.programs.items()
-                 for name in self.names(program)]
+        if not self.whole:
+            self.whole = by_likeness([runner.Test(program, (*arguments, "=" + name), "0/16", 0.0, frozenset())
+                                      for program, arguments in self.programs.items()
+                                      for name in self.names(program)], files)
 
         def tried(test):
-            if time.monotonic() > begin + slower * self.options.seconds / 4:
-                return None
-            return runner.try_test(self.paths[test.program], test, self.options.test_seconds)
+            if time.monotonic() <= begin + slower * self.options.seconds / 4:
+                self.first[test.name] = runner.try_test(self.paths[test.program], test,
+                                                        self.options.test_seconds)
 
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
-            done = [t for t in pool.map(tried, first) if t is not None and
-                    t.seconds < slower * self.options.longest / 4]
-        self.tests = [part for t in done for part in parts(t)]
-        self.whole = first
-        self.say(f"mutate: {len(done)} of {len(first)} tests pass, a part of each, without a mutant: "
+            list(pool.map(tried, [t for t in self.whole if t.name not in self.first]))
+        self.tests = [part for t in self.first.values() if t.seconds < slower * self.options.longest / 4
+                      for part in parts(t)]
+        self.say(f"mutate: {len(self.first)} of {len(self.whole)} tests pass, a part of each, without a mutant: "
                  f"{time.monotonic() - begin:.0f} s")
 
     def all_parts(self):
@@ -301,6 +303,22 @@ class Session:
         verdict = runner.judge(self.paths, self.tests_for(victim), self.numbers[victim.id], (1, 2, 3))
         if verdict.outcome != "killed":
             raise SystemExit(f"mutate: the check does not work: nobody notices {victim.id}")
+
+
+def by_likeness(tests, files):
+    """The tests in an order in which those come first whose names share most of their words with the
+    files' names; those that share as many stay in theirs."""
+
+    def words(text):
+        return {w.rstrip("s") for w in re.split(r"[^a-z0-9]+", text.lower()) if w}
+
+    wanted = set().union(*(words(pathlib.Path(f).stem) for f in files))
+
+    def likeness(test):
+        own = words(f"{test.program} {test.arguments[-1]}")
+        return len(own & wanted) / len(own)
+
+    return sorted(tests, key=likeness, reverse=True)
 
 
 def parts(test):

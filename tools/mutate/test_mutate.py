@@ -561,7 +561,7 @@ class Samples(unittest.TestCase):
 
         with mock.patch.object(sample, "alone", alone):
             verdicts = sample.judged(session, [mock.Mock(id=i) for i in range(40)])
-        return verdicts, given, [c.args[0] for c in session.try_first_parts.call_args_list]
+        return verdicts, given, [c.args[1] for c in session.try_first_parts.call_args_list]
 
     def test_a_quiet_machine_judges_all_once(self):
         verdicts, given, tried = self.judged(lambda slower: 30)
@@ -574,6 +574,39 @@ class Samples(unittest.TestCase):
     def test_without_a_verdict_in_sixteen_times_the_time_there_is_none(self):
         verdicts, given, tried = self.judged(lambda slower: 0)
         self.assertEqual((verdicts, len(given), tried), ({}, 3, [1, 4, 16]))
+
+    def test_tests_with_a_files_name_are_tried_first(self):
+        names = ["host_rows", "gather_rows", "spans_refuses", "spans", "lstm"]
+        tests = [runner.Test("kernel_tests", ("--gpu", "=" + n), "0/16", 0.0, frozenset()) for n in names]
+        tests.append(runner.Test("cuda_attention_tests", ("=wide_slopes",), "0/16", 0.0, frozenset()))
+
+        def order(*files):
+            return [t.arguments[-1][1:] for t in session.by_likeness(tests, files)]
+
+        self.assertEqual(order("spans.cuh", "lora.cu")[:2], ["spans", "spans_refuses"])
+        self.assertEqual(order("attention_sm90.cuh")[0], "wide_slopes")
+        self.assertEqual(order("octets.cuh"), [*names, "wide_slopes"])
+
+    def test_a_second_try_goes_on_where_the_first_stopped(self):
+        tried = []
+
+        def one(_path, test, _limit):
+            tried.append(test.arguments[-1])
+            clock.now += 10
+            return dataclasses.replace(test, seconds=1.0, reached=frozenset({1}))
+
+        clock = mock.Mock(now=0.0)
+        clock.monotonic = lambda: clock.now
+        some = session.Session.__new__(session.Session)
+        some.options = mock.Mock(seconds=60, longest=10, jobs=1, test_seconds=1)
+        some.programs, some.paths, some.whole, some.first = {"gemm_tests": ()}, {"gemm_tests": "p"}, [], {}
+        some.names, some.say = (lambda program: ["a", "b", "c", "lstm", "d", "e"]), (lambda text: None)
+        with mock.patch.object(session, "time", clock), mock.patch.object(runner, "try_test", one):
+            some.try_first_parts({"lstm.cuh"})
+            self.assertEqual(tried, ["=lstm", "=a"])
+            some.try_first_parts({"lstm.cuh"}, 4)
+        self.assertEqual(tried, ["=lstm", "=a", "=b", "=c", "=d", "=e"])
+        self.assertEqual([t.arguments[-1] for t in some.tests], tried)
 
     def test_without_a_test_that_comes_by_nothing_is_judged(self):
         verdicts, given, tried = self.judged(lambda slower: 9, tried=False)
