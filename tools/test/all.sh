@@ -93,12 +93,14 @@ race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/bat
   ./gateway/fleet ./gateway/queue ./sidecar/worker"
 
 # The number of commits says what takes turns; a clone of depth 1 has turn 1. Four commits in a row
-# see each of these, 36 every part of every list:
+# see each of these, eight both halves of each, 72 every part of every list:
 #   1 of 4   AddressSanitizer; clients of one sie-server
+#   2 of 4   the CUDA kernels for one of two cards and the build with them inside; clients of a
+#            cluster
 #   3 of 4   a sample of mutants of the CPU's code, and all of the architectures'; the chart; clients
 #            of one sie-server
-#   even     the CUDA kernels for one of two cards and the build with them inside, and a sample of
-#            their mutants; half of the packages under the race detector; clients of a cluster
+#   0 of 4   half of the packages under the race detector; a sample of mutants of the CUDA kernels;
+#            clients of a cluster
 #   each     parts of the conformance list and of csrc's tests (cmake/tests.cmake), one of three cards
 #            that models are emulated on, each model in one of its classes, a third of the fuzz
 #            targets, a fifth of MiniLM's passages in fp32, the megabyte texts of a fourth of the
@@ -106,9 +108,10 @@ race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/bat
 turn=${SIE_TEST_TURN:-$(git rev-list --count HEAD 2>/dev/null || echo 1)}
 unset SIE_TEST_TURN # for the steps alone that are given it
 case $((turn % 4)) in
+  0) of=race target=cluster ;;
   1) of=sanitizers target=sie-server ;;
-  3) of=mutants target=sie-server ;;
-  *) of=cuda target=cluster ;;
+  2) of=cuda target=cluster ;;
+  *) of=mutants target=sie-server ;;
 esac
 
 # later N NAME…: these steps are not of this turn, but of the next of which a quarter is N.
@@ -119,10 +122,10 @@ later() {
   printf '== %s: with another commit (SIE_TEST_TURN=%d)\n' "$*" $next
 }
 
-# half PACKAGE…: those of this even turn.
+# half PACKAGE…: every second one.
 half() {
   local i
-  for ((i = turn / 2 % 2; i < $#; i += 2)); do echo "${@:i+1:1}"; done
+  for ((i = turn / 4 % 2; i < $#; i += 2)); do echo "${@:i+1:1}"; done
 }
 
 # Each kernel is compiled for one of two cards, 89 (mma.sync, e4m3) and 90a (wgmma). What 80 and 86
@@ -130,7 +133,7 @@ half() {
 # `make kernels-check`. Where they have been compiled here once, they are compared here, too. Always
 # 13.0, whose tables are checked in.
 toolkit=${TOOLKIT:-13.0}
-case $((turn / 2 % 2)) in 0) targets=89 ;; 1) targets=90a ;; esac
+case $((turn / 4 % 2)) in 0) targets=89 ;; 1) targets=90a ;; esac
 [ ! -e "build/cuda-$toolkit/libsie_cuda.a" ] || targets=""
 
 cuda_inside() {
@@ -156,8 +159,8 @@ c_side() {
   step "Mutants: proofs" python3 -B tools/mutate/mutate.py check
   case $of in
     mutants) sample host ;;
-    cuda) sample cuda ;;
-    *) later 3 "Mutants: a sample" ;;
+    race) sample cuda ;;
+    *) later $(((turn + 2) % 4)) "Mutants: a sample" ;;
   esac
   if [ $of = sanitizers ]; then
     step "C under AddressSanitizer and UBSan: build" tools/test/asan.sh build host
@@ -171,7 +174,7 @@ c_side() {
     cuda_inside
     need=(--need Dockerfile.cuda)
   else
-    later $(((turn + 1) % 4)) "CUDA kernels, compiled, and the build with CUDA inside"
+    later 2 "CUDA kernels, compiled, and the build with CUDA inside"
   fi
   step "What is in the programs" "${MAKE:-make}" --no-print-directory sbom
   step "Images" tools/docker/check.sh "${need[@]}" --need Dockerfile.gateway --need Dockerfile.config \
@@ -196,12 +199,12 @@ go_side() {
   else
     later 3 "Chart, and what is beside it; Mutants of the architectures"
   fi
-  if [ $of = cuda ]; then
+  if [ $of = race ]; then
     # shellcheck disable=SC2046,SC2086
     step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test -tags 'native lockcheck' \
       -race -short -timeout 30m $(half $race_packages)
   else
-    later $(((turn + 1) % 4)) "Go under the race detector"
+    later 0 "Go under the race detector"
   fi
   until_done c-is-built
   step "The GPU path, emulated" env SIE_REQUIRE_MINILM=1 "SIE_TEST_TURN=$turn" tools/test/emulated.sh
