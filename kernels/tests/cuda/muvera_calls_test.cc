@@ -433,6 +433,55 @@ TEST(muvera_bits_do_not_depend_on_the_neighbour) {
   }
 }
 
+// A sketch has the sums of the encoding without one, places ascending, bit for bit. Rounds of 1,900 outputs end anywhere
+// among the 2,048 additions that a CTA asks for at a time: in the last quarter of them, too, of outputs that have sums.
+TEST(muvera_sketch_adds_places_in_order) {
+  constexpr int32_t c = 20, bits = 9, block = c << bits, f = 1900, count = 3;
+  Encoding e(c, bits, 0, f);
+  Sequences sequences({9, 0, 5});
+  Array<int32_t> n = {static_cast<int32_t>(sequences.tokens()), count};
+  Array<float> x;
+  for (int32_t i = 0; i < sequences.tokens() * c; i++)
+    x.push_back((static_cast<float>(i * i % 29) - 14.0f) / 7);
+  for (const Gpu &gpu : gpus()) {
+    auto encode = [&](int32_t final_dims, int32_t columns) {
+      Array<float> out(static_cast<size_t>(count * columns), -1.0f);
+      Array<sie_out_item> items;
+      for (int32_t i = 0; i < count; i++) items.push_back({SIE_F32, 0, 0, 0, int64_t{4} * i * columns});
+      sie_muvera_args a = e.args;
+      a.tokens = {sequences.tokens(), &n[0]};
+      a.seqs = {count, &n[1]};
+      a.cu_seqlens = sequences.cu(0, count);
+      a.x = {x.data(), c, SIE_F32, 0, nullptr, nullptr, nullptr};
+      a.fill_empty = 1;
+      a.final_dims = final_dims;
+      a.items = items.data();
+      a.out = out.data();
+      Scratch scratch(gpu.ops, muvera_bounds(sequences.tokens(), count, c, 1, bits, c, final_dims));
+      const sie_share share = scratch.share(0, 1);
+      CHECK(gpu.ops->muvera(&a, &share) == SIE_OK && memory.finish(&gpu.on) == SIE_OK, "%s: refused",
+            gpu.ops->name);
+      return std::vector<float>(out.begin(), out.end());
+    };
+    const std::vector<float> whole = encode(0, block), got = encode(f, f);
+    for (int32_t d = 0; d < count; d++) {
+      std::vector<float> sum(f, 0.0f);
+      for (int32_t i = 0; i < block; i++) {
+        float &to = sum[static_cast<size_t>(i % f)];
+        const float v = whole[static_cast<size_t>(d * block + i)];
+        to = i % 3 == 0 ? to - v : to + v;
+      }
+      CHECK(d == 1 || std::any_of(sum.begin(), sum.end(), [](float v) { return v != 0; }),
+            "document %d has no sum", d);
+      for (int32_t j = 0; j < f; j++) {
+        const float is = got[static_cast<size_t>(d * f + j)], want = sum[static_cast<size_t>(j)];
+        CHECK(is == want, "%s: column %d of document %d is %g, not %g", gpu.ops->name, j, d,
+              static_cast<double>(is), static_cast<double>(want));
+      }
+    }
+  }
+}
+
 // bf16 rows anywhere, at any stride: whether a lane takes four columns by one load changes no bit.
 TEST(muvera_operands_lie_anywhere) {
   const std::vector<int32_t> lengths = {2, 0, 5};
