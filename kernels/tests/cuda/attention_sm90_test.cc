@@ -157,6 +157,33 @@ TEST(parts_of_a_list) {
   }
 }
 
+// One CTA for each head takes all items of a part in turn, in the same shared memory: tall and short ones, of as many
+// blocks as there is room for, whose few queries leave warps without work, and more warp items than it has warps.
+TEST(parts_take_their_items_in_turn) {
+  for (int32_t d : {64, 128, 256}) {
+    const int32_t most = sie_cuda::attention_short_keys(d);
+    Problem mixed({SIE_BF16,
+                   d,
+                   9,
+                   1,
+                   SIE_MASK_FULL,
+                   0,
+                   false,
+                   {{20, most + 44},
+                    {17, most + 1},
+                    {20, most},
+                    {33, most - 9},
+                    {5, 40},
+                    self(32),
+                    self(7),
+                    self(5),
+                    self(3),
+                    self(9),
+                    self(2)}});
+    CHECK(mixed.run(90, 1) == mixed.run(89), "%s: other bits by one CTA", mixed.text().c_str());
+  }
+}
+
 // The form is a function of the sequence's own keys: beside longer ones, a sequence has the bits of the
 // narrow kernel up to attention_narrow_keys; a longer one those that it has among its like, on any GPU of
 // Hopper's kind, and other programs have no wide form.
