@@ -138,6 +138,10 @@ func (c *Health) ask(ctx context.Context) error {
 		if errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("%s: no answer within %v", url, c.Timeout)
 		}
+		if strings.Contains(err.Error(), "tls: certificate required") { // crypto/tls has no type for it
+			return fmt.Errorf("%w: it serves only clients with a certificate, and a probe has none; give it a "+
+				"--metrics-port (SIE_METRICS_PORT), which answers probes, too", err)
+		}
 		return err
 	}
 	defer answer.Body.Close()

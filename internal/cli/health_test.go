@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"crypto/tls"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -45,6 +48,20 @@ func TestHealth(t *testing.T) {
 			c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s %s: %v, want %q", c.url, c.probe, err, c.want)
 		}
+	}
+}
+
+// A server that demands certificates of its clients cannot be probed at its own port; the error
+// says where it can.
+func TestHealthWithoutACertificate(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	c := &Health{URL: server.URL, Probe: "healthz", Timeout: 10 * time.Second, Insecure: true}
+	if err := c.run(); err == nil || !strings.Contains(err.Error(), "SIE_METRICS_PORT") {
+		t.Errorf("%v, want one that names SIE_METRICS_PORT", err)
 	}
 }
 
