@@ -13,7 +13,7 @@ ran and failed, and keeps the first output of each failure. Ends with 1 when any
 `--quick` is for a machine that has an hour, not a day: a test that took longer than these seconds
 in its first run has only that one, and the report counts such tests. With `--minutes` it stops
 starting runs after that time and says how many were left out; with `--add` it goes on with the
-counts of the report before.
+counts of the report before, and a test that has run as often as it is to is left out.
 """
 
 import argparse
@@ -61,10 +61,12 @@ class Tally:
         elif seconds > self.seconds.get(name, -1.0):
             self.seconds[name] = seconds
 
-    def slow(self, limit, prefix):
-        """The tests of a part that are not run again."""
-        return [name.removeprefix(prefix) for name, seconds in self.seconds.items()
-                if limit and seconds > limit and name.startswith(prefix)]
+    def done(self, args, part, prefix):
+        """The tests of a part that are not run again: those that are slow, and those that have run as
+        often as they are to."""
+        times = rounds(args, part)
+        return [name.removeprefix(prefix) for name, ran in self.ran.items() if name.startswith(prefix) and
+                (args.quick and self.seconds.get(name, 0) > args.quick or args.add and ran >= times)]
 
     def save(self, path):
         path.write_text(json.dumps(vars(self)), encoding="utf-8")
@@ -115,10 +117,10 @@ class Go:
         command = [str(self.programs[package]), "-test.v=test2json", "-test.shuffle=on", "-test.timeout=60m",
                    f"-test.cpu={(1, 2, 8)[n % 3]}", f"-test.run={args.only}"]
         prefix = f"{self.prefix}{package} "
-        if slow := tally.slow(args.quick, prefix):
-            if len(slow) == sum(name.startswith(prefix) for name in tally.ran):
+        if done := tally.done(args, self.prefix.strip(), prefix):
+            if len(done) == sum(name.startswith(prefix) for name in tally.ran):
                 return 0, ""
-            command.append(f"-test.skip=^({'|'.join(slow)})$")
+            command.append(f"-test.skip=^({'|'.join(done)})$")
         return run([*command, *(["-test.short"] if self.race else [])], cwd=ROOT / package)
 
     def judge(self, tally, package, code, out):
@@ -162,8 +164,8 @@ def pytest(tally, args, part, *paths, **env):
     report = BUILT / f"{part}.xml"
     command = ["build/venv-clients/bin/python", "-B", "-m", "pytest", "-q", "--import-mode=importlib",
                f"--rootdir={ROOT}", f"--junitxml={report}", *paths, *(["-k", args.only] if args.only else [])]
-    for slow in tally.slow(args.quick, f"{part} "):
-        command.append(f"--deselect={slow}")
+    done = tally.done(args, part, f"{part} ")
+    command += [f"--deselect={test}" for test in done]
 
     def name(case):
         if case is None or not case.get("classname"):
@@ -174,7 +176,9 @@ def pytest(tally, args, part, *paths, **env):
         n = next(n for n, file in enumerate(files, 1) if (ROOT / file).exists())
         return "::".join([f"{part} {files[n - 1]}", *words[n:], case.get("name")])
 
-    cases(tally, report, name, *run(command, **env))
+    code, out = run(command, **env)
+    if code != 5 or not done:  # 5: no test is left
+        cases(tally, report, name, code, out)
 
 
 def python(tally, n, args):
@@ -189,19 +193,24 @@ def tools(tally, n, args):
                PYTHONPATH=str(ROOT / folder), SIE_GPU_KILL_SEED=str(n + 1))
 
 
-def ctest(tally, args, build):
+def ctest(tally, args, part, build):
     report = BUILT / f"{build}.xml"
     command = ["ctest", "--test-dir", build, "-j", str(os.cpu_count()), "--output-on-failure",
                "--schedule-random", "--output-junit", str(report), *(["-R", args.only] if args.only else [])]
-    if slow := tally.slow(args.quick, f"{build} "):
-        command += ["-E", f"^({'|'.join(map(re.escape, slow))})$"]
+    if done := tally.done(args, part, f"{build} "):
+        command += ["-E", f"^({'|'.join(map(re.escape, done))})$"]
     cases(tally, report, lambda case: f"{build} {case.get('name') if case is not None else 'ctest'}",
           *run(command))
 
 
 PARTS = {"go": Go(), "race": Go(race=True), "python": python, "tools": tools,
-         "c": lambda tally, n, args: ctest(tally, args, "build"),
-         "asan": lambda tally, n, args: ctest(tally, args, "build-asan")}
+         "c": lambda tally, n, args: ctest(tally, args, "c", "build"),
+         "asan": lambda tally, n, args: ctest(tally, args, "asan", "build-asan")}
+
+
+def rounds(args, part):
+    """How often each test of a part is to run."""
+    return max(1, round(args.times * SHARE[part]))
 
 
 def main():
@@ -220,29 +229,29 @@ def main():
     tally, began = Tally(), time.monotonic()
     if args.add and args.report.with_suffix(".json").exists():
         tally.load(args.report.with_suffix(".json"))
-    rounds = {name: max(1, round(args.times * SHARE[name])) for name in args.part or PARTS}
-    counts = dict.fromkeys(rounds, 0)
+    most = {name: rounds(args, name) for name in args.part or PARTS}
+    counts = dict.fromkeys(most, 0)
     spinners = [subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=die_with_parent)
                 for _ in range(args.busy)]
     try:
-        for n in range(max(rounds.values())):
-            for name in [name for name, most in rounds.items() if n < most]:
+        for n in range(max(most.values())):
+            for name in [name for name in most if n < most[name]]:
                 if args.minutes and time.monotonic() - began > 60 * args.minutes:
                     continue
                 start, used = time.monotonic(), cpu()
                 PARTS[name](tally, n, args)
                 counts[name] += 1
-                print(f"flaky: {name} {n + 1} of {rounds[name]} in {time.monotonic() - start:.0f} s, "
+                print(f"flaky: {name} {n + 1} of {most[name]} in {time.monotonic() - start:.0f} s, "
                       f"{cpu() - used:.0f} s of CPU, {len(tally.failed)} tests have failed so far",
                       flush=True)
-                write(args, tally, counts, rounds)
+                write(args, tally, counts, most)
     except KeyboardInterrupt:
         pass
     finally:
         for s in spinners:
             s.kill()
             s.wait()
-    print(write(args, tally, counts, rounds))
+    print(write(args, tally, counts, most))
     sys.exit(1 if tally.failed or not tally.ran else 0)
 
 
@@ -252,9 +261,9 @@ def cpu():
     return used.ru_utime + used.ru_stime
 
 
-def write(args, tally, counts, rounds):
+def write(args, tally, counts, most):
     """Writes the report and returns its table."""
-    left = {k: n - counts[k] for k, n in rounds.items() if n > counts[k]}
+    left = {k: n - counts[k] for k, n in most.items() if n > counts[k]}
     done = ", ".join(f"{k} {n} times" for k, n in counts.items())
     head = (f"{done}, beside {args.busy} busy CPUs of {os.cpu_count()}: {len(tally.ran)} tests, "
             f"{sum(tally.ran.values())} runs, {len(tally.failed)} tests failed at least once.")
