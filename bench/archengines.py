@@ -132,8 +132,8 @@ def module(model, row, dtype, attention, traced=False):
 class Sorted(engines.Graph):
     """Length-sorted padded batches of texts or of pairs."""
 
-    def __init__(self, precision, model, cache, threads, amx):
-        self.precision, self.threads, self.amx, self.row = precision, threads, amx, Row(model)
+    def __init__(self, precision, model, cache, threads, bf16):
+        self.precision, self.threads, self.bf16, self.row = precision, threads, bf16, Row(model)
         self.choices, self.choices_one, self.compiled = {"batch": BATCHES}, {}, {}
 
     def token_ids(self, items):
@@ -144,12 +144,12 @@ class Sorted(engines.Graph):
 
 
 class Transformers(Sorted):
-    def __init__(self, precision, model, cache, threads, amx):
+    def __init__(self, precision, model, cache, threads, bf16):
         import torch
         import transformers
 
         torch.set_num_threads(threads)
-        super().__init__(precision, model, cache, threads, amx)
+        super().__init__(precision, model, cache, threads, bf16)
         self.torch = torch
         dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
         self.model = module(model, self.row, dtype, "sdpa")
@@ -167,8 +167,8 @@ class Transformers(Sorted):
 class Exported(Sorted):
     """A graph of the whole model, with several streams or one."""
 
-    def __init__(self, precision, model, cache, threads, amx):
-        super().__init__(precision, model, cache, threads, amx)
+    def __init__(self, precision, model, cache, threads, bf16):
+        super().__init__(precision, model, cache, threads, bf16)
         self.path = artefact(self.exported, model, cache)
         self.choices = {"batch": BATCHES, "streams": sorted({1, threads}, reverse=True)}
         self.choices_one = {"streams": sorted({1, threads})}

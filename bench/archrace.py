@@ -179,11 +179,7 @@ def available():
 
 def precisions():
     """Ours that make sense here: bf16 is computed with AMX or AVX512_BF16."""
-    return ("fp32", "bf16") if has_bf16() else ("fp32",)
-
-
-def has_bf16():
-    return bool({"amx_bf16", "avx512_bf16"} & machine.flags())
+    return ("fp32", "bf16") if machine.multiplies_bf16() else ("fp32",)
 
 
 def prefix(threads):
@@ -214,7 +210,7 @@ def start(shape, threads, result, stack):
     for engine in shape.args.engines:
         kind, precision = archengines.ENGINES[engine]
         broken = result["failed"].get(getattr(kind, "exported", ""))
-        if broken or precision == "bf16" and not has_bf16():
+        if broken or precision == "bf16" and not machine.multiplies_bf16():
             result["failed"][engine] = broken or "this CPU has no bf16 instructions"
             continue
         try:

@@ -15,7 +15,7 @@ GRAPH_BATCHES = ("512 tokens", "1024 tokens", "2048 tokens", "256 tokens", 32, 8
 
 
 class SentenceTransformers:
-    def __init__(self, precision, model, cache, threads, amx):
+    def __init__(self, precision, model, cache, threads, bf16):
         import sentence_transformers
         import torch
 
@@ -44,8 +44,8 @@ class SentenceTransformers:
 class Graph:
     """What ONNX Runtime and OpenVINO share: length-sorted padded batches, spread over streams."""
 
-    def __init__(self, precision, model, cache, threads, amx):
-        self.precision, self.threads, self.amx = precision, threads, amx
+    def __init__(self, precision, model, cache, threads, bf16):
+        self.precision, self.threads, self.bf16 = precision, threads, bf16
         self.tokenizer = export.open_tokenizer(model)
         kind = f"{self.exported}-{'int8' if precision == 'int8' else 'fp32'}"
         self.path = export.artefact(kind, model, cache)
@@ -138,8 +138,8 @@ class OpenVino(Graph):
         config = {"NUM_STREAMS": streams, "INFERENCE_NUM_THREADS": self.threads}
         if self.precision != "int8":
             config["INFERENCE_PRECISION_HINT"] = {"fp32": "f32", "bf16": "bf16"}[self.precision]
-        elif not self.amx:
-            # with AMX, OpenVINO's own choice for what is not int8: bf16
+        elif not self.bf16:
+            # where the CPU multiplies bf16, OpenVINO's own choice for what is not int8: bf16
             config["INFERENCE_PRECISION_HINT"] = "f32"
         model = self.core.compile_model(str(self.path), "CPU", config)
         queue = self.ov.AsyncInferQueue(model, streams)

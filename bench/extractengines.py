@@ -19,7 +19,7 @@ OVERLAP = 64  # words that windows share, as in sie-server
 class Package:
     """What the engines share: the model's directory, its row and its thresholds."""
 
-    def __init__(self, precision, model, cache, threads, amx):
+    def __init__(self, precision, model, cache, threads, bf16):
         import torch
         import transformers
 

@@ -162,7 +162,7 @@ def start(shape, result, stack):
     for engine in extractengines.of(shape.row):
         if engine not in shape.args.engines:
             continue
-        if extractengines.ENGINES[engine][1] == "bf16" and not archrace.has_bf16():
+        if extractengines.ENGINES[engine][1] == "bf16" and not machine.multiplies_bf16():
             result["failed"][engine] = "this CPU has no bf16 instructions"
             continue
         try:

@@ -1,7 +1,7 @@
 """A peer behind a tiny HTTP front: POST /embed {"inputs": ["text", ...]}, answered by a list of
 vectors, on kept-alive connections. One request computes at a time, as one text has all threads.
 
-    front.py ENGINE TEXTS.json --model DIR --cache DIR --threads N --port P [--no-amx]
+    front.py ENGINE TEXTS.json --model DIR --cache DIR --threads N --port P [--without-amx MOST]
 
 TEXTS.json is a list: the settings of one text at a time are tried on it before GET /readyz says yes.
 """

@@ -40,6 +40,7 @@ WANTED = {
         ("sie-bf16", "sentence-transformers-bf16"): {"*": 2},
         ("sie-bf16", "openvino-bf16"): {"*": 1.2},
     },
+    "avx512-bf16": {},
     "native": {},
 }
 MAX_OUTSIDE_MS, MAX_START, MAX_EXTRA_BYTES = 0.3, 1.0, 150e6

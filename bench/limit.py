@@ -4,7 +4,7 @@ without it.
 Tile registers must be asked for from the kernel (arch_prctl ARCH_REQ_XCOMP_PERM) before the first
 use, and every library asks and falls back when the answer is no. A seccomp filter makes it no. That
 limits ONNX Runtime and OpenVINO too, which have no switch for it; oneDNN's own switch is set as
-well, which also keeps it from AVX-512 bf16 and fp16.
+well, which keeps it from what a CPU of that class lacks besides: fp16, and bf16 in the class without it.
 """
 
 import ctypes
@@ -22,9 +22,10 @@ LOAD, JUMP_EQUAL, RETURN = 0x20, 0x15, 0x06
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
 
 
-def without_amx():
-    """Call before any engine is imported. Raises OSError when AMX could still be had afterwards."""
-    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_VNNI"
+def without_amx(onednn):
+    """Call before any engine is imported; onednn is the most that oneDNN may use. Raises OSError when AMX
+    could still be had afterwards."""
+    os.environ["ONEDNN_MAX_CPU_ISA"] = onednn
     if platform.machine() != "x86_64":
         return
     step = struct.Struct("HBBI").pack

@@ -7,24 +7,28 @@ import re
 import subprocess
 from pathlib import Path
 
-# Class → what the CPU must have, our --isa, the precisions of ours that make sense, and whether
-# peers lose AMX.
+# Class → what the CPU must have, our --isa, the precisions of ours that make sense, the one that the server
+# chooses there, and, where peers lose AMX, the most that oneDNN may use. The best class comes first.
 CLASSES = {
     "amx": {"needs": {"amx_tile", "amx_bf16"}, "isa": "amx", "precisions": ("fp32", "bf16", "int8"),
-            "no_amx": False},
-    "avx512": {
-        "needs": {"avx512f", "avx512_vnni"},
-        "isa": "avx512-vnni",
-        "precisions": ("fp32", "int8"),
-        "no_amx": True,
-    },
-    "native": {"needs": set(), "isa": "best", "precisions": ("fp32", "int8"), "no_amx": False},
+            "served": "bf16", "onednn": None},
+    "avx512-bf16": {"needs": {"avx512f", "avx512_vnni", "avx512_bf16"}, "isa": "avx512-bf16",
+                    "precisions": ("fp32", "bf16", "int8"), "served": "fp32", "onednn": "AVX512_CORE_BF16"},
+    "avx512": {"needs": {"avx512f", "avx512_vnni"}, "isa": "avx512-vnni", "precisions": ("fp32", "int8"),
+               "served": "fp32", "onednn": "AVX512_CORE_VNNI"},
+    "native": {"needs": set(), "isa": "best", "precisions": ("fp32", "int8"), "served": "fp32",
+               "onednn": None},
 }
 
 
 def flags():
     match = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.M)
     return set(match.group(1).split()) if match else set()
+
+
+def multiplies_bf16():
+    """Whether the CPU has an instruction for it, and so our class bf16."""
+    return bool({"amx_bf16", "avx512_bf16"} & flags())
 
 
 def classes(asked):

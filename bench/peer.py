@@ -1,6 +1,7 @@
 """One engine in a process of its own, driven line by line, so that several can be timed in turns.
 
-    peer.py ENGINE TEXTS.json --model DIR --cache DIR --threads N [--no-amx] [--quick] [--engines MODULE]
+    peer.py ENGINE TEXTS.json --model DIR --cache DIR --threads N [--without-amx MOST] [--quick]
+            [--engines MODULE]
 
 TEXTS.json holds {"name": ["text", ...]}. Prints {"ready": true, "versions": {...}}, then answers
 each line of input with one line of JSON:
@@ -102,20 +103,21 @@ def arguments():
     parser.add_argument("--model", required=True)
     parser.add_argument("--cache", required=True)
     parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--no-amx", action="store_true")
+    parser.add_argument("--without-amx", metavar="MOST", help="and the most that oneDNN may use then")
     return parser
 
 
 def start(args, module="engines", parallel=True):
     """The engine that args name, within args.threads and without AMX where that is asked for. No
     library of an engine may have been imported before. parallel: its tokenizer has threads, too."""
-    if args.no_amx:
-        limit.without_amx()
+    if args.without_amx:
+        limit.without_amx(args.without_amx)
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
         os.environ[name] = str(args.threads)
     os.environ |= {"TOKENIZERS_PARALLELISM": "true" if parallel else "false", "HF_HUB_OFFLINE": "1"}
     kind, precision = importlib.import_module(module).ENGINES[args.engine]
-    return kind(precision, args.model, args.cache, args.threads, not args.no_amx)
+    bf16 = args.without_amx in (None, "AVX512_CORE_BF16")  # whether it may multiply it, if the CPU can
+    return kind(precision, args.model, args.cache, args.threads, bf16)
 
 
 def main():

@@ -83,7 +83,7 @@ def race_class(race, args, name, result):
     if not precisions:
         raise Failed(
             f"class {name} has the precisions {', '.join(kind['precisions'])}; --precisions leaves none of them")
-    served = "bf16" if "bf16" in precisions else precisions[0]
+    served = kind["served"] if kind["served"] in precisions else precisions[0]
     result |= {
         "class": name,
         "isa": kind["isa"],
@@ -129,7 +129,7 @@ def race_class(race, args, name, result):
 
 def start_peers(race, args, name, racers, result):
     """Adds a process for every peer of the class; one that can't start is noted and left out."""
-    limited = machine.CLASSES[name]["no_amx"]
+    onednn = machine.CLASSES[name]["onednn"]
     for engine, (_, precision) in engines.ENGINES.items():
         unwanted = args.engines and engine not in args.engines
         if precision not in machine.CLASSES[name]["precisions"] or unwanted:
@@ -150,7 +150,7 @@ def start_peers(race, args, name, racers, result):
                     str(args.cache),
                     "--threads",
                     str(race.threads),
-                    *(["--no-amx"] if limited else []),
+                    *(["--without-amx", onednn] if onednn else []),
                     *(["--quick"] if args.quick else []),
                 ],
                 clean_env(),

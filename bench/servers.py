@@ -81,8 +81,8 @@ def open_servers(stack, run, args, kind):
     catalogue = run.out / "published-models"
     catalogue.mkdir(exist_ok=True)
     (catalogue / "model.yaml").write_text(ENTRY.format(model=run.model, weights=args.weights.resolve()))
-    if kind["no_amx"]:
-        env["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_VNNI"
+    if kind["onednn"]:
+        env["ONEDNN_MAX_CPU_ISA"] = kind["onednn"]
     servers[PUBLISHED] = Published(
         [str(args.published), "serve", "-d", "cpu", "--models-dir", str(catalogue)],
         run.model,
