@@ -4,6 +4,9 @@ and ONNX Runtime, the latter two behind bench/front.py. In turns, the other serv
 
 Latency counts from when a request was due. CPU is the server's own time over wall time; idle, of a
 server that has answered and is asked nothing.
+
+--also LABEL=COMMIT builds an earlier commit and asks its server in the same turns; ratios are those of
+each round. The record, every round of every server, goes to <cpu>-lone-builds then.
 """
 
 import argparse
@@ -16,6 +19,7 @@ import sys
 import time
 from pathlib import Path
 
+import against
 import machine
 import records
 import texts
@@ -30,6 +34,13 @@ RATES = (1, 20, 200)  # requests a second
 P50, P99, IDLE, AT_20 = 1.5, 3.0, 0.01, 0.10
 
 
+def labelled(text):
+    label, _, commit = text.partition("=")
+    if not label or not commit or label in ("sie", *PEERS):
+        raise argparse.ArgumentTypeError(f"{text}: use LABEL=COMMIT, and a label of its own")
+    return label, commit
+
+
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--binary", default=str(ROOT / "bin/sie-server"))
@@ -41,9 +52,15 @@ def arguments():
                    help="of a turn; at one request a second three times as long")
     p.add_argument("--precisions", type=lambda s: s.split(","),
                    help="of fp32, bf16, int8; default: those of this CPU's class")
+    p.add_argument("--rates", type=lambda s: tuple(map(int, s.split(","))), default=RATES,
+                   help="requests a second, beside the closed loop; 20 must be among them [1,20,200]")
+    p.add_argument("--also", type=labelled, action="append", default=[], metavar="LABEL=COMMIT",
+                   help="a further build of ours, of that commit")
     p.add_argument("--no-peers", action="store_true", help="ours alone; needs no package of PyPI")
     p.add_argument("--results", type=Path, help="a folder to write table and record to")
     args = p.parse_args()
+    if 20 not in args.rates:
+        p.error("--rates: the aims are about 20 requests a second")
     args.kind = machine.CLASSES[machine.classes("best")[0]]
     args.precisions = args.precisions or args.kind["precisions"]
     return args
@@ -60,7 +77,7 @@ class Front(Server):
         command = [sys.executable, "-B", str(ROOT / "bench/front.py"), name, str(one),
                    "--model", str(args.weights), "--cache", str(args.cache),
                    "--threads", str(args.threads), "--port", str(port)]
-        command += ["--no-amx"] if args.kind["no_amx"] else []
+        command += ["--without-amx", args.kind["onednn"]] if args.kind["onednn"] else []
         with open(log, "ab") as out:
             self.process = subprocess.Popen(command, stdout=out, stderr=out, env=clean_env(),
                                             preexec_fn=child())
@@ -106,10 +123,11 @@ def start(args, one, into, stack):
     """Ours of every precision and the peers of each, ready and held."""
     servers = {}
     for precision in args.precisions:
-        command = [args.binary, "serve", "-m", f"{MODEL}={args.weights}", "--precision", precision,
-                   "--threads", str(args.threads), "--isa", args.kind["isa"], "--no-hf-fallback"]
-        servers["sie", precision] = Server(command, MODEL, clean_env(), into / f"sie-{precision}.log")
-        stack.callback(servers["sie", precision].close)
+        for label, binary in [("sie", args.binary), *args.built]:
+            command = [str(binary), "serve", "-m", f"{MODEL}={args.weights}", "--precision", precision,
+                       "--threads", str(args.threads), "--isa", args.kind["isa"], "--no-hf-fallback"]
+            servers[label, precision] = Server(command, MODEL, clean_env(), into / f"{label}-{precision}.log")
+            stack.callback(servers[label, precision].close)
         for peer in () if args.no_peers else PEERS:
             if (peer, precision) == ("onnxruntime", "bf16"):
                 continue  # it has none on CPUs
@@ -120,6 +138,9 @@ def start(args, one, into, stack):
 
 
 def measure(args, into, record):
+    against.OUT.mkdir(parents=True, exist_ok=True)
+    built = [(label, *against.build(commit)) for label, commit in args.also]
+    args.built = [(label, binary) for label, _, binary in built]
     if not args.no_peers:
         kinds = [f"{'onnx' if p == 'onnxruntime' else p}-{'int8' if k == 'int8' else 'fp32'}"
                  for p in PEERS for k in args.precisions]
@@ -130,17 +151,17 @@ def measure(args, into, record):
     one.write_text(json.dumps(texts.short_queries(66, seed=41)), encoding="utf-8")
     load = Load(binary, {"one": one}, machine.usable_cpus())
     record |= {"threads": args.threads, "rounds": args.rounds, "seconds": args.seconds, "runs": {},
-               "idle": {}}
+               "idle": {}, "rates": args.rates, "also": {label: commit for label, commit, _ in built}}
     with contextlib.ExitStack() as stack:
         servers = start(args, one, into, stack)
         for server in servers.values():
             turn(load, server, 2, 0)  # unmeasured
         for key in servers:
-            record["runs"]["-".join(key)] = {str(rate): [] for rate in (0, *RATES)}
+            record["runs"]["-".join(key)] = {str(rate): [] for rate in (0, *args.rates)}
         for r in range(args.rounds):
             order = list(servers.items())
             for key, server in order[r % len(order):] + order[: r % len(order)]:
-                for rate in (0, *RATES):
+                for rate in (0, *args.rates):
                     record["runs"]["-".join(key)][str(rate)].append(turn(load, server, args.seconds, rate))
                 record["idle"].setdefault("-".join(key), []).append(idle(server, args.seconds))
     record["held"] = all(all(judged(record, f"sie-{p}").values()) for p in args.precisions)
@@ -162,25 +183,47 @@ def judged(record, name):
     }
 
 
+def ratios(record):
+    """Of each further build: its p50 over that of this tree's in the same round; median, least, largest."""
+    rows = []
+    for label in record.get("also", {}):
+        for name in (n for n in record["runs"] if n.startswith(f"{label}-")):
+            ours = record["runs"]["sie" + name.removeprefix(label)]
+            row = [name]
+            for rate, before in record["runs"][name].items():
+                each = [a["p50"] / b["p50"] for a, b in zip(before, ours[rate])]
+                row.append(f"{statistics.median(each):.2f} ({min(each):.2f} to {max(each):.2f})")
+            rows.append(row)
+    return rows
+
+
 def markdown(args, record):
-    head = ["server", "closed loop, ms", *[f"{rate} a second, ms" for rate in RATES], "idle, % of a core",
-            *[f"at {rate}" for rate in RATES]]
+    rates = record["rates"]
+    head = ["server", "closed loop, ms", *[f"{rate} a second, ms" for rate in rates], "idle, % of a core",
+            *[f"at {rate}" for rate in rates]]
     rows = []
     for name in record["runs"]:
         times = [f"{median(record, name, rate, 'p50'):.2f} / {median(record, name, rate, 'p99'):.2f}"
-                 for rate in (0, *RATES)]
+                 for rate in (0, *rates)]
         cpu = [100 * statistics.median(record["idle"][name]),
-               *[100 * median(record, name, rate, "cpu") for rate in RATES]]
+               *[100 * median(record, name, rate, "cpu") for rate in rates]]
         rows.append([name, *times, *[f"{c:.1f}" for c in cpu]])
     said = [f"- {name}: {what}: {'held' if held else '**not held**'}"
             for name in record["runs"] if name.startswith("sie-")
             for what, held in judged(record, name).items()]
+    also = ""
+    if record["also"]:
+        named = ", ".join(f"{label} is {commit}" for label, commit in record["also"].items())
+        also = (f"\n{named}. Its p50 over this tree's in the same round, median, least and largest:\n\n"
+                + records.table(["build", "closed loop", *[f"{rate} a second" for rate in rates]],
+                                ratios(record)) + "\n")
     return (
         f"One short query of MiniLM at a time over HTTP (`/embed`), {record['threads']} threads, "
         f"{record['rounds']} rounds in turns. p50 / p99 from when a request was due, "
         "medians of the rounds; then the server's CPU.\n\n"
-        + records.table(head, rows) + "\n\n" + "\n".join(said) + "\n")
+        + records.table(head, rows) + "\n\n" + "\n".join(said) + "\n" + also)
 
 
 if __name__ == "__main__":
-    records.bounded(arguments(), "lone", measure, markdown)
+    given = arguments()
+    records.bounded(given, "lone", measure, markdown, "lone-builds" if given.also else "lone")

@@ -68,21 +68,21 @@ def kept(record, folder, kind):
     path.unlink(missing_ok=True)
 
 
-def bounded(o, kind, measure, markdown):
+def bounded(o, kind, measure, markdown, file=None):
     """Runs a bench that fills a record, and ends with 1 where the bound does not hold: measure(o,
     folder, record) sets record["held"], markdown(o, record) returns the table. The record goes to
-    o.results as <cpu>-<kind>, or the table to the terminal.
+    o.results as <cpu>-<kind>, or -<file>, or the table to the terminal.
     """
-    record = {"about": about(f"bench-{kind}")}
+    record, file = {"about": about(f"bench-{kind}")}, file or kind
     try:
-        with kept(record, o.results, kind), tempfile.TemporaryDirectory(prefix=f"sie-{kind}-") as into:
+        with kept(record, o.results, file), tempfile.TemporaryDirectory(prefix=f"sie-{kind}-") as into:
             measure(o, Path(into), record)
     except Failed as err:
         sys.exit(f"bench-{kind}: {err}")
     except KeyboardInterrupt:
         sys.exit(f"bench-{kind}: interrupted")
     if o.results:
-        write(o.results, kind, record, markdown(o, record))
+        write(o.results, file, record, markdown(o, record))
     else:
         print(markdown(o, record))
     if not record["held"]:
