@@ -3,8 +3,8 @@ says of it, and what the simulator says of machines of 8 to 128 cores.
 
 First each operation of two models with random weights is recorded on one core (bench/scale/main.cc), and
 the bandwidth that threads read with. Then batches run on 1, 2, 4 … threads up to all cores, with every
-placement of weights that the machine has. On a machine of many cores the JSON file in the results folder
-is what its owner sends back.
+placement of weights that the machine has, and texts alone, which teams of executors compute. On a machine
+of many cores the JSON file in the results folder is what its owner sends back.
 """
 
 import argparse
@@ -19,11 +19,12 @@ import records
 import scalesim
 
 ROOT = Path(__file__).resolve().parent.parent
-BENCH = ROOT / "build/scale_bench"
 TEXT = 128
 # Layers, heads, columns of a head, columns of the feed-forward.
-SHAPES = {"MiniLM-L6": (6, 12, 32, 1536), "BERT-base": (12, 12, 64, 3072)}
+SHAPES = {"MiniLM-L6": (6, 12, 32, 1536), "BERT-base": (12, 12, 64, 3072), "tiny": (1, 2, 32, 128)}
+DEFAULT_SHAPES = ("MiniLM-L6", "BERT-base")  # the other one is for a test
 SLABS = (64, 128, 256, 512)
+ALONE = (32, 128, 512)  # tokens of a text alone
 DEFAULT_TOKENS, SLAB_TOKENS = 16384, 512
 
 # What predictions assume of a socket of AMD's third generation: 8 channels of DDR4-3200 are 204.8 GB/s, of
@@ -44,8 +45,8 @@ rates are guesses. Cores as fast as this machine's; clocks do not fall. 64 and 1
 128 tokens."""
 
 
-def ask(*given):
-    done = subprocess.run([BENCH, *map(str, given)], capture_output=True, text=True)
+def ask(args, *given):
+    done = subprocess.run([args.program, *map(str, given)], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"scale_bench {' '.join(map(str, given))}: {done.stderr.strip()}")
     return json.loads(done.stdout)
@@ -90,7 +91,7 @@ def measure(case, threads, mode, args):
     shape, compute = case
     tokens = budget(threads, mode != "off")
     given = (*SHAPES[shape], tokens, threads, mode, args.seconds)
-    return middle(args.rounds, lambda: ask("run", compute, *given))
+    return middle(args.rounds, lambda: ask(args, "run", compute, *given))
 
 
 def counts(cores):
@@ -127,7 +128,7 @@ def predict_alone(name, slabs):
     return [{"model": name, "cores": cores, "tokens": tokens,
              "seconds": {when: scalesim.alone(recording, kinds, shape, tokens, cores, int8, when == "after")
                          for when in ("before", "after")}}
-            for tokens in (32, 128, 512) for cores in (2, 8, 16, 32, 64)]
+            for tokens in ALONE for cores in (2, 8, 16, 32, 64)]
 
 
 def simulate(record):
@@ -140,6 +141,10 @@ def simulate(record):
             placement = {"off": "first"}.get(row["mode"], row["mode"])
             row["simulated"] = scalesim.throughput(m, recording, placement, row["batch_tokens"], TEXT,
                                                    threads=row["threads"])
+        for row in (r for r in record.get("checked_alone", []) if r["model"] == name):
+            row["simulated"] = scalesim.alone(recording, [op["op"] for op in slabs[0]["ops"]],
+                                              SHAPES[name.split()[0]], row["tokens"], row["threads"],
+                                              name.endswith("int8"), after=True)
         record["predicted"] += predict(name, recording)
         record["alone"] += predict_alone(name, slabs)
         if name == "BERT-base fp32":
@@ -152,6 +157,15 @@ def tables(record):
                 f"{r['least']:,.0f} – {r['most']:,.0f}", f"{r['of_cpu']:,.0f}", f"{r['simulated']:,.0f}",
                 f"{r['simulated'] / r['measured'] - 1:+.0%}", f"{r['simulated'] / r['of_cpu'] - 1:+.1%}"]
                for r in record["checked"]]
+    texts = [[r["model"], r["tokens"], r["threads"], r["members"], f"{r['seconds'] * 1e3:.2f}",
+              f"{r['least'] * 1e3:.2f}", f"{r['simulated'] * 1e3:.2f}",
+              f"{r['simulated'] / r['seconds'] - 1:+.0%}", f"{r['simulated'] / r['least'] - 1:+.0%}"]
+             for r in record.get("checked_alone", [])]
+    measured_alone = (
+        "Measured here, a text alone, milliseconds from submit to the end of wait: the median, the least, and "
+        "the simulator, whose error is said of both.",
+        records.table(["model", "tokens", "threads", "members", "measured", "least", "simulated", "error",
+                       "of the least"], texts)) if texts else ()
     predicted = []
     for r in record["predicted"]:
         rate = r["tokens_per_s"]
@@ -168,6 +182,7 @@ def tables(record):
         "busy machine only the second of the rates is the engine's.",
         records.table(["model", "threads", "mode", "batch", "measured", "range", "of CPU time", "simulated",
                        "error", "of CPU time"], checked),
+        *measured_alone,
         "**PREDICTIONS of a simulator; nothing in this table was measured.** Tokens a second.",
         records.table(["model", "cores", "sockets", "before", "batches grow", "in turn", "copies",
                        "copies over before"], predicted),
@@ -187,7 +202,8 @@ def main():
     parser.add_argument("--passes", type=int, default=9,
                         help="recordings of an operation of which the median counts")
     parser.add_argument("--threads", type=int, nargs="*", help="numbers of threads [1, 2, 4 … all cores]")
-    parser.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=list(SHAPES))
+    parser.add_argument("--shapes", nargs="+", default=DEFAULT_SHAPES, choices=list(SHAPES))
+    parser.add_argument("--program", type=Path, default=ROOT / "build/scale_bench", help="scale_bench")
     parser.add_argument("--again", type=Path, metavar="RECORD",
                         help="measure nothing: simulate anew what this record has measured")
     args = parser.parse_args()
@@ -197,20 +213,21 @@ def main():
         records.write(args.results, "scale", record, tables(record))
         return
     about = records.about("bench-scale")
-    classes = ["fp32", "int8"] + (["bf16"] if "amx_bf16" in machine.flags() else [])
-    info = ask("run", "fp32", *SHAPES["MiniLM-L6"], 1024, 0, "interleave", 0.1)
+    classes = ["fp32", "int8"] + (["bf16"] if machine.multiplies_bf16() else [])
+    info = ask(args, "run", "fp32", *SHAPES[args.shapes[0]], 1024, 0, "interleave", 0.1)
     threads = args.threads or counts(info["cores"])
-    rates = [ask("read", n, 256) for n in threads]
+    rates = [ask(args, "read", n, 256) for n in threads]
     m = here(info, rates)
     modes = ["off"] + (["interleave", "copy"] if info["nodes"] > 1 else [])
     record = {"about": about, "device": info, "read": rates, "rounds": args.rounds, "machine": vars(m),
-              "assumed": SOCKET, "recorded": {}, "checked": [], "predicted": [], "alone": []}
+              "assumed": SOCKET, "recorded": {}, "checked": [], "checked_alone": [], "predicted": [],
+              "alone": []}
     with records.kept(record, args.results, "scale"):
         for shape in args.shapes:
             for compute in classes:
                 name = f"{shape} {compute}"
                 print(f"{name}: recording", file=sys.stderr)
-                record["recorded"][name] = [ask("record", compute, *SHAPES[shape], n, args.passes)
+                record["recorded"][name] = [ask(args, "record", compute, *SHAPES[shape], n, args.passes)
                                             for n in SLABS]
                 for n in threads:
                     for mode in modes:
@@ -220,6 +237,9 @@ def main():
                             "model": name, "threads": n, "mode": mode, "batch_tokens": got["batch_tokens"],
                             "measured": got["tokens_per_s"], "least": got["least"], "most": got["most"],
                             "of_cpu": got["tokens_per_cpu_s"] * n})
+                    for tokens in ALONE:
+                        got = ask(args, "alone", compute, *SHAPES[shape], tokens, n, args.seconds)
+                        record["checked_alone"].append({"model": name} | got)
         simulate(record)
         records.write(args.results, "scale", record, tables(record))
     errors = [abs(r["simulated"] / r["of_cpu"] - 1) for r in record["checked"]]

@@ -24,8 +24,9 @@ PANEL, VECTOR, BLOCK = 32, 8, 6  # columns and rows that the AVX2 kernels do not
 WHOLE_PANELS = 4  # with so many for each part, parts are of whole panels
 # Seconds of a meeting and of each member of it: 0.44 µs was measured for two members; the rest is assumed.
 MEETING, MEMBER = 0.3e-6, 0.06e-6
-# csrc/run_plan.cc
+# csrc/run_plan.cc, executor.h and program.h
 USUAL_TEAM, MOST_MEMBERS, FLOPS_OF_MEETING = 16, 64, 4e4
+LATE_BYTES = 512 << 10
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,12 @@ class Cache:
         return hit
 
 
+def starts(threads, slab):
+    """When each executor begins: somewhere in its first slab, the same in every run; one alone, at once."""
+    chance = random.Random(threads)
+    return [0.0 if threads == 1 else slab * chance.random() for _ in range(threads)]
+
+
 def throughput(machine, recording, placement, batch_tokens, text=128, batches=8, threads=None):
     """Tokens a second of batches of equal texts, two in flight, after the first two. placement: "first" (all
     weights on node 0), "interleave" or "copy"."""
@@ -164,8 +171,7 @@ def throughput(machine, recording, placement, batch_tokens, text=128, batches=8,
     submit()
     at = [None] * threads  # (batch, tokens, times, next operation, reading)
     slab = sum(cold for _, cold in recording.times(queue[0][1]))
-    chance = random.Random(threads)
-    events = [(0.0 if threads == 1 else slab * chance.random(), e) for e in range(threads)]
+    events = [(begin, e) for e, begin in enumerate(starts(threads, slab))]
     heapq.heapify(events)
     idle = set()
     while events:
@@ -248,7 +254,7 @@ def alone(recording, kinds, shape, tokens, cores, int8, after):
                 part = grid(tokens, panels, members) if after else -(-panels // members) / panels
                 took = hot * part
                 if quantised:
-                    meetings = 2 * -(-tokens * n * 4 // (512 << 10))
+                    meetings = 2 * -(-tokens * n * 4 // LATE_BYTES)
         elif kind == "attention":
             parts = heads if heads >= members else heads * -(-members // heads)
             took = hot * -(-parts // members) / parts

@@ -78,6 +78,11 @@ if(SIE_EMULATED)
 endif()
 
 # What bench/scale.py measures with: single operations, and threads.
-add_executable(scale_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/scale/main.cc ${CMAKE_SOURCE_DIR}/csrc/tests/model.cc)
+add_executable(scale_bench ${CMAKE_SOURCE_DIR}/bench/scale/main.cc ${CMAKE_SOURCE_DIR}/csrc/tests/model.cc)
 target_link_libraries(scale_bench PRIVATE sie_flags sie m pthread)
 target_include_directories(scale_bench PRIVATE csrc csrc/tests)
+if(SIE_SANITIZE)
+  set_target_properties(scale_bench PROPERTIES EXCLUDE_FROM_ALL ON)
+elseif(NOT CMAKE_CROSSCOMPILING)
+  add_test(NAME scale_bench COMMAND python3 -B ${CMAKE_SOURCE_DIR}/bench/scale/check.py $<TARGET_FILE:scale_bench>)
+endif()

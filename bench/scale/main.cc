@@ -1,10 +1,11 @@
 // main.cc — what bench/scale.py asks of the engine: the times of operations on one core, the
-// bandwidth of reading, and the throughput of threads. Random weights; one JSON object a run, on
-// standard output.
+// bandwidth of reading, the throughput of threads, and how long a text alone takes them. Random
+// weights; one JSON object a run, on standard output.
 //
 //   scale_bench record CLASS LAYERS HEADS DIM FFN TOKENS PASSES    each operation on a slab of TOKENS
 //   scale_bench read THREADS MIB                                   threads that read memory of their own
 //   scale_bench run CLASS LAYERS HEADS DIM FFN BATCH THREADS MODE SECONDS    batches of texts of 128 tokens
+//   scale_bench alone CLASS LAYERS HEADS DIM FFN TOKENS THREADS SECONDS      one text after the other
 //
 // MODE: off, interleave or copy, as in --numa.
 #include <pthread.h>
@@ -90,7 +91,6 @@ int record_ops(char **given) {
   // The slab is computed here, operation by operation; its executor sleeps.
   sie_slot *slot = m.slots[0];
   if (slot->n_slabs != 1) stop("more than one slab");
-  slot->team = 1;
   sie::Replay replay = sie::make_replay(slot, 0, 0, 0);
   replay.values = m.arena->memory.at(m.program->scratch_bytes);
   const auto &plan = m.program->plan;
@@ -213,6 +213,33 @@ int run_threads(char **given) {
   return 0;
 }
 
+// A text after the other, of which a team of executors computes each: from submit to the end of wait.
+int time_alone(char **given) {
+  const model::Shape shape = shape_of(given + 1);
+  const int tokens = atoi(given[5]), threads = atoi(given[6]);
+  if (tokens < 1 || tokens > 512) stop("a text has 1 to 512 tokens");
+  model::Model m;
+  open(&m, given[0], threads, shape, tokens);
+  model::Batch batch;
+  batch.add(shape, 0, tokens);
+  std::vector<double> took;
+  for (double begin = now(), end = begin; took.size() < 4 || end - begin < atof(given[7]);) {
+    const double before = now();
+    if (model::submit(&m, 0, batch) != SIE_OK || sie_slot_wait(m.slots[0], &m.err) != SIE_OK)
+      stop(m.err.message);
+    end = now();
+    took.push_back(end - before);
+  }
+  took.erase(took.begin());  // its weights were cold
+  const int32_t members = sie::shares_of(m.slots[0])[0].members;
+  const double middle = median(&took);
+  printf(
+      "{\"threads\": %d, \"tokens\": %d, \"members\": %d, \"texts\": %zu, \"seconds\": %.9f, \"least\": "
+      "%.9f}\n",
+      threads, tokens, members, took.size(), middle, took.front());
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char **argv) {
@@ -220,5 +247,6 @@ int main(int argc, char **argv) {
   if (what == "record" && argc == 9) return record_ops(argv + 2);
   if (what == "read" && argc == 4) return read_rates(argv + 2);
   if (what == "run" && argc == 11) return run_threads(argv + 2);
+  if (what == "alone" && argc == 10) return time_alone(argv + 2);
   stop("see the head of bench/scale/main.cc");
 }
