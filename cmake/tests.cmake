@@ -119,6 +119,16 @@ if(NOT SIE_SANITIZE)
                      "-DOBJECTS=$<JOIN:$<TARGET_OBJECTS:kernels_cpu_${isa}>,,>"
                      -P ${CMAKE_SOURCE_DIR}/cmake/check_kernel_symbols.cmake)
   endforeach()
+  set(disassembled ${SIE_ISAS})
+  if(TARGET kernels_cpu_amx)
+    list(APPEND disassembled baseline)
+  endif()
+  foreach(isa IN LISTS disassembled)
+    add_test(NAME instructions_${isa}
+             COMMAND python3 -B ${CMAKE_SOURCE_DIR}/kernels/tests/instructions.py ${isa} ${CMAKE_OBJDUMP}
+                     $<TARGET_OBJECTS:kernels_cpu_${isa}>
+             COMMAND_EXPAND_LISTS)
+  endforeach()
 endif()
 
 # The header's example, in C, against the library as users link it. x is (-1, 2) for word 0 and (1, -2) for word 1, y twice that.

@@ -39,6 +39,7 @@ for cpu in max cortex-a72; do
   SIE_TEST_SHARD=0/${SHARDS:-60} on $cpu $build/kernel_tests --host ${TESTS:-}
 done
 [ "$what" = list ] || exit 0
+ctest --test-dir $build --output-on-failure -R '^(symbols|instructions)'
 on max $build/example_embed
 # A machine with dot products takes every path that the other has.
 on max $build/csrc_tests
