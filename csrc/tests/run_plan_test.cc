@@ -164,10 +164,24 @@ TEST(runs_use_every_executor_once) {
 
 // A node's own executors are members of its slabs' teams; those of a node without slabs join others.
 TEST(teams_stay_on_their_node) {
-  auto made = std::make_unique<Made>(std::vector<int32_t>{4, 4}, std::vector<int64_t>{100, 90}, 60, 1e6);
-  sie::plan_run(&made->slot);
-  for (int k = 0; k < 2; k++)
-    CHECK(made->slot.of_node[k].n == 4, "%d tickets of node %d", made->slot.of_node[k].n, k);
+  struct Case {
+    int32_t executors[2];
+    int64_t costs[2];
+    int32_t tickets[2];
+  };
+  for (const Case &c : {Case{{4, 4}, {100, 90}, {4, 4}},
+                        // By cost alone seven executors would compute the first slab.
+                        Case{{4, 4}, {100, 10}, {4, 4}}, Case{{5, 3}, {90, 60}, {5, 3}},
+                        // Both slabs end sooner on the first node, so the second's executors join them.
+                        Case{{6, 2}, {100, 90}, {8, 0}}}) {
+    auto made = std::make_unique<Made>(std::vector<int32_t>(c.executors, c.executors + 2),
+                                       std::vector<int64_t>(c.costs, c.costs + 2), 60, 1e6);
+    sie::plan_run(&made->slot);
+    for (int k = 0; k < 2; k++)
+      CHECK(made->slot.of_node[k].n == c.tickets[k], "slabs of %lld and %lld: %d tickets of node %d",
+            static_cast<long long>(c.costs[0]), static_cast<long long>(c.costs[1]), made->slot.of_node[k].n,
+            k);
+  }
   auto lone = std::make_unique<Made>(std::vector<int32_t>{4, 4}, std::vector<int64_t>{100}, 60, 1e6);
   sie::plan_run(&lone->slot);
   CHECK(lone->shares[0].members == 8, "%d members", lone->shares[0].members);
