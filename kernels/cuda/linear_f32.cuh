@@ -30,6 +30,7 @@
 #include "cuda/linear_f32.h"
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/grid_dependency.h"
+#include "cuda/read_four.cuh"
 
 namespace sie_cuda {
 
@@ -88,14 +89,6 @@ struct LinearF32Copies {
   }
 };
 
-SIE_DEVICE void f32_read(const float *from, float (&v)[4]) {
-  const float4 q = ptx::load_shared<float4>(from);
-  v[0] = q.x;
-  v[1] = q.y;
-  v[2] = q.z;
-  v[3] = q.w;
-}
-
 // Multiplies one line: row is the first of the thread's rows in a stage, column the first of its
 // columns; the second ones are 4 and 8 further.
 SIE_DEVICE void f32_multiply(const float *stage, int32_t row, int32_t column, float (&acc)[2][2]) {
@@ -105,8 +98,8 @@ SIE_DEVICE void f32_multiply(const float *stage, int32_t row, int32_t column, fl
     float xs[2][4], ws[2][4];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      f32_read(x + i * 4 * f32_stride + k, xs[i]);
-      f32_read(w + i * 8 * f32_stride + k, ws[i]);
+      read_four(x + i * 4 * f32_stride + k, xs[i]);
+      read_four(w + i * 8 * f32_stride + k, ws[i]);
     }
 #pragma unroll
     for (int j = 0; j < 4; j++) {
@@ -136,7 +129,7 @@ SIE_DEVICE void f32_store(const GemmEpilogue &e, const float *sums, int64_t row0
 #pragma unroll
     for (int i = 0; i < run; i += 4) {
       float q[4];
-      f32_read(sums + sums_row * f32_stride + column + i, q);
+      read_four(sums + sums_row * f32_stride + column + i, q);
 #pragma unroll
       for (int j = 0; j < 4; j++) z[i + j] = q[j];
     }

@@ -39,6 +39,7 @@
 #include "cuda/ptx/fence.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/warp.h"
+#include "cuda/read_four.cuh"
 
 namespace sie_cuda {
 
@@ -70,14 +71,6 @@ constexpr int32_t lstm_shared_bytes(int32_t h) {
 static_assert(lstm_shared_bytes(SIE_MAX_GPU_LSTM) <= 99 * 1024, "an SM of sm_86 has no more");
 
 SIE_DEVICE float lstm_sigmoid(float x) { return __fdiv_rn(1.0f, __fadd_rn(1.0f, expf(-x))); }
-
-SIE_DEVICE void lstm_read(const float *from, float (&v)[4]) {
-  const float4 q = ptx::load_shared<float4>(from);
-  v[0] = q.x;
-  v[1] = q.y;
-  v[2] = q.z;
-  v[3] = q.w;
-}
 
 // The gates of a unit at a row of a direction's own columns.
 SIE_DEVICE void lstm_gates(const LstmArgs &a, int32_t direction, int64_t row, int32_t unit, float (&x)[4]) {
@@ -136,9 +129,9 @@ SIE_DEVICE void lstm_multiply(const float *w, int32_t gate, const float *h, floa
 #pragma unroll
   for (int k = 0; k < lstm_line; k += 4) {
     float of_h[4], of_w[4][4];
-    lstm_read(h + k, of_h);
+    read_four(h + k, of_h);
 #pragma unroll
-    for (int g = 0; g < 4; g++) lstm_read(w + g * gate + k, of_w[g]);
+    for (int g = 0; g < 4; g++) read_four(w + g * gate + k, of_w[g]);
 #pragma unroll
     for (int e = 0; e < 4; e++) {
 #pragma unroll

@@ -29,6 +29,7 @@
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/ldmatrix.h"
 #include "cuda/ptx/mma.h"
+#include "cuda/read_four.cuh"
 
 namespace sie_cuda {
 
@@ -112,30 +113,23 @@ struct PairsProductF32 {
     }
   }
 
-  SIE_DEVICE static void read(const float *from, float (&v)[4]) {
-    const float4 q = ptx::load_shared<float4>(from);
-    v[0] = q.x;
-    v[1] = q.y;
-    v[2] = q.z;
-    v[3] = q.w;
-  }
   SIE_DEVICE void multiply(const unsigned char *w, const float *t, const float *l) {
     const float *const own_l = l + row(0) * stride;
     const float *const own_w = reinterpret_cast<const float *>(w + column(0) * pairs_w_stride);
 #pragma unroll 2
     for (int k = 0; k < line; k += 4) {
       float of_word[4], x[rows][4];
-      read(t + k, of_word);
+      read_four(t + k, of_word);
 #pragma unroll
       for (int i = 0; i < rows; i++) {
-        read(own_l + 4 * i * stride + k, x[i]);
+        read_four(own_l + 4 * i * stride + k, x[i]);
 #pragma unroll
         for (int e = 0; e < 4; e++) x[i][e] = __fmul_rn(of_word[e], x[i][e]);
       }
 #pragma unroll
       for (int j = 0; j < columns; j++) {
         float v[4];
-        read(own_w + 8 * j * (pairs_w_stride / 4) + k, v);
+        read_four(own_w + 8 * j * (pairs_w_stride / 4) + k, v);
 #pragma unroll
         for (int e = 0; e < 4; e++) {
 #pragma unroll

@@ -26,6 +26,7 @@
 #define SIE_KERNELS_CUDA_SPANS_CUH
 
 #include "cuda/found_items.cuh"
+#include "cuda/read_four.cuh"
 
 namespace sie_cuda {
 
@@ -102,14 +103,6 @@ class SpansLine {
   float starts_[spans_loads][8], ends_[spans_loads][8], label_[8];
 };
 
-SIE_DEVICE void spans_read(const float *from, float (&v)[4]) {
-  const float4 q = ptx::load_shared<float4>(from);
-  v[0] = q.x;
-  v[1] = q.y;
-  v[2] = q.z;
-  v[3] = q.w;
-}
-
 constexpr int32_t spans_own_rows = spans_widths / 4, spans_own_labels = spans_labels / 8;  // of a thread
 
 // Multiplies one line: h is the first of the thread's widths in a stage, m the first of its labels.
@@ -119,9 +112,9 @@ SIE_DEVICE void spans_multiply(const float *h, const float *m,
   for (int k = 0; k < spans_line; k += 4) {
     float hs[spans_own_rows][4], ms[spans_own_labels][4];
 #pragma unroll
-    for (int i = 0; i < spans_own_rows; i++) spans_read(h + i * 4 * spans_stride + k, hs[i]);
+    for (int i = 0; i < spans_own_rows; i++) read_four(h + i * 4 * spans_stride + k, hs[i]);
 #pragma unroll
-    for (int i = 0; i < spans_own_labels; i++) spans_read(m + i * 8 * spans_stride + k, ms[i]);
+    for (int i = 0; i < spans_own_labels; i++) read_four(m + i * 8 * spans_stride + k, ms[i]);
 #pragma unroll
     for (int j = 0; j < 4; j++) {
 #pragma unroll
