@@ -8,11 +8,13 @@
 // Alias    none.
 // Align    x: base 16 B, row stride a multiple of 16 B (TMA). y, bias any.
 // Cost     2·T·N·K flop: 16,384 tokens with BERT's vocabulary (30,522 × 768) 768 GFLOP, 0.97 ms at
-//          790 TFLOP/s. A tile's maximum, some 500 issue slots a warp, hides behind the other
-//          warpgroup's 5,900 clocks of products.
-// Plan     gemm_sm90's warpgroups in turn on tiles of their own; in place of the store each warp
+//          790 TFLOP/s. A tile's maximum, some 750 issue slots a warp at 192 columns, hides behind the
+//          other warpgroup's 8,900 clocks of products.
+// Plan     gemm_sm90's warpgroups in turn on tiles of their own, with the barriers of form `any`
+//          (timeline: gemm_sm90_kernel.cuh); in place of the store each warp
 //          takes the maximum of its 16 rows of every 64 as splade_sm80.cuh does: in registers,
-//          three shuffles, one integer maximum a column and sequence into y.
+//          three shuffles, one integer maximum a column and sequence into y. More than 128 rows are
+//          shared out in pairs of CTAs, which bring each tile of W once (splade_sm90_tile).
 // Error    that of gemm_sm90: rounding is monotone, so bias and scales after the maximum give the
 //          bits that they would have given before it.
 // Source   Formal 2021, arXiv:2109.10086 §3
@@ -129,24 +131,37 @@ __global__ void __launch_bounds__(sm90_threads, 1)
 template <class Tile>
 sie_status splade_sm90_launch(const GemmCall &call, const SpladeTarget &to) {
   ptx::TensorMap x, w;
-  const sie_status status = sm90_operand_maps(call, Tile::step, Tile::rows, Tile::columns, &x, &w);
+  const sie_status status =
+      sm90_operand_maps(call, Tile::step, Tile::rows, Tile::columns / Tile::cluster, &x, &w);
   if (status != SIE_OK) return status;
   Sm90Gemm g = sm90_arguments(call, Tile::step);
   const int64_t tiles_n = divide_up(call.args->n, Tile::columns);
-  const int64_t tiles = divide_up(call.args->rows.cap, Tile::rows) * tiles_n;
+  const int64_t tiles = divide_up(call.args->rows.cap, Tile::rows * Tile::cluster) * tiles_n;
   if (tiles > INT32_MAX / 4) return SIE_UNSUPPORTED;
   g.tiles_n = static_cast<int32_t>(tiles_n);
-  int64_t ctas = call.on->multiprocessors > 1 ? call.on->multiprocessors : 1;
-  if (ctas > tiles) ctas = tiles;
-  return SIE_LAUNCH((splade_sm90_kernel<Tile>), static_cast<uint32_t>(ctas), sm90_threads, Tile::shared_bytes,
-                    call.on, x, w, g, to);
+  int64_t clusters = call.on->multiprocessors / Tile::cluster;
+  if (clusters < 1) clusters = 1;
+  if (clusters > tiles) clusters = tiles;
+  return SIE_LAUNCH_CLUSTER((splade_sm90_kernel<Tile>), Tile::cluster, clusters * Tile::cluster, sm90_threads,
+                            Tile::shared_bytes, call.on, x, w, g, to);
 }
 
-// Few rows fill at most half of a large tile.
 template <class Class>
 sie_status splade_sm90_class(const GemmCall &call, const SpladeTarget &to) {
-  if (call.args->rows.cap <= 64) return splade_sm90_launch<Sm90Tile<Class, Sm90Pingpong64x128>>(call, to);
-  return splade_sm90_launch<Sm90Tile<Class, Sm90Pingpong128x128>>(call, to);
+  switch (splade_sm90_tile(Class::promoted, call.args->rows.cap)) {
+    case GEMM_SM90_PINGPONG_64X128:
+      return splade_sm90_launch<Sm90Tile<Class, Sm90Pingpong64x128>>(call, to);
+    case GEMM_SM90_PINGPONG_128X128:
+      return splade_sm90_launch<Sm90Tile<Class, Sm90Pingpong128x128>>(call, to);
+    case GEMM_SM90_PINGPONG_128X128_PAIR:
+      if constexpr (Class::promoted)
+        return splade_sm90_launch<Sm90Tile<Class, Sm90Pingpong128x128Pair>>(call, to);
+      return SIE_UNSUPPORTED;
+    default:
+      if constexpr (!Class::promoted)
+        return splade_sm90_launch<Sm90Tile<Class, Sm90Pingpong128x192Pair>>(call, to);
+      return SIE_UNSUPPORTED;
+  }
 }
 
 }  // namespace
