@@ -5,6 +5,7 @@
 
 #include "cuda/gemm_sm90_code.h"
 #include "cuda/gemm_sm90_variants.h"
+#include "cuda/splade.h"
 
 namespace bench {
 
@@ -29,6 +30,7 @@ sie_cuda::AttentionShape attention_of(const ModelShape &m, bool local) {
 // Dependent trips to memory of a row operation: the count, the row, and a table's row behind an id.
 double trips(const std::string &op) {
   if (op == "layernorm") return 1;  // the row is asked for beside the count
+  if (op == "take_rows") return 4;  // the sequence, its place in x, the place
   return op == "embed_layernorm" ? 3 : 2;
 }
 
@@ -73,7 +75,8 @@ GemmWork linear_work(const ModelShape &m, int64_t rows, ModelLinear part, bool f
 
 bool predicts_bytes(const Point &point) {
   static const char *const known[] = {"embed_layernorm", "layernorm",    "qk_norm_rope", "quantise_rows",
-                                      "gather_rows",     "join_columns", "keep_rows",    "output_rows"};
+                                      "gather_rows",     "join_columns", "keep_rows",    "output_rows",
+                                      "take_rows",       "product",      "dots",         "output_sparse"};
   for (const char *name : known) {
     if (point.op == name) return true;
   }
@@ -134,6 +137,20 @@ bool predict(const Card &card, const Point &point, double bytes, Predicted *pred
                                        static_cast<int64_t>(point.lengths.size()));
     return true;
   }
+  if (point.op == "splade") {
+    GemmWork w;
+    w.rows = harness::tokens_of(point.lengths);
+    w.n = harness::vocabulary_of(m);
+    w.k = m.width;
+    w.fp8 = point.type == "fp8";
+    w.y_bytes = 0;
+    // Its 76 KiB of code, beside the other warpgroup's products, would make the last tile 30 clocks longer.
+    const sie_cuda::GemmSm90Variant &v =
+        sie_cuda::gemm_sm90_variants[sie_cuda::splade_sm90_tile(w.fp8, w.rows)];
+    prediction->by = predict_splade(card, w, {v.rows, v.columns, v.warpgroup_rows, v.cluster},
+                                    static_cast<int64_t>(point.lengths.size()));
+    return true;
+  }
   if (point.op == "pool_output") {
     prediction->by = pool_of(card, m, point.lengths);
     return true;
@@ -153,6 +170,11 @@ bool predict(const Card &card, const Point &point, double bytes, Predicted *pred
   if (!predicts_bytes(point)) return false;
   prediction->by = predict_rows(card, bytes, trips(point.op));
   return true;
+}
+
+int32_t model_launches(const ModelDepth &d) {
+  const int32_t norms = 2, products = 4, attention = 1, rotation = d.shape.rotary ? 1 : 0;
+  return 1 + d.blocks * (norms + products + attention + rotation) + 1;  // embedding, blocks, pooling
 }
 
 double predict_model_us(const Card &card, const ModelDepth &d, int64_t seqs, int32_t length, bool fp8) {

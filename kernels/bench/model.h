@@ -28,6 +28,9 @@ bool predicts_bytes(const Point &point);
 // Returns whether the operation of the point has a model, and then its prediction on sm_90.
 bool predict(const sie_cuda::Card &card, const Point &point, double bytes, Predicted *prediction);
 
+// Returns the kernels that a whole model on few short sequences starts.
+int32_t model_launches(const ModelDepth &model);
+
 // Returns the microseconds of a whole model on seqs sequences of one length; fp8: in the linears that have
 // that class.
 double predict_model_us(const sie_cuda::Card &card, const ModelDepth &model, int64_t seqs, int32_t length,

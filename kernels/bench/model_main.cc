@@ -2,6 +2,8 @@
 // kernel of the bench's list. bench/results/gpu-model.md is its output, which a test compares.
 #include <stdio.h>
 
+#include <set>
+#include <string>
 #include <vector>
 
 #include "bench/model.h"
@@ -31,6 +33,24 @@ void print_models(const Card &card) {
   }
 }
 
+// Where the time of one query goes: what lies between kernels, and what each waits for.
+void print_query(const Card &card) {
+  printf(
+      "\n## One query of 32 tokens on %s\n\nKernels one after another, in a graph, %.1f us from the end of "
+      "one "
+      "to the first work of the next.\n\n| model | class | kernels | gaps us | their own us | together us "
+      "|\n| --- | --- | ---: | ---: | ---: | ---: |\n",
+      card.name, card.gap_us);
+  for (const bench::ModelDepth &d : bench::model_depths()) {
+    for (int fp8 = 0; fp8 < 2; fp8++) {
+      const int32_t kernels = bench::model_launches(d);
+      const double us = predict_model_us(card, d, 1, 32, fp8), gaps = kernels * card.gap_us;
+      printf("| %s | %s | %d | %.0f | %.0f | %.0f |\n", d.shape.name, fp8 ? "fp8" : "bf16", kernels, gaps,
+             us - gaps, us);
+    }
+  }
+}
+
 void print_kernels(const Card &card) {
   printf(
       "\n## Kernels on %s\n\nThe tile of a product is the one that `linear` chooses; where the model finds "
@@ -50,6 +70,14 @@ void print_kernels(const Card &card) {
       printf("  |  |\n");
     }
   }
+  std::set<std::string> without;
+  for (const bench::Point &point : bench::points()) {
+    bench::Predicted p;
+    if (!bench::predict(card, point, 1, &p)) without.insert(point.op);
+  }
+  printf("\nOperations without a model:");
+  for (const std::string &op : without) printf(" %s", op.c_str());
+  printf(". The headers of their files count their cost by hand.\n");
 }
 
 // What attention_narrow_keys was chosen by: both forms at lengths around it and beyond.
@@ -127,6 +155,7 @@ int main() {
       static_cast<long long>(kBatch));
   print_models(sie_cuda::card_h100);
   print_models(sie_cuda::card_h200);
+  print_query(sie_cuda::card_h200);
   print_code(sie_cuda::card_h200);
   print_attention(sie_cuda::card_h200);
   print_kernels(sie_cuda::card_h200);

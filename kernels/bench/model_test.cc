@@ -6,6 +6,7 @@
 
 #include "cuda/gemm_sm90_code.h"
 #include "cuda/gemm_sm90_variants.h"
+#include "cuda/splade.h"
 #include "tests/check.h"
 
 using bench::Predicted;
@@ -98,6 +99,53 @@ TEST(model_predicts_the_tile_that_runs) {
   }
 }
 
+// SPLADE's tile follows from the rows alone, and no other in ping-pong is more than a tenth faster by the model.
+TEST(model_predicts_splade) {
+  using sie_cuda::splade_sm90_tile;
+  int checked = 0;
+  for (const bool fp8 : {false, true}) {
+    const int32_t large =
+        fp8 ? sie_cuda::GEMM_SM90_PINGPONG_128X128_PAIR : sie_cuda::GEMM_SM90_PINGPONG_128X192_PAIR;
+    CHECK(splade_sm90_tile(fp8, 1) == sie_cuda::GEMM_SM90_PINGPONG_64X128 &&
+              splade_sm90_tile(fp8, 64) == sie_cuda::GEMM_SM90_PINGPONG_64X128 &&
+              splade_sm90_tile(fp8, 65) == sie_cuda::GEMM_SM90_PINGPONG_128X128 &&
+              splade_sm90_tile(fp8, 128) == sie_cuda::GEMM_SM90_PINGPONG_128X128 &&
+              splade_sm90_tile(fp8, 129) == large && splade_sm90_tile(fp8, 1 << 20) == large,
+          "fp8 %d", fp8);
+    for (int64_t rows : {16, 50, 100, 128, 256, 512, 1024, 4096, 16384}) {
+      sie_cuda::GemmWork w;
+      w.rows = rows;
+      w.n = 30522;
+      w.k = 768;
+      w.fp8 = fp8;
+      w.y_bytes = 0;
+      double own = 0, fastest = 1e9;
+      const char *other = "";
+      for (int32_t i = sie_cuda::GEMM_SM90_PINGPONG_64X128; i <= sie_cuda::GEMM_SM90_PINGPONG_128X192_PAIR;
+           i++) {
+        const sie_cuda::GemmSm90Variant &v = sie_cuda::gemm_sm90_variants[i];
+        if (fp8 && v.columns == 192) continue;
+        const double us =
+            predict_splade(card_h200, w, {v.rows, v.columns, v.warpgroup_rows, v.cluster}, 1).us;
+        if (i == splade_sm90_tile(fp8, rows)) own = us;
+        if (us < fastest) fastest = us, other = v.name;
+      }
+      CHECK(own > 0 && own <= 1.1 * fastest, "%lld rows, fp8 %d: %.1f us, %.1f by %s",
+            static_cast<long long>(rows), fp8, own, fastest, other);
+    }
+  }
+  for (const bench::Point &point : bench::points()) {
+    if (point.op != "splade" || point.load != "query") continue;
+    const auto c = point.make();
+    Predicted p;
+    CHECK(bench::predict(card_h200, point, 0, &p), "%s", point.name().c_str());
+    CHECK(same(p.by.floor_us, c->bytes() / card_h200.dram_bytes_s * 1e6),
+          "%s: a floor of %.3f us, %.0f bytes", point.name().c_str(), p.by.floor_us, c->bytes());
+    checked++;
+  }
+  CHECK(checked == 2, "%d points", checked);
+}
+
 // Each product of each model in batches, in part of one and of a query: of the tiles that take it none is
 // faster by the model than the one that runs.
 TEST(model_finds_no_faster_tile) {
@@ -185,6 +233,21 @@ TEST(model_is_the_sum_of_its_operations) {
     const double got = bench::predict_model_us(card_h200, d, 3, 500, fp8);
     CHECK(same(got, want), "%.3f us, the sum is %.3f", got, want);
   }
+}
+
+// A microsecond more between kernels makes a query so many microseconds longer as it has kernels.
+TEST(model_counts_the_kernels_of_a_query) {
+  sie_cuda::Card slower = card_h200;
+  slower.gap_us += 1;
+  for (const bench::ModelDepth &d : bench::model_depths()) {
+    for (bool fp8 : {false, true}) {
+      const double more =
+          bench::predict_model_us(slower, d, 1, 32, fp8) - bench::predict_model_us(card_h200, d, 1, 32, fp8);
+      CHECK(same(more, bench::model_launches(d)), "%s: %.3f us for %d kernels", d.shape.name, more,
+            bench::model_launches(d));
+    }
+  }
+  CHECK(bench::model_launches(model("bge-base")) == 86, "%d", bench::model_launches(model("bge-base")));
 }
 
 // A model that takes means, of short texts and of long ones.

@@ -264,6 +264,14 @@ double flash3_tflops(const Card &card, int64_t length, int32_t dim) {
   return 4.0 * pairs * dim / clocks * card.ghz * card.multiprocessors * 1e-3;
 }
 
+Prediction predict_splade(const Card &card, const GemmWork &w, const GemmTileShape &t, int64_t seqs) {
+  Prediction p = predict_gemm(card, w, t);
+  const Prediction zeros = predict_rows(card, 4.0 * static_cast<double>(seqs * w.n), 0);
+  p.us += zeros.us;
+  p.floor_us += zeros.floor_us;
+  return p;
+}
+
 Prediction predict_pool(const Card &card, int32_t columns, const int32_t *lengths, int64_t seqs) {
   int64_t rows = 0, longest = 0, parts = 0;
   for (int64_t i = 0; i < seqs; i++) {

@@ -97,6 +97,10 @@ double gemm_clocks(const Card &card, const GemmWork &work, const GemmTileShape &
 // The same in time, with its limit and its floor.
 Prediction predict_gemm(const Card &card, const GemmWork &work, const GemmTileShape &tile);
 
+// A product that leaves as each sequence's maxima (splade_sm90.cuh): w.y_bytes is 0, and the zeros that the maxima
+// start from are a kernel of their own.
+Prediction predict_splade(const Card &card, const GemmWork &work, const GemmTileShape &tile, int64_t seqs);
+
 // The skinny form (gemm_sm90_skinny.cuh): 64 rows of W a CTA, all of x; a chain of steps of K.
 double skinny_clocks(const Card &card, const GemmWork &work, int32_t multiprocessors);
 

@@ -327,6 +327,18 @@ TEST(gemm_cost_names_the_limit) {
         "%s", "names");
 }
 
+// Maxima instead of rows: no bytes of y leave the product, and a kernel writes 4 · 10 · 128 bytes of zeros.
+TEST(gemm_cost_of_splade_by_hand) {
+  GemmWork w = product(8 * 128, 128, 64);
+  w.y_bytes = 0;
+  const double zeros = 4.0 * 10 * 128 / 1e6, products = (500 + 2 * 2048 + 768) / 2e3 + 2;
+  sie_cuda::Prediction p = predict_splade(round_card(), w, pingpong, 10);
+  CHECK(same(p.us, products + zeros / 0.88 + 2) && p.limit == sie_cuda::Limit::tensor, "%.4f us by %s", p.us,
+        limit_name(p.limit));
+  CHECK(same(p.floor_us, 8 * 2048 / 4 / 2e3 + zeros), "a floor of %.4f us", p.floor_us);
+  CHECK(gemm_bytes(w) == 2 * 64 * (8 * 128 + 128), "%.0f bytes", gemm_bytes(w));
+}
+
 // 160 clocks a step of 64 columns (128 in e4m3), 64 rows of W a CTA, two trips to memory before.
 TEST(gemm_cost_of_the_skinny_form_by_hand) {
   const struct {
