@@ -10,6 +10,14 @@
 //          does not depend on the previous kernel, so the ring is filled with it before the grid's
 //          wait. Lanes exchange halves so that each holds pairs of neighbouring columns of one
 //          token, as in wide tiles.
+// Timeline who waits on which barrier; s is a stage of the ring, full[s] one arrival and bytes, empty[s] one
+//          of each consumer warp.
+//   producer  ahead of the grid's wait, for each s of the first eight steps: announce at full[s] · TMA of
+//             W into s; behind the grid's wait TMA of x into each of them
+//             then for each step: wait empty[s] · announce at full[s] · TMA of W and x into s
+//   consumers behind the grid's wait, for each step: wait full[s] · wgmma · when the products of the step
+//             before are done, arrive at its empty; in FP8 those of this step, and promote them first
+//   end       the last products, y; nobody frees the last stage of the 16-bit classes
 // Class    K order, instruction K, promotion and epilogue are those of gemm_sm90.cuh: the same
 //          results bit for bit. (Only a test on a device can show that a tensor core sums a·b and
 //          b·a alike.)
