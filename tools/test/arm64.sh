@@ -2,8 +2,9 @@
 # The C side for arm64, under qemu-user: on a CPU with dot products (max) and on one without
 # (cortex-a72), so that each table is chosen where it should be. Usage: arm64.sh quick|list
 #   quick   vectors and products of the tables against their definitions (what make test runs)
-#   list    and the conformance list, csrc's tests and the example: of the list every SHARDS-th case
-#           (60), from SIE_TEST_TURN on, for the emulation is slow; SHARDS=1: all, in hours
+#   list    and the conformance list, what the kernels are compiled to, csrc's tests and the example:
+#           of the list every SHARDS-th case (60), from SIE_TEST_TURN on, for the emulation is slow;
+#           SHARDS=1: all, in hours
 # TESTS="linear lstm" for the cases of kernel_tests that these words name.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
