@@ -270,6 +270,29 @@ TEST(gemm_sm90_whole_lines) {
   check_shape(shape(SIE_COMPUTE_BF16, 20, 20, 520, 16, -1), e);
 }
 
+// Each hot form takes its own ending alone: whole lines of what no model asks for, such as a residual behind a gate, a
+// residual of another type than y, or one of what is quantised, are any's.
+TEST(gemm_sm90_whole_lines_of_any_ending) {
+  for (uint32_t compute : computes) {
+    const int32_t own = compute == SIE_COMPUTE_F16 ? SIE_F16 : SIE_BF16;
+    for (int32_t gate : {SIE_GATE_NONE, SIE_GATE_SWIGLU, SIE_GATE_GEGLU}) {
+      for (int32_t act : {SIE_ACT_NONE, SIE_ACT_GELU_ERF}) {
+        if (gate != SIE_GATE_NONE && act != SIE_ACT_NONE) continue;
+        for (int32_t residual : {0, own, static_cast<int32_t>(SIE_F32)}) {
+          for (int32_t y : {own, static_cast<int32_t>(SIE_F32), static_cast<int32_t>(SIE_F8E4M3)}) {
+            Ending e;
+            e.gate = gate;
+            e.act = act;
+            e.residual = residual;
+            e.y = y;
+            check_shape(shape(compute, 17, 40, gate != SIE_GATE_NONE ? 256 : 128, 64, -1), e);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(gemm_sm90_nan_stays_in_its_row) {
   for (uint32_t compute : computes)
     gemm_test::check_nan_stays_in_its_row(family(), compute, {skinny, pingpong_64, cooperative_pair});
