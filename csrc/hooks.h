@@ -1,5 +1,5 @@
 // hooks.h — the places where a test may hold or schedule a thread: each step of a wait word, each
-// meeting of a team, each ticket, each block; and the machine that it may make up.
+// meeting of a team, each ticket, each block; and the machine and the GPU that it may make up.
 //
 // Only csrc_tests has them: it compiles csrc again with SIE_TEST_HOOKS. In the library Watched is
 // std::atomic and the functions are empty.
@@ -39,6 +39,7 @@ inline void runs_block(int32_t, int64_t) {}
 inline void touches(int32_t, const void *) {}
 inline const Machine *machine() { return nullptr; }
 constexpr bool skips_self_tests() { return false; }
+constexpr int64_t gpu_input_bytes() { return 0; }
 
 #else
 
@@ -64,12 +65,16 @@ inline std::atomic<const Machine *> made_up{nullptr};
 // For a test that opens thousands of devices: they offer their classes without the start-up test,
 // which other tests see.
 inline std::atomic<bool> no_self_tests{false};
+// Programs of a made-up GPU end, and need so many bytes for a batch's inputs. 0: there is no GPU.
+inline std::atomic<int64_t> gpu_inputs{0};
 
 inline const Hooks *now() { return installed.load(std::memory_order_acquire); }
 
 inline const Machine *machine() { return made_up.load(std::memory_order_acquire); }
 
 inline bool skips_self_tests() { return no_self_tests.load(std::memory_order_acquire); }
+
+inline int64_t gpu_input_bytes() { return gpu_inputs.load(std::memory_order_acquire); }
 
 inline void touches(int32_t place, const void *p) {
   if (const Machine *made = machine()) made->touch(place, p);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "hooks.h"
 #include "made_program.h"
 #include "program.h"
 
@@ -734,4 +735,15 @@ TEST(planned_programs_end) {
           static_cast<long long>(workspace.region));
     SAYS("is ended already", sie_program_end(&m->p, &workspace, &err));
   }
+  // On a GPU a batch's inputs lie behind the lane.
+  m = made();
+  m->on_gpu();
+  SAYS("no GPU", sie_program_end(&m->p, &workspace, &err), SIE_INTERNAL);
+  CHECK(!m->p.ended, "a program that no GPU has ended is ended");
+  sie::hooks::gpu_inputs = 12345;
+  PASSES(sie_program_end(&m->p, &workspace, &err));
+  sie::hooks::gpu_inputs = 0;
+  CHECK(m->p.ended && workspace.lane == sie::lane_bytes(&m->p) + 12345 && workspace.region == 0,
+        "%lld bytes a lane, %lld in the region", static_cast<long long>(workspace.lane),
+        static_cast<long long>(workspace.region));
 }
