@@ -91,9 +91,8 @@ void finish_gated(const sie_linear_args *a, const float *z, int64_t row, int64_t
   for (int64_t m = 0; m < rows; m++, z += kPanel, y += ldy) {
     const R *residual = a->residual.p != nullptr ? row_of<const R>(a->residual, row + m) : nullptr;
     for (int64_t i = n; i < end; i += 2 * kLanes) {
-      // Two vectors, or the panel's last one; columns beyond `end` are not stored.
-      const int64_t two = i + 2 * kLanes < n + kPanel ? i + 2 * kLanes : n + kPanel,
-                    last = two < end ? two : end;
+      // Two vectors, or the last one; columns beyond `end` are not stored.
+      const int64_t two = i + 2 * kLanes, last = two < end ? two : end;
       Vec in[2] = {vset(0.0f), vset(0.0f)}, gate, up;
       for (int v = 0; v < 2 && i + v * kLanes < last; v++) {
         in[v] = vload(z + (i - n) + v * kLanes);

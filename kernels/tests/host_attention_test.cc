@@ -244,6 +244,39 @@ TEST(host_attention_without_any_weight) {
   }
 }
 
+// The weighted values of row 1 are too small for an f32 and below zero, and the last of its own is −0. Row 2,
+// which sees a key more, lies in the same tile or in another: row 1 has the same zero.
+TEST(host_attention_has_one_zero) {
+  const int32_t rows = 3, one = 1, cu[] = {0, rows};
+  AtEnd<float> q(rows, 1.0f), k(rows, 0.0f), v(rows);
+  k.data()[1] = 28;
+  v.data()[0] = -0x1p-120f, v.data()[1] = -0.0f, v.data()[2] = 1;
+  for (const sie_ops *ops : tables()) {
+    float y[2][rows] = {};
+    for (int32_t parts : {1, rows}) {
+      sie_attention_args a = {};
+      a.q_rows = {rows, &rows}, a.seqs = {1, &one};
+      a.cu_q = a.cu_kv = cu, a.max_kv = rows;
+      a.q = of(q.data(), 1, SIE_F32), a.k = of(k.data(), 1, SIE_F32), a.v = of(v.data(), 1, SIE_F32);
+      a.y = of(y[parts == 1 ? 0 : 1], 1, SIE_F32);
+      a.heads = a.kv_heads = a.head_dim = 1;
+      a.mask = SIE_MASK_CAUSAL;
+      a.scale = 1;
+      sie_op_bounds bounds = {};
+      bounds.kind = SIE_OP_ATTENTION;
+      bounds.rows = bounds.max_len = rows, bounds.seqs = 1;
+      bounds.head_dim = bounds.heads = bounds.kv_heads = 1;
+      Scratch scratch(ops, bounds);
+      for (int32_t part = 0; part < parts; part++) {
+        const sie_share share = scratch.share(part, parts);
+        CHECK(ops->attention(&a, &share) == SIE_OK && scratch.intact(), "%s: attention", ops->name);
+      }
+    }
+    CHECK(memcmp(y[0], y[1], sizeof y[0]) == 0, "%s: row 1 is %g beside row 2, %g alone", ops->name,
+          static_cast<double>(y[0][1]), static_cast<double>(y[1][1]));
+  }
+}
+
 TEST(host_attention_of_blocks_and_chunks) {
   attend({8, 3, 512}, false);
   attend({8, 9, 1024}, false);  // whole blocks

@@ -318,6 +318,29 @@ TEST(host_embeds_three_tables_without_a_norm) {
   }
 }
 
+// Columns of one sign make a set bit each, also the first of a byte, and nothing is written behind the last byte.
+TEST(host_bits_fill_their_bytes) {
+  const int32_t one = 1;
+  for (const sie_ops *ops : host_tables()) {
+    for (int32_t dims = 1; dims <= columns; dims++) {
+      Operand x(SIE_F32);
+      for (int64_t i = 0; i < columns; i++) x.set(i, 1.0f);
+      const sie_out_item item = {SIE_BINARY, dims, 0, 0, 0};
+      Scratch scratch(ops, bounds_of(SIE_OP_OUTPUT_ROWS));
+      Array<uint8_t> out(columns, 0x55);
+      sie_output_rows_args a = {{1, &one}, columns, x.tensor(), &item, out.data()};
+      const sie_share share = scratch.share(0, 1);
+      CHECK(ops->output_rows(&a, &share) == SIE_OK, "%s: an output is refused", ops->name);
+      for (int32_t i = 0; i < columns; i++) {
+        const int32_t bits = dims - 8 * i,
+                      want = bits >= 8 ? 0xff : (bits > 0 ? 0xff00 >> bits & 0xff : 0x55);
+        CHECK(out[static_cast<size_t>(i)] == want, "%s: %d columns: byte %d is %d, %d expected", ops->name,
+              dims, i, out[static_cast<size_t>(i)], want);
+      }
+    }
+  }
+}
+
 // The largest and smallest columns of the item are kept; what lies behind them, and behind the
 // scratch, is not touched.
 TEST(host_outputs_keep_to_their_columns) {

@@ -15,8 +15,7 @@ void tile(const TileArgs *args) {
         sum = _mm256_fmadd_ps(_mm256_set1_ps(args->a[m * args->lda + i]),
                               _mm256_loadu_ps(args->b + i * args->ldb + 8 * h), sum);
       }
-      sum = _mm256_add_ps(sum,
-                          args->bias != nullptr ? _mm256_loadu_ps(args->bias + 8 * h) : _mm256_setzero_ps());
+      if (args->bias != nullptr) sum = _mm256_add_ps(sum, _mm256_loadu_ps(args->bias + 8 * h));
       if (args->residual != nullptr)
         sum = _mm256_add_ps(sum, _mm256_loadu_ps(args->residual + m * args->ldr + 8 * h));
       _mm256_storeu_ps(args->c + m * args->ldc + 8 * h, sum);
