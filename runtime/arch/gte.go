@@ -102,7 +102,7 @@ func (family *gteFamily) load(dir fs.FS, p *packer) (encoder, error) {
 		gate:      gates[c.Activation],
 		qkvBias:   true,
 		downBias:  true,
-		head:      gteHeads(activations[c.Activation], c.NormEps),
+		head:      gteHeads(c.wordsAct(family), c.NormEps),
 	}
 	if err := config.check(gteSizes); err != nil {
 		return nil, err
@@ -126,6 +126,15 @@ func (family *gteFamily) load(dir fs.FS, p *packer) (encoder, error) {
 		names = &gteUnpackedNames
 	}
 	return loadPostNorm(p, config, names, gteSizes[1])
+}
+
+// wordsAct is the activation before the words' logits: hidden_act in published code, and GELU in
+// transformers' class, whatever hidden_act is.
+func (c *gteConfig) wordsAct(family *gteFamily) engine.Act {
+	if family.library && c.AutoMap == nil {
+		return engine.GELU
+	}
+	return activations[c.Activation]
 }
 
 func (c *gteConfig) checkRefused(dir fs.FS) error {

@@ -62,3 +62,15 @@ func TestPostNormDetection(t *testing.T) {
 		t.Errorf("%s, %v", task, err)
 	}
 }
+
+// transformers' GTE has GELU before the words' logits; the code of repositories has hidden_act.
+func TestActivationBeforeGteWords(t *testing.T) {
+	dev := open(t, engine.Options{Threads: 1})
+	for name, want := range map[string]engine.Act{"gte-saved": engine.GELU, "gte-arctic": engine.SiLU} {
+		dir := edit(t, golden.Open(t, name).Dir, configFile, map[string]any{"hidden_act": "silu"})
+		m, _ := load(t, dev, dir, Options{Task: Embed})
+		if got := m.encoder.heads().masked.transform.act; got != want {
+			t.Errorf("%s: activation %d, want %d", name, got, want)
+		}
+	}
+}
