@@ -24,7 +24,7 @@ func tag(r *run) error {
 	m := r.use.Weights()
 	var names []string
 	for _, l := range m.Labels {
-		if _, name := split(l); name != "O" && !slices.Contains(names, name) {
+		if name := entityName(l); name != "O" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -87,9 +87,9 @@ func bestTags(z []float64, labels []string, spans []tokenizer.TokenSpan) []tagge
 	return out
 }
 
-// split separates a label's prefix from its name. B-PER begins a PER; a label without a prefix is
-// inside one, as I-PER is.
-func split(label string) (begins bool, name string) {
+// split separates a label's prefix from what joins tokens. B-PER begins a PER; a label without
+// either prefix is inside one, as I-PER is.
+func split(label string) (begins bool, tag string) {
 	if rest, ok := strings.CutPrefix(label, "B-"); ok {
 		return true, rest
 	}
@@ -97,22 +97,31 @@ func split(label string) (begins bool, name string) {
 	return false, rest
 }
 
-// join makes entities of neighbouring tokens with the same name; a B- begins a new entity. O is no
+// entityName returns what an entity of a label is called: the label without a prefix of one letter,
+// as E-PER and S-PER have it in other schemes than B- and I-.
+func entityName(label string) string {
+	if len(label) >= 2 && label[1] == '-' {
+		return label[2:]
+	}
+	return label
+}
+
+// join makes entities of neighbouring tokens with the same tag; a B- begins a new entity. O is no
 // entity. Places are counted in code points, as clients count them.
 func join(tags []tagged, text string) []api.Entity {
 	var out []api.Entity
 	at := codePoints{text: text}
 	for i := 0; i < len(tags); {
-		_, name := split(tags[i].label)
+		_, tag := split(tags[i].label)
 		j, sum := i+1, tags[i].score
 		for ; j < len(tags); j++ {
 			begins, next := split(tags[j].label)
-			if begins || next != name {
+			if begins || next != tag {
 				break
 			}
 			sum += tags[j].score
 		}
-		if name != "O" {
+		if name := entityName(tags[i].label); name != "O" {
 			start, end := tags[i].start, tags[j-1].end
 			out = append(out, api.Entity{
 				Text:  text[start:end],

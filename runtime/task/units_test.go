@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,23 @@ func TestBestTagsAndJoin(t *testing.T) {
 	}
 	if fmt.Sprint(found) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", found, want)
+	}
+}
+
+// Of schemes that mark ends and single tokens, too, entities are those of transformers'
+// group_entities: a token with another prefix than B- and I- begins an entity, whose name has no
+// prefix. A hyphen elsewhere stays, which transformers takes for the end of a prefix.
+func TestJoinOtherSchemes(t *testing.T) {
+	var got []string
+	for _, e := range join([]tagged{
+		{"B-LOC", 1, 0, 1}, {"I-LOC", 1, 2, 3}, {"E-LOC", 1, 4, 5}, {"S-PER", 1, 6, 7}, {"S-PER", 1, 8, 9},
+		{"O", 1, 10, 11}, {"U-ORG", 1, 12, 13}, {"L-ORG", 1, 14, 15}, {"birth-date", 1, 16, 17},
+	}, "a b c d e f g h i") {
+		got = append(got, e.Text+" "+e.Label)
+	}
+	want := []string{"a b LOC", "c LOC", "d e PER", "g ORG", "h ORG", "i birth-date"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
