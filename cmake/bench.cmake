@@ -14,10 +14,12 @@ add_library(kernel_cases STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:kernel_case_ob
 target_link_libraries(kernel_cases PRIVATE sie_flags)
 
 # What the cost model predicts, and whether bench/results/gpu-model.md still says it.
-set(model_sources ${CMAKE_SOURCE_DIR}/kernels/cuda/cost.cc ${CMAKE_SOURCE_DIR}/kernels/cuda/gemm_sm90_choose.cc)
+set(model_sources ${CMAKE_SOURCE_DIR}/kernels/cuda/cost.cc ${CMAKE_SOURCE_DIR}/kernels/cuda/cost_heads.cc
+    ${CMAKE_SOURCE_DIR}/kernels/cuda/gemm_sm90_choose.cc)
 add_executable(kernel_model EXCLUDE_FROM_ALL ${bench_dir}/model_main.cc ${model_sources})
 target_link_libraries(kernel_model PRIVATE sie_flags kernel_cases pthread m)
-add_executable(kernel_model_test EXCLUDE_FROM_ALL ${bench_dir}/model_test.cc ${model_sources})
+add_executable(kernel_model_test EXCLUDE_FROM_ALL ${bench_dir}/model_test.cc
+               ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/cost_heads_test.cc ${model_sources})
 target_link_libraries(kernel_model_test PRIVATE sie_flags kernel_cases pthread m)
 if(SIE_EMULATED AND NOT SIE_SANITIZE)
   set_target_properties(kernel_model kernel_model_test PROPERTIES EXCLUDE_FROM_ALL OFF)

@@ -6,7 +6,7 @@
 #
 # A kernel's files enter this list when they pass the conformance list.
 set(SIE_CUDA_SOURCES
-  table.cc arch.cc cost.cc
+  table.cc arch.cc cost.cc cost_heads.cc
   embed_layernorm.cu layernorm.cu quantise_rows.cu qk_norm_rope.cu
   gather_rows.cu output_rows.cu pool_output.cu row_norms.cu muvera.cu smve.cu maxsim.cu lora.cu
   take_rows.cu products.cu lstm.cu found_items.cu spans.cu pairs.cu

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "cuda/cost_heads.h"
 #include "cuda/gemm_sm90_code.h"
 #include "cuda/gemm_sm90_variants.h"
 #include "cuda/splade.h"
@@ -40,6 +41,39 @@ Prediction pool_of(const Card &card, const ModelShape &m, const harness::Lengths
   if (m.pooling == SIE_POOL_CLS || m.pooling == SIE_POOL_LAST)
     return predict_rows(card, 2.0 * static_cast<double>(seqs) * m.width, 3);
   return predict_pool(card, static_cast<int32_t>(m.width), lengths.data(), seqs);
+}
+
+// The rows of the sequences that have an adapter: one, the other and none in turn (model_lora).
+int64_t adapted_rows(const harness::Lengths &lengths) {
+  int64_t rows = 0;
+  for (size_t i = 0; i < lengths.size(); i++) rows += i % 3 != 2 ? lengths[i] : 0;
+  return rows;
+}
+
+// Returns whether the operation is one of cost_heads.h, and then its prediction.
+bool predict_head(const Card &card, const Point &point, Prediction *prediction) {
+  const ModelShape &m = *point.model;
+  const int32_t *const lengths = point.lengths.data();
+  const int64_t seqs = static_cast<int64_t>(point.lengths.size()), tokens = harness::tokens_of(point.lengths);
+  const int32_t words = static_cast<int32_t>(harness::word_columns(m)), labels = 25;
+  if (point.op == "linear_f32") {
+    *prediction = predict_linear_f32(card, seqs, m.width, m.width);
+  } else if (point.op == "lora") {
+    *prediction = predict_lora(card, {m.width, m.width, 16}, tokens, adapted_rows(point.lengths));
+  } else if (point.op == "lstm") {
+    *prediction = predict_lstm(card, {words / 2, 2}, lengths, seqs);
+  } else if (point.op == "spans") {
+    *prediction = predict_spans(card, {4 * words, 12, labels}, lengths, seqs);
+  } else if (point.op == "pairs") {
+    *prediction = predict_pairs(card, {4 * words, words, labels}, lengths, seqs);
+  } else if (point.op == "smve") {
+    *prediction = predict_smve(card, {m.width, 1, 512 * m.width, 32}, lengths, seqs);
+  } else if (point.op == "attention_disentangled") {
+    *prediction = predict_disentangled(card, {m.heads, m.head_dim}, lengths, seqs);
+  } else {
+    return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -167,6 +201,7 @@ bool predict(const Card &card, const Point &point, double bytes, Predicted *pred
         predict_muvera(card, shape, point.lengths.data(), static_cast<int64_t>(point.lengths.size()));
     return true;
   }
+  if (predict_head(card, point, &prediction->by)) return true;
   if (!predicts_bytes(point)) return false;
   prediction->by = predict_rows(card, bytes, trips(point.op));
   return true;

@@ -2,8 +2,6 @@
 // kernel of the bench's list. bench/results/gpu-model.md is its output, which a test compares.
 #include <stdio.h>
 
-#include <set>
-#include <string>
 #include <vector>
 
 #include "bench/model.h"
@@ -70,14 +68,6 @@ void print_kernels(const Card &card) {
       printf("  |  |\n");
     }
   }
-  std::set<std::string> without;
-  for (const bench::Point &point : bench::points()) {
-    bench::Predicted p;
-    if (!bench::predict(card, point, 1, &p)) without.insert(point.op);
-  }
-  printf("\nOperations without a model:");
-  for (const std::string &op : without) printf(" %s", op.c_str());
-  printf(". The headers of their files count their cost by hand.\n");
 }
 
 // What attention_narrow_keys was chosen by: both forms at lengths around it and beyond.

@@ -2,8 +2,10 @@
 // by the tile that the launcher takes.
 #include "bench/model.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "cuda/cost_heads.h"
 #include "cuda/gemm_sm90_code.h"
 #include "cuda/gemm_sm90_variants.h"
 #include "cuda/splade.h"
@@ -144,6 +146,59 @@ TEST(model_predicts_splade) {
     checked++;
   }
   CHECK(checked == 2, "%d points", checked);
+}
+
+TEST(model_predicts_every_operation) {
+  for (const bench::Point &point : bench::points()) {
+    Predicted p;
+    CHECK(bench::predict(card_h200, point, 1, &p) && p.by.us > 0, "%s has no prediction",
+          point.name().c_str());
+  }
+}
+
+// A case counts what it moves and multiplies itself: on FMA units, but for pairs and attention.
+TEST(model_heads_have_the_floors_of_their_cases) {
+  const double fmas = card_h200.lanes * card_h200.multiprocessors * card_h200.ghz * 1e3,
+               products = card_h200.multiply_adds * card_h200.products_share * card_h200.multiprocessors *
+                          card_h200.ghz * 1e3;
+  static const char *const heads[] = {
+      "linear_f32", "lora", "lstm", "spans", "smve", "pairs", "attention_disentangled"};
+  int checked[7] = {};
+  for (const bench::Point &point : bench::points()) {
+    for (int i = 0; i < 7; i++) {
+      if (point.op != heads[i] || (point.load != "query" && point.load != "document")) continue;
+      const auto c = point.make();
+      Predicted p;
+      CHECK(bench::predict(card_h200, point, 0, &p), "%s", point.name().c_str());
+      const double bytes = c->bytes() / card_h200.dram_bytes_s * 1e6,
+                   work = point.op == "lora" ? 0 : c->flops() / 2 / (i < 5 ? fmas : products);
+      const double want = bytes > work ? bytes : work;
+      // The case of pairs counts the products with its three logits.
+      const bool near =
+          point.op == "pairs" ? fabs(of(p.by.floor_us, want)) < 3 / 512.0 : same(p.by.floor_us, want);
+      CHECK(near, "%s: a floor of %.4f us, of the case %.4f", point.name().c_str(), p.by.floor_us, want);
+      checked[i]++;
+    }
+  }
+  for (int i = 0; i < 7; i++) CHECK(checked[i] > 0, "no case of %s", heads[i]);
+}
+
+// The rows without an adapter only store zeros.
+TEST(model_predicts_the_adapters_of_its_cases) {
+  for (const bench::Point &point : bench::points()) {
+    if (point.op != "lora" || point.load != "query") continue;
+    const auto c = point.make();
+    CHECK(c->flops() == 2.0 * 16 * 16 * 2 * point.model->width, "%s", point.name().c_str());
+    Predicted p;
+    bench::predict(card_h200, point, 0, &p);
+    const int32_t width = point.model->width;
+    CHECK(same(p.by.us, predict_lora(card_h200, {width, width, 16}, 16, 16).us), "%s", point.name().c_str());
+    bench::Point thirds = point;
+    thirds.lengths = {3, 4, 5, 6, 7, 8};
+    bench::predict(card_h200, thirds, 0, &p);
+    CHECK(same(p.by.us, predict_lora(card_h200, {width, width, 16}, 33, 20).us), "%s in thirds",
+          point.name().c_str());
+  }
 }
 
 // Each product of each model in batches, in part of one and of a query: of the tiles that take it none is

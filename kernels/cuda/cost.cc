@@ -1,15 +1,12 @@
 // cost.cc — the formulas of cost.h.
 #include "cuda/cost.h"
 
+#include "cuda/cost_parts.h"
 #include "cuda/pool_parts.h"
 
 namespace sie_cuda {
 
 namespace {
-
-double most(double a, double b) { return a > b ? a : b; }
-double least(double a, double b) { return a < b ? a : b; }
-int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Instructions an element of an epilogue, by hand from gemm_epilogue.cuh: scale, bias and conversion; exact
 // GELU or a gate; a residual.
@@ -34,11 +31,6 @@ constexpr double kWideShare = 0.85;
 constexpr double kCodeFast = 64 << 10, kCodeCached = 128 << 10, kCodeMissed = 144 << 10;
 constexpr double kCachedShare = 0.86, kMissedShare = 0.34;
 
-// What kernels that only move rows reach of a copy.
-constexpr double kRowsShare = 0.88;
-
-// Clocks from an address to its data where L2 has it, and where L1 has it, about what is published of Hopper.
-constexpr double kL2Trip = 270, kL1Trip = 32;
 // Steps whose block scales of a row come in one sector of 32 bytes: L1 has all but the first.
 constexpr double kSectorSteps = 8;
 // Bytes of rows that L1 keeps beside 160 KiB of shared memory.
@@ -51,15 +43,6 @@ constexpr double kRowsKept = 64 * 1024;
 // than it has places has about 7 rounds; each costs a load, a sum, a store and a barrier.
 constexpr double kMuveraToken = 33, kMuveraPartition = 80, kMuveraAdditions = 26, kMuveraAddition = 6.5,
                  kMuveraBanks = 1.55, kMuveraRounds = 7, kMuveraRound = 120;
-
-Prediction finish(const Card &card, double clocks, Limit limit, double dram_bytes, double floor_us) {
-  const double compute = clocks / (card.ghz * 1e3), dram = dram_bytes / card.dram_bytes_s * 1e6;
-  Prediction p;
-  p.us = most(compute, dram) + card.gap_us;
-  p.limit = dram > compute ? Limit::dram : limit;
-  p.floor_us = floor_us;
-  return p;
-}
 
 double gemm_floor_us(const Card &card, const GemmWork &w) {
   const double products =

@@ -10,10 +10,10 @@
 //          strides allow.
 // Cost     2·R·N·K flop on the FMA units, 4·N·K bytes of W. R = 64, N = K = 768: 75.5 MFLOP, 1.1 µs
 //          at 67 TFLOP/s; 2.4 MB, 0.8 µs at 3.0 TB/s; and a chain of 768 FMAs of 4 clocks, 1.8 µs
-//          at 1.7 GHz, which no tiling shortens → latency bound. A CTA issues 5 slots a step of k
-//          and quarter SM: 3,840 clocks, 2.3 µs, on 96 SMs at once. From a few hundred rows on
-//          compute bound; there L2 is the limit, with 6 KiB for 16,384 multiply-adds: half of
-//          67 TFLOP/s.
+//          at 1.7 GHz, which no tiling shortens. A CTA issues 5 slots a step of k and quarter SM,
+//          and its 16 reads of four floats take two passes through shared memory each: 9.5 clocks
+//          a step, 7,300 for K = 768, on 96 SMs at once → bound by shared memory, at 40 % of
+//          67 TFLOP/s in large batches.
 // Plan     a CTA of 4 warps per 16×32 outputs, so that a batch of 64 fills the card; 2×2 outputs a
 //          thread: as many chains as one FMA's latency. x and W pass in lines of 32 of k through
 //          six stages of shared memory (five under way: 800 clocks of work), rows 144 bytes apart

@@ -7,18 +7,6 @@
 
 namespace sie_cuda {
 
-namespace {
-
-// Columns of a CTA: all of them where the tiles of rows alone give each multiprocessor two CTAs; at
-// least 128.
-int64_t block_columns(int64_t row_tiles, int64_t n, int64_t multiprocessors) {
-  const int64_t most = divide_up(n, 2 * lora_columns), wanted = 2 * multiprocessors / row_tiles;
-  const int64_t blocks = wanted < 1 ? 1 : (wanted < most ? wanted : most);
-  return divide_up(divide_up(n, blocks), lora_columns) * lora_columns;
-}
-
-}  // namespace
-
 sie_status lora(const sie_lora_args *args, const sie_share *share) {
   const sie_lora_args &a = *args;
   bool empty;
@@ -36,7 +24,7 @@ sie_status lora(const sie_lora_args *args, const sie_share *share) {
   p.a = a;
   const int64_t row_tiles = divide_up(a.rows.cap, lora_rows);
   p.row_tiles = static_cast<int32_t>(row_tiles);
-  p.block_columns = static_cast<int32_t>(block_columns(row_tiles, a.n, share->on->multiprocessors));
+  p.block_columns = static_cast<int32_t>(lora_block_columns(row_tiles, a.n, share->on->multiprocessors));
   const int64_t ctas = row_tiles * divide_up(a.n, p.block_columns);
   if (ctas > INT32_MAX) return SIE_UNSUPPORTED;
   const int32_t shared_bytes = lora_rows * lora_stride(a.max_rank) * 2;

@@ -27,6 +27,7 @@
 #ifndef SIE_KERNELS_CUDA_LORA_CUH
 #define SIE_KERNELS_CUDA_LORA_CUH
 
+#include "cuda/lora.h"
 #include "cuda/ptx/convert.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/ldmatrix.h"
@@ -44,8 +45,6 @@ constexpr int32_t lora_min_ctas = 3;
 #else
 constexpr int32_t lora_min_ctas = 4;
 #endif
-constexpr int32_t lora_rows = 64;     // of a tile
-constexpr int32_t lora_columns = 64;  // of y a CTA's warps take in one turn, 16 each
 constexpr int32_t lora_rank_max = 512;
 constexpr int32_t lora_rank_step = 64;  // columns of t a warp sums at once
 

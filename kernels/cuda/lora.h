@@ -13,6 +13,18 @@
 
 namespace sie_cuda {
 
+constexpr int32_t lora_rows = 64;     // of a tile
+constexpr int32_t lora_columns = 64;  // of y a CTA's warps take in one turn, 16 each
+
+// Returns the columns of a CTA: all of them where the tiles of rows alone give each multiprocessor
+// two CTAs; at least 128.
+constexpr int64_t lora_block_columns(int64_t row_tiles, int64_t n, int64_t multiprocessors) {
+  const int64_t most = (n + 2 * lora_columns - 1) / (2 * lora_columns),
+                wanted = 2 * multiprocessors / row_tiles;
+  const int64_t blocks = wanted < 1 ? 1 : (wanted < most ? wanted : most);
+  return ((n + blocks - 1) / blocks + lora_columns - 1) / lora_columns * lora_columns;
+}
+
 sie_status lora(const sie_lora_args *, const sie_share *);
 
 }  // namespace sie_cuda

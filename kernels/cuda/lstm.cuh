@@ -8,9 +8,10 @@
 // Align    any; W 128 bytes, as packed.
 // Cost     8·R·H² flop a direction, and a chain of L steps that no form shortens. W_hh is 1 MiB at
 //          H = 256, which no SM holds. In a cluster of eight CTAs each SM keeps an eighth in shared
-//          memory: a step is 1,024 FMAs a thread and 320 reads of shared memory, some 1,400 clocks,
-//          and a barrier of the cluster, about 1 µs for four sequences: 384 words take 0.4 ms, and
-//          128 items four rounds of the 16 clusters that 132 SMs hold. Elsewhere a CTA reads W_hh
+//          memory: a step is 1,024 FMAs a thread and 320 reads of four floats, whose two passes
+//          each by four warps take 2,560 clocks, and behind them the gates and a barrier of the
+//          cluster, some 940: 2.1 µs for four sequences. 384 words take 0.8 ms, and 128 items four
+//          rounds of the 16 clusters that 132 SMs hold. Elsewhere a CTA reads W_hh
 //          from L2 in every step: 16k clocks at 64 bytes a clock, 10 µs for its four sequences,
 //          whose FMAs take 8k clocks; 384 words take 3.7 ms, however many items up to some 130
 //          CTAs.

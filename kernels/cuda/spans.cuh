@@ -9,9 +9,10 @@
 // Cost     2·K flop a span and label on the FMA units. 384 words, W = 12, 25 labels (of a panel of
 //          32), K = 2048: 604 MFLOP, 9 µs at 67 TFLOP/s, where seven loads of shared memory for 48
 //          FMAs allow about half of it. A CTA of 4 words reads a panel of M (256 KiB in f32) from
-//          L2: 96 CTAs 25 MB, 5 µs at 5 TB/s → compute bound. Pass 1 reads the count of each word
-//          before its own, and computes the words twice of which found has no room for all, until
-//          an item is full.
+//          L2: 96 CTAs 25 MB, 5 µs at 5 TB/s → compute bound where an SM has three CTAs. A lone one
+//          waits for its five loads of a line one after another: 84 µs. Pass 1 reads the count of
+//          each word before its own, and computes the words twice of which found has no room for
+//          all, until an item is full.
 // Plan     a CTA of 4 warps, a word each; 12 widths and a panel of 32 labels at a time: the widths
 //          of GLiNER in one. Lines of 32 columns of relu(A + B) and of M pass through two stages of
 //          shared memory in f32, the next one on its way in registers; 3×4 logits a thread, the

@@ -84,7 +84,9 @@ class LstmCase : public Case {
     return 2.0 * static_cast<double>(sequences_.tokens() * gates_->columns() * c_.h);
   }
   double bytes() const override {
-    return static_cast<double>(sequences_.tokens() * gates_->columns() * (c_.gates == SIE_F32 ? 4 : 2));
+    const int64_t rows =
+        gates_->columns() * (c_.gates == SIE_F32 ? 4 : 2) + y_->columns() * (c_.y == SIE_F32 ? 4 : 2);
+    return static_cast<double>(sequences_.tokens() * rows + 4 * gates_->columns() * c_.h);
   }
 
  private:

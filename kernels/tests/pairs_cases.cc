@@ -86,7 +86,11 @@ class PairsCase : public FoundCase {
     }
     return sum;
   }
-  double bytes() const override { return 4.0 * static_cast<double>(c_.n * f_.k); }
+  double bytes() const override {
+    const int64_t weight = c_.n * f_.k * (c_.compute == SIE_COMPUTE_F32 ? 4 : 2),
+                  rows = (words() + labels_.tokens()) * (c_.n + f_.k) * (c_.x == SIE_F32 ? 4 : 2);
+    return static_cast<double>(weight + rows);
+  }
 
  protected:
   sie_status pass(const sie_ops *ops, const sie_share *share, const Pass &p) override {

@@ -4,6 +4,7 @@
 #include "cuda/gemm_sm90_code.h"
 #include "cuda/gemm_sm90_variants.h"
 #include "tests/check.h"
+#include "tests/cuda/round_card.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,6 +17,8 @@ namespace {
 using sie_cuda::card_h100;
 using sie_cuda::GemmTileShape;
 using sie_cuda::GemmWork;
+using sie_cuda::round_card;
+using sie_cuda::same;
 
 double tflops(const GemmWork &w, const sie_cuda::Prediction &p) {
   return 2.0 * static_cast<double>(w.rows) * static_cast<double>(w.n) * static_cast<double>(w.k) / p.us *
@@ -89,27 +92,6 @@ TEST(gemm_cost_of_a_tile_by_hand) {
   }
 }
 
-// A card of round numbers, for what follows by hand.
-sie_cuda::Card round_card() {
-  sie_cuda::Card c = {};
-  c.name = "round";
-  c.sm = 90;
-  c.multiprocessors = 4;
-  c.ghz = 2;
-  c.multiply_adds = 1024;
-  c.products_share = 0.5;
-  c.warp_products = 0.25;
-  c.shared_bytes = 128;
-  c.l2_bytes = 64;
-  c.exponentials = 16;
-  c.lanes = 128;
-  c.dram_bytes_s = 1e12;
-  c.gap_us = 2;
-  c.chain_clocks = 40;
-  c.load_clocks = 500;
-  return c;
-}
-
 GemmWork product(int64_t rows, int64_t n, int64_t k, bool fp8 = false) {
   GemmWork w;
   w.rows = rows;
@@ -121,8 +103,6 @@ GemmWork product(int64_t rows, int64_t n, int64_t k, bool fp8 = false) {
 
 constexpr GemmTileShape pingpong = {128, 128, 128, 1}, cooperative = {128, 128, 64, 1},
                         pair = {128, 128, 128, 2};
-
-bool same(double got, double want) { return fabs(got - want) <= 1e-9 * fabs(want); }
 
 // Tiles on four multiprocessors: 2,048 clocks of products and 768 of storing each, which ping-pong hides but
 // for the last; 500 before the first.
