@@ -9,6 +9,9 @@ namespace simt {
 
 // Writes a word at the place in the shared memory of CTA `rank` that `shared` has in the caller's.
 void store_cluster(const void *shared, uint32_t rank, uint32_t value);
+// The same of 16 bytes at a random moment, until which the place is poisoned; CTA `rank`'s barrier that
+// lies where `barrier` does in the caller's counts them.
+void store_cluster_async(const void *shared, uint32_t rank, const void *value, const void *barrier);
 
 }  // namespace simt
 

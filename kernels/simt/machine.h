@@ -178,6 +178,13 @@ struct Load final : Async {  // TMA load or bulk copy
   std::vector<Cta *> to;
 };
 
+struct RemoteStore final : Async {  // st.async
+  bool step() override;
+  Cta *to;
+  uint32_t shared, barrier;
+  uint8_t value[16];
+};
+
 struct Cluster {  // without clusters, each CTA is one of its own
   std::vector<Cta *> ctas;
   uint32_t live = 0, arrived = 0;
@@ -216,8 +223,8 @@ struct Machine {
   std::vector<Fiber *> dawdling;
   std::vector<Cta> ctas;  // that are resident
   std::vector<Cluster> clusters;
-  std::vector<std::unique_ptr<Load>> loads;
-  uint32_t float_switches = 1;  // of which one carries out something that floats
+  std::vector<std::unique_ptr<Async>> loads;  // and stores to other CTAs
+  uint32_t float_switches = 1;                // of which one carries out something that floats
   uint32_t live = 0;
   bool infinite = false;  // fresh shared memory is full of infinities, not of NaN
 };

@@ -89,6 +89,7 @@ void start(std::unique_ptr<Load> load) {
            static_cast<long long>(barrier.bytes));
     }
   }
+  const Load &issued = *load;
   machine.loads.push_back(std::move(load));
   Async *async = machine.loads.back().get();
   uint32_t moment = random_below(3);
@@ -96,7 +97,6 @@ void start(std::unique_ptr<Load> load) {
     finish_async(async);
     return;
   }
-  const Load &issued = *machine.loads.back();
   for (Cta *cta : issued.to) memset(cta->shared + (issued.shared - shared_base), 0xff, issued.bytes);
   if (moment == 1) {
     float_async(async);

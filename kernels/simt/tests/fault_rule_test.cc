@@ -293,6 +293,51 @@ int store_to_a_block_that_left() {
 }
 FAULT(store_to_a_block_that_left, "store_cluster: block 1 of the cluster has left", 3)
 
+// Two CTAs exchange 16 bytes a thread, counted by the receiver.
+enum class RemoteFault { none, wait, too_few, too_many, unpublished, misaligned, left };
+template <RemoteFault Fault>
+__global__ void store_async_fault_kernel(float *out) {
+  SIE_DYNAMIC_SHARED(shared);
+  uint64_t *const counter = reinterpret_cast<uint64_t *>(shared + 1024);
+  const uint32_t other = cluster_rank() ^ 1u;
+  if (threadIdx.x == 0) {
+    mbarrier_init(counter, 1);
+    if (Fault != RemoteFault::unpublished) fence_mbarrier_init();
+  }
+  cluster_sync();
+  if (Fault == RemoteFault::left && cluster_rank() == 1) return;
+  uint8_t *place = shared + threadIdx.x * 16 + (Fault == RemoteFault::misaligned ? 8 : 0);
+  store_cluster_async(place, other, make_float4(1.0f, 2.0f, 3.0f, 4.0f), counter);
+  const uint32_t bytes = Fault == RemoteFault::too_few ? 496 : (Fault == RemoteFault::too_many ? 528 : 512);
+  if (threadIdx.x == 0) mbarrier_arrive_expect(counter, bytes);
+  const auto received = [&] { return load_shared<float4>(shared + threadIdx.x * 16).w; };
+  const float early = Fault == RemoteFault::wait ? received() : 0.0f;
+  mbarrier_wait(counter, 0);
+  out[blockIdx.x * 32 + threadIdx.x] = Fault == RemoteFault::wait ? early : received();
+  cluster_sync();
+}
+template <RemoteFault Fault>
+int exchange() {
+  std::vector<float> out(64);
+  if (SIE_LAUNCH_CLUSTER(store_async_fault_kernel<Fault>, 2, 2, 32, 1032, &on_sm90, out.data()) != SIE_OK)
+    return 2;
+  for (float v : out) {
+    if (v != 4.0f) return wrong_result;
+  }
+  return 0;
+}
+#define REMOTE_FAULT(name, says, of_ten)                                                        \
+  TEST(fault_store_async_##name) {                                                              \
+    check_fault("store_async_" #name, exchange<RemoteFault::none>, exchange<RemoteFault::name>, \
+                {says, of_ten});                                                                \
+  }
+REMOTE_FAULT(wait, nullptr, 8)
+REMOTE_FAULT(too_few, anything, 8)
+REMOTE_FAULT(too_many, "deadlock", 10)
+REMOTE_FAULT(unpublished, "no fence_mbarrier_init", 10)
+REMOTE_FAULT(misaligned, "is not 16-byte aligned", 10)
+REMOTE_FAULT(left, anything, 10)
+
 // One warpgroup gives registers; the two others take the free ones, or 1024 more.
 template <bool Fault>
 __global__ void __launch_bounds__(384, 1) registers_kernel() {

@@ -200,6 +200,56 @@ TEST(clusters_write_to_each_other) {
   }
 }
 
+// The same, 16 bytes at a time and in rounds: who has a round's bytes of all may write those of the next one, which
+// go to the other half, and who has those has read this half.
+__global__ void cluster_store_async_kernel(float4 *out, int rounds) {
+  SIE_DYNAMIC_SHARED(shared);
+  const uint32_t size = cluster_size(), rank = cluster_rank(), t = threadIdx.x;
+  float4 *const slots = reinterpret_cast<float4 *>(shared);
+  uint64_t *const counters = reinterpret_cast<uint64_t *>(slots + 2 * size * 32);
+  if (t == 0) {
+    for (int i = 0; i < 2; i++) mbarrier_init(counters + i, 1);
+    fence_mbarrier_init();
+  }
+  cluster_sync();
+  for (int round = 0; round < rounds; round++) {
+    float4 *const half = slots + static_cast<uint32_t>(round % 2) * size * 32;
+    uint64_t *const counter = counters + round % 2;
+    const float value = static_cast<float>(100 * rank + t);
+    for (uint32_t to = 0; to < size; to++) {
+      store_cluster_async(half + rank * 32 + t, to,
+                          make_float4(value, static_cast<float>(to), static_cast<float>(round), 7.0f),
+                          counter);
+    }
+    if (t == 0) mbarrier_arrive_expect(counter, size * 32 * 16);
+    mbarrier_wait(counter, static_cast<uint32_t>(round / 2) % 2);
+    for (uint32_t from = 0; from < size; from++) {
+      out[((static_cast<uint32_t>(round) * gridDim.x + blockIdx.x) * size + from) * 32 + t] =
+          half[from * 32 + t];
+    }
+    sync_warp();
+  }
+  cluster_sync();
+}
+
+TEST(clusters_write_to_each_other_later) {
+  constexpr uint32_t ctas = 8, rounds = 5;
+  for (uint32_t size : {1u, 2u, 8u}) {
+    std::vector<float4> out(rounds * ctas * size * 32);
+    CHECK(SIE_LAUNCH_CLUSTER(cluster_store_async_kernel, size, ctas, 32, 2 * size * 512 + 16, &on_sm90,
+                             out.data(), static_cast<int>(rounds)) == SIE_OK,
+          "launch");
+    for (uint32_t i = 0; i < out.size(); i++) {
+      const uint32_t from = i / 32 % size, to = i / 32 / size % ctas % size, round = i / 32 / size / ctas;
+      const float4 v = out[i];
+      CHECK(v.x == static_cast<float>(100 * from + i % 32) && v.y == static_cast<float>(to) &&
+                v.z == static_cast<float>(round) && v.w == 7.0f,
+            "element %u of %u: %g %g %g %g", i, size, static_cast<double>(v.x), static_cast<double>(v.y),
+            static_cast<double>(v.z), static_cast<double>(v.w));
+    }
+  }
+}
+
 template <int Bytes>
 __global__ void copy_kernel(const uint8_t *in, uint8_t *out, int n) {
   SIE_DYNAMIC_SHARED(shared);
