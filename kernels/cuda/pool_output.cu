@@ -95,7 +95,22 @@ sie_status launch(const OutputJob &job, int32_t longest, const sie_share *share)
   }
 }
 
-// The checks that pool and pool_output share.
+// What pool and pool_output have in common.
+template <class Args>
+OutputJob job_of(const Args &a) {
+  OutputJob job = {};
+  job.seqs = a.seqs;
+  job.cu_seqlens = a.cu_seqlens;
+  job.mode = a.mode;
+  job.c = static_cast<int32_t>(a.c);
+  job.x = a.x;
+  job.w = a.w;
+  job.index = a.index;
+  job.cu_whole = a.cu_whole;
+  return job;
+}
+
+// The checks that both share.
 sie_status check(const OutputJob &job, int64_t c, int32_t longest, bool empty) {
   if (c < 1 || longest < 0 || missing(empty, job.seqs.n) || !valid_rows(job.x, c, empty))
     return SIE_INVALID_ARGUMENT;
@@ -116,15 +131,7 @@ int64_t pool_scratch(const sie_op_bounds *bounds) {
 
 sie_status pool(const sie_pool_args *args, const sie_share *share) {
   const sie_pool_args &a = *args;
-  OutputJob job = {};
-  job.seqs = a.seqs;
-  job.cu_seqlens = a.cu_seqlens;
-  job.mode = a.mode;
-  job.c = static_cast<int32_t>(a.c);
-  job.x = a.x;
-  job.w = a.w;
-  job.index = a.index;
-  job.cu_whole = a.cu_whole;
+  OutputJob job = job_of(a);
   job.y = a.y;
   bool empty;
   sie_status status = check_launch(share, a.seqs, &empty);
@@ -137,15 +144,7 @@ sie_status pool(const sie_pool_args *args, const sie_share *share) {
 
 sie_status pool_output(const sie_pool_output_args *args, const sie_share *share) {
   const sie_pool_output_args &a = *args;
-  OutputJob job = {};
-  job.seqs = a.seqs;
-  job.cu_seqlens = a.cu_seqlens;
-  job.mode = a.mode;
-  job.c = static_cast<int32_t>(a.c);
-  job.x = a.x;
-  job.w = a.w;
-  job.index = a.index;
-  job.cu_whole = a.cu_whole;
+  OutputJob job = job_of(a);
   job.items = a.items;
   job.out = a.out;
   bool empty;
