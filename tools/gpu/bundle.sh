@@ -52,5 +52,10 @@ done
   echo "glibc $(ldd --version | head -1 | grep -o '[0-9.]*$') or newer"
 } >"$bundle/bundle.txt"
 tar -cf - -C build gpu-bundle | xz -T0 --lzma2=preset=6,dict=128MiB >"$bundle.tar.xz"
-say "$bundle.tar.xz: carry it with the checkout, at the same place, and run tools/gpu/check.sh there"
-python3 -B tools/gpu/fits.py "$bundle.tar.xz" >&2 || [ -n "${SIE_GPU_ANY_SIZE:-}" ]
+targets=$(sed -n 's/^targets //p' "$bundle/bundle.txt")
+if python3 -B tools/gpu/fits.py "$bundle.tar.xz" "$targets" >&2; then
+  say "$bundle.tar.xz: carry it with the checkout, at the same place, and run tools/gpu/check.sh there"
+elif [ -z "${SIE_GPU_ANY_SIZE:-}" ]; then
+  say "refused: $bundle.tar.xz is too large to carry (SIE_GPU_ANY_SIZE=1: whatever its size)"
+  exit 1
+fi

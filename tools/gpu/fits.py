@@ -1,6 +1,7 @@
-"""fits.py BUNDLE — whether the checkout and what is carried beside it fit on the way to a GPU host:
-at most 62 MiB together, of these at most 30 MiB tracked files. Prints where the bytes are; exit 1
-where they are too many. Standard library only."""
+"""fits.py BUNDLE [TARGETS] — whether the checkout and what is carried beside it fit on the way to a
+GPU host: at most 62 MiB together, of these at most 30 MiB tracked files. Prints where the bytes
+are; exit 1 where they are too many. TARGETS: what the bundle's kernels are for, as 80,90a. Standard
+library only."""
 
 import collections
 import os
@@ -21,7 +22,7 @@ def tracked(root):
     return sizes
 
 
-def judge(sizes, bundle):
+def judge(sizes, bundle, targets=""):
     """(lines to print, whether all fits) of tracked files by folder and a bundle, in bytes."""
     mib = lambda n: f"{n / 2**20:.1f}"
     own = sum(sizes.values())
@@ -31,16 +32,20 @@ def judge(sizes, bundle):
         said.append(f"the tracked files have {mib(own)} MiB, {TRACKED >> 20} are the most; the largest folders: " +
                     ", ".join(f"{name} {mib(size)}" for name, size in largest))
     if own + bundle > TOGETHER:
-        said.append(f"together {mib(own + bundle)} MiB, {TOGETHER >> 20} are the most: TARGETS=90a is a bundle for "
-                    "one card")
+        said.append(f"together {mib(own + bundle)} MiB, {TOGETHER >> 20} are the most")
+        if "," in targets:
+            said.append(f"the bundle has kernels for {targets}: make gpu-bundle TARGETS=90a packs those of one "
+                        "card (90a: H100, H200; cmake/cuda.cmake names the others)")
+        elif targets:
+            said.append(f"the bundle has kernels for {targets} alone: programs or tracked files have to shrink")
     return said, own <= TRACKED and own + bundle <= TOGETHER
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    said, good = judge(tracked(root), os.path.getsize(sys.argv[1]))
+    said, good = judge(tracked(root), os.path.getsize(sys.argv[1]), "".join(sys.argv[2:]))
     print("\n".join(f"fits: {line}" for line in said))
     return 0 if good else 1
 

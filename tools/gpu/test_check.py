@@ -268,6 +268,27 @@ class Fits(unittest.TestCase):
         said, good = fits.judge({"kernels": 20 * mib}, 43 * mib)
         self.assertFalse(good)
         self.assertIn("together 63.0 MiB, 62 are the most", "\n".join(said))
+        self.assertNotIn("TARGETS", "\n".join(said))  # nothing is known of them
+
+    def test_what_is_said_of_a_bundle_that_is_refused(self):
+        def run(*targets):
+            with tempfile.TemporaryDirectory() as folder:
+                bundle = os.path.join(folder, "bundle.tar.xz")
+                with open(bundle, "wb") as file:
+                    file.truncate(63 << 20)
+                command = [sys.executable, "-B", HERE / "fits.py", bundle, *targets]
+                return subprocess.run(command, capture_output=True, text=True)
+
+        all_targets = run("80,86,89,90a,100f,120f")
+        self.assertEqual(all_targets.returncode, 1)
+        self.assertIn("62 are the most", all_targets.stdout)
+        self.assertIn("kernels for 80,86,89,90a,100f,120f: make gpu-bundle TARGETS=90a packs those of one card",
+                      all_targets.stdout)
+        one = run("90a")
+        self.assertEqual(one.returncode, 1)
+        self.assertIn("62 are the most", one.stdout)
+        self.assertIn("kernels for 90a alone", one.stdout)
+        self.assertNotIn("TARGETS", one.stdout)  # it would be no smaller
 
     def test_this_checkout(self):
         root = str(HERE.parents[1])
