@@ -282,7 +282,6 @@ Prediction predict_disentangled(const Card &card, const DisentangledShape &a, co
   constexpr double softmax = 6;
   const int64_t resident = a.dim <= 64 ? 3 : 2;
   double eights = 0, warps = 0, blocks = 0, pairs = 0, chain = 0, longest = 0;
-  int64_t ctas = 0;
   for (int64_t i = 0; i < seqs; i++) {
     for (int64_t row = 0; row < lengths[i]; row += 64) {
       const int64_t rows = lengths[i] - row < 64 ? lengths[i] - row : 64;
@@ -295,7 +294,6 @@ Prediction predict_disentangled(const Card &card, const DisentangledShape &a, co
         own += static_cast<double>(of_keys + of_queries);
         blocks++;
       }
-      ctas++;
       chain += own;
       longest = most(longest, own);
     }

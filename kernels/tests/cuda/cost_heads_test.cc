@@ -84,8 +84,12 @@ TEST(cost_of_lora_by_hand) {
          2000 + 2 * (2 * 612 + 2 * 4 * 256));
   expect("columns for each CTA", predict_lora(round_card(), {1000, 64, 16}, 64, 64), Limit::latency,
          2000 + 2 * 612 + 2 * 2 * 256);
-  expect("two runs of ranks", predict_lora(round_card(), {128, 65, 80}, 64, 64), Limit::latency,
+  expect("two runs of ranks", predict_lora(round_card(), {128, 65, 65}, 64, 64), Limit::latency,
          2000 + 3 * 2 * (500 + 7 * 32 + 80) + 2 * 5 * 310);
+  expect("a rank more", predict_lora(round_card(), {128, 64, 17}, 64, 64), Limit::latency,
+         2000 + 2 * (500 + 3 * 32 + 80) + 2 * 2 * 310);
+  expect("x, slow", predict_lora(with(&Card::dram_bytes_s, 1e-3), {64, 4096, 16}, 64, 64), Limit::dram,
+         2000 + 2 * (64 * 4096 * 2 + 64 * 64 * 4) / 0.88);
   const Prediction p = predict_lora(with(&Card::dram_bytes_s, 1e-3), a, 64, 32);
   CHECK(p.limit == Limit::dram && same(p.us, (4.096 + 32.768) / 0.88 + 1 + 2) &&
             same(p.floor_us, 8.192 + 32.768),
@@ -114,6 +118,10 @@ TEST(cost_of_lstm_by_hand) {
   const Prediction p = of(round_card(), {320, 2}, one);
   expect("both directions", p, Limit::shared, 2 * begin + 20 * (4000 + ends));
   CHECK(same(p.floor_us, 20 * 4 * 320 * 320 / 512.0 / 2e3), "a floor of %.4f us", p.floor_us);
+  // 33 units a CTA are five warps, too, and 264 columns nine lines of 32.
+  expect("a unit more", of(round_card(), {264, 1}, one), Limit::shared,
+         1500 + 4 * 33 * 288 * 4 / 64.0 + 10 * (3600 + ends));
+  expect("no texts", of(round_card(), {16, 1}, {}), Limit::dram, 2e-3 * 4 * 16 * 16 * 4);
   expect("issue", of(with(&Card::shared_bytes, 8), {320, 2}, one), Limit::issue,
          2 * begin + 20 * (2275 + ends));
   expect_bytes("bytes", of(with(&Card::dram_bytes_s, 1e-4), {320, 2}, one),
@@ -132,6 +140,12 @@ TEST(cost_of_spans_by_hand) {
   CHECK(same(p.floor_us, 21 * 32 * 32 / 512.0 / 2e3), "a floor of %.5f us", p.floor_us);
   expect("four tiles of two lines", of(round_card(), {33, 13, 33}, two), Limit::latency,
          2500 + 4 * (2 * 2050 + 400));
+  expect("no texts", of(round_card(), {32, 12, 32}, {}), Limit::latency, 2500);
+  expect("a word", of(round_card(), {32, 12, 32}, {1}), Limit::latency, 2500 + 2050 + 400);
+  // 12 CTAs are one turn, 13 are two.
+  expect("48 words", of(round_card(), {32, 12, 32}, {48}), Limit::issue, 2500 + 2100 + 1200);
+  expect("of two texts", of(round_card(), {32, 12, 32}, {24, 24}), Limit::issue, 2500 + 2100 + 1200);
+  expect("49 words", of(round_card(), {32, 12, 32}, {49}), Limit::issue, 2500 + 2 * (2100 + 1200));
   // 40 CTAs, three a multiprocessor, in four turns.
   p = of(round_card(), {64, 12, 32}, many);
   expect("many", p, Limit::issue, 2500 + 4 * (2 * 2100 + 3 * 400));
@@ -154,6 +168,8 @@ TEST(cost_of_pairs_by_hand) {
   expect("one CTA", of(round_card(), {64, 64, 16}, one), Limit::latency, 2500 + 270 + 2048 + chains);
   expect("four panels", of(round_card(), {65, 65, 17}, one), Limit::latency,
          2500 + 4 * (2 * (270 + 2048) + chains));
+  expect("72 words", of(round_card(), {64, 640, 16}, {72}), Limit::tensor, 2500 + 2 * 2 * 20480);
+  expect("64 words", of(round_card(), {64, 640, 16}, {64}), Limit::tensor, 2500 + 2 * 20480);
   const Prediction p = of(round_card(), {64, 640, 16}, many);  // ten CTAs, two a multiprocessor, in two turns
   expect("many", p, Limit::tensor, 2500 + 2 * 2 * 20480);
   CHECK(same(p.floor_us, 80 * 16 * 64 * 640 / 2048.0 / 2e3), "a floor of %.4f us", p.floor_us);
@@ -202,6 +218,12 @@ TEST(cost_of_smve_by_hand) {
   p = of(with(&Card::load_clocks, 10), {32, 1, 64, 64}, nine);
   expect("slow memory", p, Limit::issue,
          10000 + 11608 + 2960 + 15000 + 2 * (32 * 2 * (92 + 238) + 3800) + norms(288, 32) + 9000, 3);
+  expect("an anchor more", of(round_card(), {32, 1, 65, 65}, one), Limit::latency,
+         1000 + 2 * 2608 + pool(32, 3, 1) + norms(32, 32), 3);
+  expect("a row more", of(round_card(), {32, 1, 64, 64}, {129}), Limit::issue,
+         1000 + 2960 + pool(129, 2, 1) + norms(129, 32), 3);
+  expect("a column more", of(round_card(), {32, 1, 8193, 8193}, one), Limit::latency,
+         1000 + 129 * 2608 + pool(32, 257, 2) + norms(32, 32), 3);
   expect("ranges", of(round_card(), {32, 5, 2048, 2048}, one), Limit::issue,
          1000 + 32 * 2960 + pool(32, 64, 2) + norms(32, 32), 3);
   expect("shared memory", of(with(&Card::shared_bytes, 0.5), {32, 1, 64, 64}, nine), Limit::shared,
@@ -229,6 +251,10 @@ TEST(cost_of_disentangled_attention_by_hand) {
   Prediction p = of(round_card(), {2, 64}, many);
   expect("many", p, Limit::tensor, 2000 + 20 * 2304 + exposed);
   CHECK(same(p.floor_us, 4 * 20 * 4096 * 2 * 64 / 2048.0 / 2e3), "a floor of %.4f us", p.floor_us);
+  // 64 and 17 queries with 64 and 17 keys: 80, 36, 36 and 16 eights by 4, 4, 2 and 2 warps.
+  p = of(round_card(), {2, 64}, std::vector<int32_t>(20, 81));
+  expect("ends", p, Limit::tensor, 2000 + 10 * (168 * 128 + 2 * 12 * 1024) / 4 + 0.5 * (7680 + 5760));
+  CHECK(same(p.floor_us, 4 * 20 * 81 * 81 * 2 * 64 / 2048.0 / 2e3), "a floor of %.4f us", p.floor_us);
   Card card = with(&Card::multiply_adds, 16);
   expect("shared memory", of(card, {2, 64}, many), Limit::shared, 2000 + 20 * 1064 + exposed);
   expect("instructions", of(with(&Card::lanes, 1 / 4.0), {2, 64}, many), Limit::issue,
