@@ -5,8 +5,8 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
-	"sync"
 
+	"github.com/sie-engine/sie/internal/guard"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/weights"
 )
@@ -35,24 +35,20 @@ func (p *packer) joined(a, b affine) affine {
 func (a affine) then(b affine) affine {
 	c := affine{in: a.in, out: b.out, weight: make([]float32, a.in*b.out)}
 	cores := int64(runtime.GOMAXPROCS(0))
-	var all sync.WaitGroup
-	for first := range min(cores, b.out) {
-		all.Go(func() {
-			row := make([]float64, a.in)
-			for o := first; o < b.out; o += cores {
-				clear(row)
-				for m, w := range b.weight[o*b.in : (o+1)*b.in] {
-					for i, v := range a.weight[int64(m)*a.in : int64(m+1)*a.in] {
-						row[i] += float64(w) * float64(v)
-					}
-				}
-				for i, v := range row {
-					c.weight[o*a.in+int64(i)] = float32(v)
+	guard.Each(int(min(cores, b.out)), func(first int) {
+		row := make([]float64, a.in)
+		for o := int64(first); o < b.out; o += cores {
+			clear(row)
+			for m, w := range b.weight[o*b.in : (o+1)*b.in] {
+				for i, v := range a.weight[int64(m)*a.in : int64(m+1)*a.in] {
+					row[i] += float64(w) * float64(v)
 				}
 			}
-		})
-	}
-	all.Wait()
+			for i, v := range row {
+				c.weight[o*a.in+int64(i)] = float32(v)
+			}
+		}
+	})
 	if a.bias == nil && b.bias == nil {
 		return c
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/guard"
 	"github.com/sie-engine/sie/runtime/arch"
 	peft "github.com/sie-engine/sie/runtime/lora"
 	"github.com/sie-engine/sie/runtime/registry"
@@ -31,7 +32,7 @@ const (
 func (s *adapterCache) load(a *loadedAdapter) {
 	defer s.jobs.Done()
 	h := s.model.host
-	err := registry.Guard(func() error {
+	err := guard.Run(func() error {
 		found, err := s.find(a.key)
 		if err != nil {
 			return err
@@ -47,11 +48,8 @@ func (s *adapterCache) load(a *loadedAdapter) {
 	if f.Permanent && !a.key.operator { // an error of the client, which gets it as its answer
 		log = h.opt.Log.Debug
 	}
-	about := []any{"lora", a.key.id, "weights", s.model.key, "error", err}
-	if p := (*registry.Panic)(nil); errors.As(err, &p) {
-		about = append(about, "stack", string(p.Stack))
-	}
-	log("LoRA adapter failed to load", about...)
+	log("LoRA adapter failed to load",
+		append([]any{"lora", a.key.id, "weights", s.model.key}, guard.About(err)...)...)
 }
 
 // ended records the result of a load. It returns the failure, or nil if there is none to report.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/guard"
 	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
@@ -147,7 +148,7 @@ func New(opt Options) (*Host, error) {
 	h.snapshot.Store(v)
 	r := opt.registry()
 	r.Classify, r.Short, r.NoMemory, r.Changed = classify, h.short, unloadingHelps, h.changed
-	r.Panicked = func(key string, p *registry.Panic) {
+	r.Panicked = func(key string, p *guard.Panic) {
 		h.opt.Log.Error("panic while a model was loaded", "weights", key, "panic", p.Value,
 			"stack", string(p.Stack))
 	}

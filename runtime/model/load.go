@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/guard"
 	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
@@ -245,7 +246,7 @@ func (h *Host) pack(
 	var all sync.WaitGroup
 	for i, d := range h.devices {
 		all.Go(func() {
-			failures[i] = registry.Guard(func() (err error) {
+			failures[i] = guard.Run(func() (err error) {
 				replicas[i], err = arch.Load(dir, d.engine, o)
 				return err
 			})
@@ -467,7 +468,7 @@ func (l *Model) stats() batch.Stats {
 // see it.
 func publicCause(err error) string {
 	var h *hub.Error
-	var p *registry.Panic
+	var p *guard.Panic
 	switch {
 	case errors.As(err, &p):
 		return "a fault of the server, which its log has"

@@ -16,6 +16,7 @@ import (
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/internal/guard"
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/engine"
@@ -128,7 +129,7 @@ func TestClassesOfLoadErrors(t *testing.T) {
 	if got := publicCause(missing); got != "the file config.json is missing from the model directory" {
 		t.Errorf("got %q", got)
 	}
-	fault := fmt.Errorf("load: %w", &registry.Panic{Value: "index out of range", Stack: []byte("main.go:7")})
+	fault := fmt.Errorf("load: %w", &guard.Panic{Value: "index out of range", Stack: []byte("main.go:7")})
 	if got := publicCause(fault); got != "a fault of the server, which its log has" {
 		t.Errorf("of a panic clients are told %q", got)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sie-engine/sie/internal/guard"
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
@@ -15,7 +16,7 @@ func (r *Registry[M]) doLoad(e *entry[M], load Load[M]) {
 	defer cancel()
 	lockorder.AssertNoneHeld("a load")
 	m, end, err := r.fetchAndPack(ctx, load)
-	if p := (*Panic)(nil); errors.As(err, &p) && r.opt.Panicked != nil {
+	if p := (*guard.Panic)(nil); errors.As(err, &p) && r.opt.Panicked != nil {
 		r.opt.Panicked(e.key, p)
 	}
 	if err != nil && load.Drop != nil {
@@ -58,7 +59,7 @@ func (r *Registry[M]) fetchAndPack(ctx context.Context, load Load[M]) (m M, end 
 	end = func() {}
 	found := false
 	if load.Find != nil {
-		err = Guard(func() (err error) {
+		err = guard.Run(func() (err error) {
 			found, err = load.Find(ctx)
 			return err
 		})
@@ -80,9 +81,9 @@ func (r *Registry[M]) fetchAndPack(ctx context.Context, load Load[M]) (m M, end 
 		m, err = load.Pack(ctx)
 		return err
 	}
-	err = Guard(pack)
+	err = guard.Run(pack)
 	for err != nil && r.opt.NoMemory != nil && r.opt.NoMemory(err) && r.EvictOne() {
-		err = Guard(pack)
+		err = guard.Run(pack)
 	}
 	return m, end, err
 }
@@ -101,7 +102,7 @@ func (r *Registry[M]) fetch(ctx context.Context, fetch func(context.Context) err
 		return err
 	}
 	defer func() { <-r.fetches }()
-	return Guard(func() error { return fetch(ctx) })
+	return guard.Run(func() error { return fetch(ctx) })
 }
 
 // PackAlone runs pack while no model is packed. So no load takes the memory that pack finds free,
@@ -113,7 +114,7 @@ func (r *Registry[M]) PackAlone(ctx context.Context, pack func() error) error {
 		return err
 	}
 	defer func() { <-r.packing }()
-	return Guard(pack)
+	return guard.Run(pack)
 }
 
 // acquireToken waits until it can put a token into the channel.
@@ -134,7 +135,7 @@ func (r *Registry[M]) Failed(before *Failure, err error) *Failure {
 		f.Attempts = before.Attempts + 1
 	}
 	f.Class, f.Permanent = r.opt.Classify(err)
-	var p *Panic // what a load that panicked held is lost, and would be with each further one
+	var p *guard.Panic // what a load that panicked held is lost, and would be with each further one
 	f.Permanent = f.Permanent || f.Attempts >= r.opt.MaxAttempts || errors.As(err, &p)
 	wait, ok := r.opt.Cooldowns[f.Class]
 	if !ok {

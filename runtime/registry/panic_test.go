@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sie-engine/sie/internal/guard"
 )
 
 // A load that panics in any of its functions fails alone: those who wait get the failure, it is not
@@ -22,7 +24,7 @@ func TestPanicFailsItsLoadAlone(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var told []string
 			r := New[*fake](Options{Fetches: 1, NoMemory: func(error) bool { return true },
-				Panicked: func(key string, p *Panic) {
+				Panicked: func(key string, p *guard.Panic) {
 					told = append(told, key)
 					if p.Value != "a fault" ||
 						!strings.Contains(string(p.Stack), "TestPanicFailsItsLoadAlone") {
@@ -36,7 +38,7 @@ func TestPanicFailsItsLoadAlone(t *testing.T) {
 			for range 2 {
 				_, err := r.Acquire(ctx, "a", l)
 				var f *Failure
-				var p *Panic
+				var p *guard.Panic
 				if !errors.As(err, &f) || !f.Permanent || !errors.As(err, &p) ||
 					p.Error() != "panic: a fault" {
 					t.Fatalf("%s: %v", name, err)
@@ -64,7 +66,7 @@ func TestPanicGivesTheTurnBack(t *testing.T) {
 		defer r.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		var p *Panic
+		var p *guard.Panic
 		if err := r.Fetch(ctx, func(context.Context) error { panic(1) }); !errors.As(err, &p) {
 			t.Error(err)
 		}

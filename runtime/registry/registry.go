@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sie-engine/sie/internal/guard"
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
@@ -62,7 +63,7 @@ const DefaultTimeout = 30 * time.Minute
 var ErrBusy = errors.New("registry: every model that could make room is in use")
 
 // Load holds the functions that load a model. A panic of Find, Fetch or Pack fails this load alone,
-// with a *Panic, and is not tried again.
+// with a *guard.Panic, and is not tried again.
 type Load[M Model] struct {
 	// Find reports whether what Pack needs is already on this machine. If so, Fetch is not called
 	// and the load does not wait for its turn to fetch. Find downloads nothing. nil: Fetch is
@@ -106,7 +107,7 @@ type Options struct {
 	Cooldowns             map[string]time.Duration
 	MaxAttempts           int
 	// Panicked, if set, is called when a load has panicked, with no locks held.
-	Panicked func(key string, p *Panic)
+	Panicked func(key string, p *guard.Panic)
 	// Tick, if set, is called by the monitor of Watch each time it has looked, with no locks held.
 	Tick func()
 	// Changed, if set, is called after a change of state, with no locks held.

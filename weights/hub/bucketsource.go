@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/sie-engine/sie/internal/guard"
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
@@ -51,8 +52,8 @@ func (s *bucketSource) find(ctx context.Context, ref modelRef) (Resolved, string
 		if e, ok := errors.AsType[*Error](err); ok {
 			e.Model = ref.id
 		}
-		s.log.Warn("model cache: the cluster cache cannot give a model; the hub is asked", "model", ref.id,
-			"bucket", s.bucket.String(), "error", err)
+		s.log.Warn("model cache: the cluster cache cannot give a model; the hub is asked",
+			append([]any{"model", ref.id, "bucket", s.bucket.String()}, guard.About(err)...)...)
 		return Resolved{}, "the cluster cache failed", nil
 	case errors.Is(err, bucket.ErrDenied):
 		return Resolved{}, "", fail(ClassConfig, err,

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/sie-engine/sie/internal/guard"
 )
 
 // fetcher downloads listed files from one origin into the cache.
@@ -87,7 +89,9 @@ func (s *fetcher) download(
 			if groupCtx.Err() != nil { // another file failed while this one waited for its turn
 				return context.Cause(groupCtx)
 			}
-			return s.fetchBlob(groupCtx, cache, ref, commit, f, report, room)
+			return guard.Run(func() error {
+				return s.fetchBlob(groupCtx, cache, ref, commit, f, report, room)
+			})
 		})
 	}
 	err = group.Wait()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sie-engine/sie/internal/files"
+	"github.com/sie-engine/sie/internal/guard"
 	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/weights/bucket"
 )
@@ -112,13 +113,17 @@ func (s *uploader) start(ref modelRef, commit string) {
 		}
 		defer func() { <-s.turn }()
 		start := time.Now()
-		bytes, err := s.upload(s.ctx, ref, commit)
+		var bytes int64
+		err := guard.Run(func() (err error) {
+			bytes, err = s.upload(s.ctx, ref, commit)
+			return err
+		})
 		switch {
 		case s.ctx.Err() != nil:
 		case err != nil:
 			s.log.Warn(
 				"model cache: a model could not be put into the cluster cache; it is tried again at its next load",
-				"model", ref.id, "bucket", s.bucket.String(), "error", err)
+				append([]any{"model", ref.id, "bucket", s.bucket.String()}, guard.About(err)...)...)
 		case bytes >= 0:
 			s.log.Info("model cache: a model is in the cluster cache now", "model", ref.id,
 				"bucket", s.bucket.String(), "uploaded_mib", bytes>>20,
@@ -310,7 +315,13 @@ func (s *uploader) lockBucket(ctx context.Context, key string) (release func(), 
 	l := bucketLock{bucket: s.bucket, key: key, owner: owner, version: version}
 	renewals, stop := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
-	renewing.Go(func() { l.keep(renewals, s.lease/4) })
+	renewing.Go(func() {
+		err := guard.Run(func() error { l.keep(renewals, s.lease/4); return nil })
+		if err != nil { // the lock becomes old; the upload goes on
+			s.log.Warn("model cache: the lock in the cluster cache is renewed no more",
+				append([]any{"key", key}, guard.About(err)...)...)
+		}
+	})
 	return func() {
 		stop()
 		renewing.Wait()
