@@ -75,7 +75,7 @@ func (s *fetcher) fetchBlob(
 		return nil
 	}
 	d := &blobDownload{from: s.from, ref: ref, commit: commit, file: f, report: report, room: room}
-	if err := d.open(s.disk.locks.partial(final)); err != nil {
+	if err := d.open(ctx, s.disk.locks.partial(final)); err != nil {
 		return err
 	}
 	defer d.part.Close()
@@ -103,8 +103,9 @@ func blobExists(path string, size int64) bool {
 // storage wraps the error of a file operation of the download.
 func (d *blobDownload) storage(err error) error { return storageError(err, "store "+d.file.name) }
 
-// open opens the partial file and hashes the content that an earlier download left in it.
-func (d *blobDownload) open(path string) error {
+// open opens the partial file and hashes the content that an earlier download left in it, which
+// takes a minute for 100 GiB.
+func (d *blobDownload) open(ctx context.Context, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return d.storage(err)
 	}
@@ -115,7 +116,9 @@ func (d *blobDownload) open(path string) error {
 	d.sum = newSum(d.file)
 	if partialSize(path, d.file.size) == 0 { // nothing, or more than the whole
 		err = d.restart()
-	} else if d.have, err = io.Copy(d.sum, d.part); err != nil {
+	} else if d.have, err = io.Copy(d.sum, contextReader{ctx, d.part}); ctx.Err() != nil {
+		err = contextError(ctx)
+	} else if err != nil {
 		err = d.storage(err)
 	}
 	if err != nil {

@@ -492,3 +492,27 @@ func TestNotEnoughSpace(t *testing.T) {
 	err := s.download(context.Background(), h.repo(), modelRef{id: modelID}, l.commit, l.files, &reporter{})
 	wantClass(t, err, ClassStorage, "MiB free", "SIE_LOCAL_CACHE")
 }
+
+// A load that ends, or a server that stops, does not wait until what an earlier download left is
+// hashed.
+func TestHashingOfAPartialFileEnds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blob.incomplete")
+	const size = 64 << 20
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, size)); err != nil {
+		t.Fatal(err)
+	}
+	cause := errors.New("the server stops")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	d := &blobDownload{file: remoteFile{name: "weights", size: 2 * size}, report: &reporter{}}
+	if err := d.open(ctx, path); !errors.Is(err, cause) || d.have >= size {
+		t.Errorf("%v after %d bytes", err, d.have)
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() != size {
+		t.Errorf("what is left of it: %v, %v", info, err)
+	}
+	if err := d.open(t.Context(), path); err != nil || d.have != size {
+		t.Errorf("%v after %d bytes", err, d.have)
+	}
+	d.part.Close()
+}

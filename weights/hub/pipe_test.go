@@ -28,7 +28,7 @@ func TestPipesInTheCache(t *testing.T) {
 	}, path)
 	if err := (&blobDownload{
 		file: remoteFile{name: "x", size: 1, hash: "00"}, report: &reporter{},
-	}).open(path); err == nil {
+	}).open(t.Context(), path); err == nil {
 		t.Error("a partial file that is a pipe is taken up")
 	}
 }
