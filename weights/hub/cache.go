@@ -85,8 +85,9 @@ func (c repoCache) findCommit(commit string, ref modelRef) cached {
 		return cached{commit: commit, missing: "the cache has no snapshot of commit " + commit}
 	}
 	m, known := c.readManifest(commit)
+	part := m.Adapter || !known && !c.sure(commit)
 	switch {
-	case ref.adapter > 0 && m.Adapter && slices.ContainsFunc(ref.beside, m.lacks):
+	case ref.adapter > 0 && part && slices.ContainsFunc(ref.beside, m.lacks):
 		return cached{commit: commit, missing: lacksBeside(ref, m)}
 	case ref.adapter > 0:
 		return c.findAdapter(commit, ref, m.Files)
@@ -105,12 +106,16 @@ func (c repoCache) findCommit(commit string, ref modelRef) cached {
 	if missing := missingEssential(dir); missing != "" {
 		return cached{commit: commit, missing: missing}
 	}
-	// A program that loads the bare transformer omits modules.json. Without that file a
-	// sentence-transformers model would run with the wrong pooling. The Python tools record in
-	// .no_exist the files that a repository does not have.
-	sure := exists(filepath.Join(dir, "modules.json")) || exists(filepath.Join(dir, "adapter_config.json")) ||
+	return cached{dir: dir, commit: commit, doubt: !c.sure(commit)}
+}
+
+// sure reports whether a snapshot of another tool has what says how vectors are made. A program
+// that loads the bare transformer, or an adapter alone, omits modules.json. Without that file a
+// sentence-transformers model would run with the wrong pooling. The Python tools record in
+// .no_exist the files that a repository does not have.
+func (c repoCache) sure(commit string) bool {
+	return exists(filepath.Join(c.snapshot(commit), "modules.json")) ||
 		exists(filepath.Join(c.dir, ".no_exist", commit, "modules.json"))
-	return cached{dir: dir, commit: commit, doubt: !sure}
 }
 
 // readManifest returns the manifest of a commit; known is false, and m zero, where there is none

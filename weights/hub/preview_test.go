@@ -153,3 +153,65 @@ func TestPreviewFromABucket(t *testing.T) {
 	}
 	remove()
 }
+
+// A program that loads an adapter alone, as PEFT does, leaves two files of its repository. They do
+// not pass for all of it: what stands beside them decides how the adapter's vectors are made.
+func TestPreviewOfAnAdapterThatAnotherToolFetched(t *testing.T) {
+	const id = "sie-test/adapter"
+	h := newHarness(t)
+	files := map[string][]byte{
+		"adapter_config.json": []byte(`{}`), "adapter_model.safetensors": []byte("tensors"),
+		"modules.json": []byte(`[]`), "1_Pooling/config.json": []byte(`{}`), "tokenizer.json": []byte(`{}`),
+	}
+	model := h.hub.Add(id, files)
+	repo := repoCache{filepath.Join(h.cache, "models--sie-test--adapter")}
+	for _, name := range []string{"adapter_config.json", "adapter_model.safetensors"} {
+		if err := writeAtomically(filepath.Join(repo.snapshot(model.Commit), name), files[name]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writeAtomically(repo.ref("main"), []byte(model.Commit)); err != nil {
+		t.Fatal(err)
+	}
+	r := h.resolver()
+	shown, remove := previewed(h, r, id)
+	if shown["modules.json"] != "[]" || len(shown) != len(files) {
+		t.Errorf("the preview has %q", shown)
+	}
+	remove()
+	offline := h.resolver(func(o *Options) { o.Offline = true })
+	shown, remove = previewed(h, offline, id) // what is there is all that can be seen
+	if len(shown) != 2 {
+		t.Errorf("with downloads off the preview has %q", shown)
+	}
+	remove()
+	asked := Adapter{ID: id, MaxBytes: adapterBytes,
+		Beside: []string{"config.json", "modules.json", "absent.json"}}
+	if _, ok, err := offline.FindAdapter(t.Context(), asked); ok || err != nil {
+		t.Errorf("what stands beside the adapter counts as known: %v", err)
+	}
+	alone, ok, err := offline.FindAdapter(t.Context(), Adapter{ID: id, MaxBytes: adapterBytes})
+	if !ok || err != nil {
+		t.Errorf("the adapter alone is not found: %v", err)
+	}
+	alone.Release()
+	found, err := r.ResolveAdapter(t.Context(), asked)
+	if err != nil || !exists(filepath.Join(found.Dir, "modules.json")) {
+		t.Errorf("%+v, %v: not what stands beside the adapter", found, err)
+	}
+	found.Release()
+	if shown, remove = previewed(h, offline, id); shown["modules.json"] != "[]" {
+		t.Errorf("then with downloads off the preview has %q", shown)
+	}
+	remove()
+	found, err = r.Resolve(t.Context(), id, "")
+	if err != nil || !exists(filepath.Join(found.Dir, "1_Pooling/config.json")) {
+		t.Errorf("%+v, %v: not the whole repository", found, err)
+	}
+	found.Release()
+	h.hub.Requests()
+	if shown, remove = previewed(h, r, id); len(shown) != len(files) || len(h.hub.Requests()) > 0 {
+		t.Errorf("once whole, it has %q, and the hub was asked", shown)
+	}
+	remove()
+}
