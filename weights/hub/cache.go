@@ -210,33 +210,33 @@ func missingEssential(dir string) string {
 		return lacking
 	}
 	holds := func(patterns ...string) bool {
-		for _, sub := range dirs {
-			entries, err := os.ReadDir(filepath.Join(dir, sub))
-			if err != nil {
-				continue
-			}
-			for _, entry := range entries {
-				for _, pattern := range patterns {
-					if ok, _ := filepath.Match(pattern, entry.Name()); ok &&
-						exists(filepath.Join(dir, sub, entry.Name())) {
-						return true
-					}
-				}
-			}
-		}
-		return false
+		return slices.ContainsFunc(dirs,
+			func(sub string) bool { return holds(filepath.Join(dir, sub), patterns...) })
 	}
 	adapter := exists(filepath.Join(dir, "adapter_config.json"))
 	switch {
 	case !adapter && !holds("config.json", "gliner_config.json", "modules.json"):
 		return "the cached snapshot lacks config.json"
-	case !holds("*.safetensors", "*.bin", "*.pt"):
+	case !holds(weightPatterns...):
 		return "the cached snapshot lacks the weights"
 	case !adapter &&
 		!holds("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "preprocessor_config.json"):
 		return "the cached snapshot lacks the tokenizer"
 	}
 	return missingShard(dir)
+}
+
+var weightPatterns = []string{"*.safetensors", "*.bin", "*.pt"}
+
+// holds reports whether a directory has a regular file whose name matches one of the patterns.
+func holds(dir string, patterns ...string) bool {
+	entries, _ := os.ReadDir(dir)
+	return slices.ContainsFunc(entries, func(entry os.DirEntry) bool {
+		return slices.ContainsFunc(patterns, func(pattern string) bool {
+			ok, _ := filepath.Match(pattern, entry.Name())
+			return ok && exists(filepath.Join(dir, entry.Name()))
+		})
+	})
 }
 
 // moduleDirs returns the directories of a sentence-transformers module chain, the root first, and a
@@ -252,17 +252,51 @@ func moduleDirs(dir string) (dirs []string, lacking string) {
 		return dirs, ""
 	}
 	for _, module := range modules {
+		kind := module.Type[strings.LastIndexByte(module.Type, '.')+1:]
+		if kind == "Router" {
+			routed, lacking := routerDirs(dir, module.Path)
+			if dirs = append(dirs, routed...); lacking != "" {
+				return dirs, lacking
+			}
+		}
 		if module.Path == "" || !filepath.IsLocal(module.Path) {
 			continue
 		}
 		dirs = append(dirs, module.Path)
-		kind := module.Type[strings.LastIndexByte(module.Type, '.')+1:]
 		if (kind == "Pooling" || kind == "Dense") && !exists(filepath.Join(dir, module.Path, "config.json")) {
 			return dirs, "the cached snapshot lacks " + module.Path + "/config.json"
 		}
 		if kind == "Dense" && !exists(filepath.Join(dir, module.Path, "model.safetensors")) &&
 			!exists(filepath.Join(dir, module.Path, "pytorch_model.bin")) {
 			return dirs, "the cached snapshot lacks the weights of " + module.Path
+		}
+	}
+	return dirs, ""
+}
+
+// routerDirs returns the directories of the modules of a Router in folder, whose weights are in
+// these, and a message about the first one that lacks them.
+func routerDirs(dir, folder string) (dirs []string, lacking string) {
+	raw, err := files.Read(filepath.Join(dir, folder, "router_config.json"), maxModulesBytes)
+	if err != nil {
+		return nil, ""
+	}
+	var router struct {
+		Types map[string]string `json:"types"` // by the module's folder
+	}
+	if json.Unmarshal(raw, &router) != nil {
+		return nil, ""
+	}
+	for _, id := range slices.Sorted(maps.Keys(router.Types)) {
+		at, class := filepath.Join(folder, id), router.Types[id]
+		if !filepath.IsLocal(at) {
+			continue
+		}
+		dirs = append(dirs, at)
+		weighs := slices.Contains([]string{"Transformer", "MLMTransformer", "SparseStaticEmbedding"},
+			class[strings.LastIndexByte(class, '.')+1:])
+		if weighs && !holds(filepath.Join(dir, at), weightPatterns...) {
+			return dirs, "the cached snapshot lacks the weights of " + at
 		}
 	}
 	return dirs, ""

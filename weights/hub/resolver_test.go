@@ -400,6 +400,48 @@ func TestSnapshotOfAnotherTool(t *testing.T) {
 	}
 }
 
+// TestSnapshotOfARouter: the weights of a Router's modules are in their folders. A snapshot that a
+// Python tool made of one serves without the hub.
+func TestSnapshotOfARouter(t *testing.T) {
+	content := map[string]string{
+		"modules.json": `[{"path":"","type":"sentence_transformers.base.modules.router.Router"}]`,
+		"router_config.json": `{"types":{"query_0_SparseStaticEmbedding":"x.SparseStaticEmbedding",` +
+			`"document_0_Transformer":"x.Transformer","document_1_SpladePooling":"x.SpladePooling"}}`,
+		"document_0_Transformer/config.json":              `{}`,
+		"document_0_Transformer/tokenizer.json":           `{}`,
+		"document_0_Transformer/model.safetensors":        "weights",
+		"document_1_SpladePooling/config.json":            `{}`,
+		"query_0_SparseStaticEmbedding/config.json":       `{}`,
+		"query_0_SparseStaticEmbedding/model.safetensors": "weights",
+	}
+	for missing, says := range map[string]string{
+		"": "",
+		"document_0_Transformer/model.safetensors":        "the weights of document_0_Transformer",
+		"query_0_SparseStaticEmbedding/model.safetensors": "the weights of query_0_SparseStaticEmbedding",
+		"document_0_Transformer/tokenizer.json":           "lacks the tokenizer",
+	} {
+		h := newHarness(t)
+		for name, text := range content {
+			if name == missing {
+				continue
+			}
+			if err := writeAtomically(filepath.Join(h.repo().snapshot(h.model.Commit), name),
+				[]byte(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := writeAtomically(h.repo().ref("main"), []byte(h.model.Commit)); err != nil {
+			t.Fatal(err)
+		}
+		found, err := h.resolve(func(o *Options) { o.Offline = true })
+		if says != "" {
+			wantClass(t, err, ClassNotFound, says)
+		} else if err != nil || found.Source != SourceCache {
+			t.Errorf("%+v, %v", found, err)
+		}
+	}
+}
+
 // TestUnverifiedSnapshot: a program that loads the bare transformer leaves no modules.json. The hub
 // is asked once whether the file exists; without an answer the snapshot is used.
 func TestUnverifiedSnapshot(t *testing.T) {
