@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sie-engine/sie/internal/bus"
+	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/ipc"
 	"github.com/sie-engine/sie/internal/work"
 	"github.com/sie-engine/sie/sidecar/rank"
@@ -186,5 +187,29 @@ func TestAModelThatWasInUseIsWatched(t *testing.T) {
 			t.Errorf("loaded here: %v: %d queues and %d models are left",
 				here, len(s.c.queues), len(s.c.models))
 		}
+	}
+}
+
+// A model that failed is tried again once its time is over, also when its queue is that of another
+// id with the same token; one that nobody wants any more is forgotten.
+func TestFailedModelsBesideTheirQueue(t *testing.T) {
+	s := newBeatSim(t, "org/x")
+	s.c.demand(lane.DemandSubject("org/x"))
+	s.c.queues[bus.Token("org/x")].primary = "org/x"
+	for _, id := range []string{"org__x", "org/unpinned"} {
+		s.c.fail(s.c.model(id), errs.LoadFailed(id, errs.LoadFailure{Class: "NETWORK"}, "away", nil))
+	}
+	s.advance(minBeat)
+	if len(s.last.FailedModels) != 2 {
+		t.Fatalf("%q failed", s.last.FailedModels)
+	}
+	s.advance(failedFor)
+	s.advance(decideEvery)
+	s.advance(minBeat)
+	if m := s.c.models["org__x"]; m == nil || m.state != cold {
+		t.Errorf("%+v, want it cold", m)
+	}
+	if s.c.models["org/unpinned"] != nil || len(s.last.FailedModels) > 0 {
+		t.Errorf("%q are told as failed", s.last.FailedModels)
 	}
 }

@@ -203,15 +203,17 @@ func (c *core) decide() {
 	if c.responsive() {
 		c.present()
 	}
+	for _, m := range c.models { // of whichever queue, or of none
+		if m.state == failed && !m.until.After(c.now) {
+			c.become(m, cold)
+		}
+	}
 	c.loadPinned()
 	for _, q := range c.queues {
 		id := c.idOf(q)
 		m := c.model(id)
 		if m == nil {
 			continue
-		}
-		if m.state == failed && !m.until.After(c.now) {
-			c.become(m, cold)
 		}
 		own := rank.Own{Ready: c.ready(), Loaded: m.state == loaded, Loading: m.state == loading,
 			Failed: m.state == failed, Unsupported: c.leaves(id)}

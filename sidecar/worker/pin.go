@@ -56,13 +56,8 @@ func (c *core) unpinned() { c.pins.has, c.pins.telling = nil, false }
 // loadPinned has the pinned models loaded.
 func (c *core) loadPinned() {
 	for _, id := range c.pins.wanted {
-		m := c.model(id)
-		if m == nil {
-			continue
+		if m := c.model(id); m != nil {
+			c.want(m)
 		}
-		if m.state == failed && !m.until.After(c.now) {
-			c.become(m, cold)
-		}
-		c.want(m)
 	}
 }
