@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sie-engine/sie/internal/guard"
 )
 
 // gpu is the Go side of a device that is a GPU. One goroutine, the owner, is locked to its thread
@@ -53,13 +55,16 @@ func (g *gpu) own(entered chan<- error) {
 	}
 }
 
-// call runs f on the owner, which must not be the caller, and returns when f has. After stop, f
-// runs on the calling goroutine, where it can only find the device closed.
+// call runs f on the owner, which must not be the caller, and returns when f has. A panic of f is
+// the caller's, with its own stack: the owner goes on. After stop, f runs on the calling goroutine,
+// where it can only find the device closed.
 func (g *gpu) call(f func()) {
-	done := make(chan struct{})
+	done := make(chan error, 1)
 	select {
-	case g.jobs <- func() { defer close(done); f() }:
-		<-done
+	case g.jobs <- func() { done <- guard.Run(func() error { f(); return nil }) }:
+		if err := <-done; err != nil {
+			panic(err)
+		}
 	case <-g.quit:
 		f()
 	}
