@@ -68,12 +68,12 @@ if(SIE_TESTS AND SIE_EMULATION AND NOT SIE_SANITIZE MATCHES "thread")
 
   file(GLOB gemm_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/gemm_*.cc)
   add_executable(gemm_tests ${gemm_test_sources} ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/activation_test.cc
-                 ${CMAKE_SOURCE_DIR}/kernels/simt/tests/main.cc)
+                 ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/norm_order_test.cc ${CMAKE_SOURCE_DIR}/kernels/simt/tests/main.cc)
   target_link_libraries(gemm_tests PRIVATE sie_flags simt_flags sie_cuda_emulated m pthread)
   foreach(cases gemm_sm80 gemm_sm90)
     add_test(NAME cuda_${cases} COMMAND gemm_tests ${cases})
   endforeach()
-  add_test(NAME cuda_gemm COMMAND gemm_tests gemm_cost gemm_epilogue gemm_tiles gemm_f32 activations)
+  add_test(NAME cuda_gemm COMMAND gemm_tests gemm_cost gemm_epilogue gemm_tiles gemm_f32 activations norm_order)
 
   set(tests ${CMAKE_SOURCE_DIR}/kernels/tests)
   add_executable(cuda_attention_tests ${tests}/cuda/attention_test.cc ${tests}/cuda/attention_work_test.cc

@@ -82,7 +82,8 @@ __global__ void __launch_bounds__(row_threads, embed_min_blocks(S, V, W))
   ptx::grid_dependency_launch();
   if (a.position.p != nullptr) add_row<S>(a.position, position, first, stride, c, v);
   if (a.type.p != nullptr) add_row<S>(a.type, type, first, stride, c, v);
-  norm_and_store<S, V>(v, row, c, {a.gamma, a.beta, a.eps, a.weight_offset, a.norm}, a.y, a.yq, &threads);
+  norm_and_store<S, NormOrder::butterfly>(v, row, c, {a.gamma, a.beta, a.eps, a.weight_offset, a.norm}, a.y,
+                                          a.yq, &threads);
 }
 
 }  // namespace sie_cuda
