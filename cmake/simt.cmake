@@ -22,6 +22,7 @@ set(SIE_CUDA_SOURCES
   linear.cu linear_f32.cu gemm_call.cc gemm_pack.cc gemm_epilogue.cc
   gemm_sm80.cc gemm_sm80_bf16.cu gemm_sm80_f16.cu gemm_sm80_fp8.cu
   gemm_sm90.cc gemm_sm90_choose.cc gemm_sm90_bf16.cu gemm_sm90_f16.cu gemm_sm90_e4m3.cu gemm_sm90_skinny.cu
+  gemm_sm90_norm.cc gemm_sm90_norm_bf16.cu gemm_sm90_norm_f16.cu
 )
 list(TRANSFORM SIE_CUDA_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/kernels/cuda/)
 

@@ -11,6 +11,9 @@ namespace {
 // Instructions an element of an epilogue, by hand from gemm_epilogue.cuh: scale, bias and conversion; exact
 // GELU or a gate; a residual.
 constexpr double kPlain = 6, kActivated = 18, kResidual = 5;
+// A norm in it, a guess: rounding, two sums and the result; and the clocks of an exchange in a cluster, of which
+// there are two.
+constexpr double kNorm = 9, kExchange = 600;
 // Softmax of a score beside its exponential: scale, maximum, sum, conversion.
 constexpr double kSoftmax = 6;
 // ALiBi: the distance, and its product with the slope. A bias by distance: the distance, held at both ends, the
@@ -133,6 +136,45 @@ Prediction predict_gemm(const Card &card, const GemmWork &w, const GemmTileShape
   const Cost main = gemm_main_loop(card, w, t);
   return finish(card, gemm_clocks(card, w, t, card.multiprocessors), main.limit(), gemm_bytes(w),
                 gemm_floor_us(card, w));
+}
+
+// The multiprocessors of a GPC that hold clusters of more than two; some have two more.
+constexpr int32_t kGpc = 16;
+
+int64_t gemm_norm_clusters(int32_t cluster, int32_t multiprocessors) {
+  const int64_t held =
+      cluster > 2 ? int64_t{multiprocessors / kGpc} * (kGpc / cluster) : multiprocessors / cluster;
+  return held > 1 ? held : 1;
+}
+
+namespace {
+
+// x comes in shares from L2, which the cluster multicasts; W is each CTA's own.
+Cost norm_main_loop(const Card &card, const GemmWork &w, const GemmTileShape &t) {
+  Cost c = gemm_main_loop(card, w, t);
+  const double k = static_cast<double>(up(w.k, 64) * 64), element = w.fp8 ? 1 : 2;
+  c.l2 = (t.rows / static_cast<double>(t.cluster) + t.columns) * k * element / card.l2_bytes;
+  return c;
+}
+
+}  // namespace
+
+double gemm_norm_clocks(const Card &card, const GemmWork &w, const GemmTileShape &t,
+                        int32_t multiprocessors) {
+  const double turns =
+      static_cast<double>(up(up(w.rows, t.rows), gemm_norm_clusters(t.cluster, multiprocessors)));
+  const double loop = norm_main_loop(card, w, t).busiest();
+  const double elements = static_cast<double>(t.rows) * t.columns;
+  const double issue = elements * (kPlain + kResidual + kNorm) / card.lanes / code_share(t.code);
+  const double moved = elements * (w.y_bytes + w.residual_bytes) / card.l2_bytes;
+  const double epilogue = most(issue, moved) + card.load_clocks + 2 * kExchange;
+  if (t.warpgroup_rows != t.rows) return card.load_clocks + turns * (loop + epilogue);
+  return card.load_clocks + turns * most(loop, (loop + epilogue) / 2) + epilogue;
+}
+
+Prediction predict_gemm_norm(const Card &card, const GemmWork &w, const GemmTileShape &t) {
+  return finish(card, gemm_norm_clocks(card, w, t, card.multiprocessors), norm_main_loop(card, w, t).limit(),
+                gemm_bytes(w), gemm_floor_us(card, w));
 }
 
 // Chains of products for which the skinny form asks for scales ahead of their promotion.

@@ -97,6 +97,18 @@ double gemm_clocks(const Card &card, const GemmWork &work, const GemmTileShape &
 // The same in time, with its limit and its floor.
 Prediction predict_gemm(const Card &card, const GemmWork &work, const GemmTileShape &tile);
 
+// The clusters that run at once, at least 1. A GPC of 16 or 18 multiprocessors has room for 16/cluster of more than
+// two CTAs.
+int64_t gemm_norm_clusters(int32_t cluster, int32_t multiprocessors);
+
+// A product whose clusters compute whole rows and normalise them (linear_norm): tile.cluster CTAs next to each
+// other along N, each with tile.columns of the n columns; x is multicast, and W is each CTA's own.
+double gemm_norm_clocks(const Card &card, const GemmWork &work, const GemmTileShape &tile,
+                        int32_t multiprocessors);
+
+// The same in time, with its limit and its floor.
+Prediction predict_gemm_norm(const Card &card, const GemmWork &work, const GemmTileShape &tile);
+
 // A product that leaves as each sequence's maxima (splade_sm90.cuh): w.y_bytes is 0, and the zeros that the maxima
 // start from are a kernel of their own.
 Prediction predict_splade(const Card &card, const GemmWork &work, const GemmTileShape &tile, int64_t seqs);

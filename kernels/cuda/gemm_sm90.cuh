@@ -73,6 +73,9 @@ constexpr int sm90_shared_limit = 227 * 1024;
 template <class Class, class Shape>
 struct Sm90Tile : Class {
   static constexpr bool cooperative = Shape::schedule == Sm90Schedule::cooperative;
+  // Whether the CTAs of a cluster are neighbours along N and have whole rows of y (gemm_sm90_norm_kernel.cuh):
+  // they share x, not W.
+  static constexpr bool whole_rows = false;
   static constexpr int rows = Shape::rows, columns = Shape::columns, cluster = Shape::cluster;
   static constexpr int width = Class::promoted ? 128 : Shape::width;
   static constexpr int warpgroup_rows = sm90_warpgroup_rows<Shape>;
@@ -128,7 +131,8 @@ struct Sm90Order {
 
 template <class Tile>
 SIE_DEVICE Sm90Order sm90_order(int32_t rows, const Sm90Gemm &g) {
-  const int32_t tile_rows = Tile::rows * Tile::cluster, tiles_m = (rows + tile_rows - 1) / tile_rows;
+  const int32_t tile_rows = Tile::rows * (Tile::whole_rows ? 1 : Tile::cluster),
+                tiles_m = (rows + tile_rows - 1) / tile_rows;
   return {tiles_m, g.tiles_n, tiles_m * g.tiles_n};
 }
 
@@ -158,6 +162,7 @@ struct Sm90Shared {
   uint64_t *turn;                          // [2]: of the warpgroups
   uint64_t *vectors_full, *vectors_empty;  // [vectors]
   uint64_t *residual;                      // [8 warps][2]: of the pieces of staging
+  uint64_t *counted;                       // [8 warps][2]: of the cluster's sums; of whole rows alone
   SIE_DEVICE explicit Sm90Shared(unsigned char *base)
       : stage(base),
         staging(base + Tile::stages * Tile::stage_bytes),
@@ -167,7 +172,8 @@ struct Sm90Shared {
         turn(empty + Tile::stages),
         vectors_full(turn + 2),
         vectors_empty(vectors_full + 2),
-        residual(vectors_empty + 2) {}
+        residual(vectors_empty + 2),
+        counted(residual + 16) {}
 };
 
 // Where the vectors of a CTA's tile number `count` are, and the parity of their barriers.
@@ -201,7 +207,7 @@ SIE_DEVICE void sm90_bring_vectors(const Sm90Shared<Tile> &shared, const Sm90Gem
 }
 
 // Announces a step of K of a tile whose first column of W is `column`, and brings W's part of it, which the CTAs
-// of a cluster bring in shares.
+// of a cluster bring in shares; of whole rows each its own.
 template <class Tile>
 SIE_DEVICE void sm90_bring_w(const Sm90Shared<Tile> &shared, const ptx::TensorMap *w_map, int stage,
                              int32_t column, int32_t k) {
@@ -210,7 +216,10 @@ SIE_DEVICE void sm90_bring_w(const Sm90Shared<Tile> &shared, const ptx::TensorMa
   unsigned char *w = shared.stage + stage * Tile::stage_bytes + Tile::x_bytes + rank * share * sm90_line;
   uint64_t *full = shared.full + stage;
   ptx::mbarrier_arrive_expect(full, Tile::stage_bytes);
-  if constexpr (Tile::cluster == 1) {
+  if constexpr (Tile::whole_rows) {
+    ptx::tma_load_2d(shared.stage + stage * Tile::stage_bytes + Tile::x_bytes, w_map, rank * Tile::columns,
+                     k * Tile::step, full);
+  } else if constexpr (Tile::cluster == 1) {
     ptx::tma_load_2d(w, w_map, column, k * Tile::step, full);
   } else {
     ptx::tma_load_2d_multicast(w, w_map, column + rank * share, k * Tile::step, full,
@@ -246,7 +255,9 @@ SIE_DEVICE void sm90_produce(const Sm90Shared<Tile> &shared, const ptx::TensorMa
     if (index >= order.total) break;
     int32_t m, n;
     order.at(index, &m, &n);
-    const int32_t row = (m * Tile::cluster + rank) * Tile::rows;
+    constexpr int share = Tile::rows / Tile::cluster;  // of x, of whole rows
+    const int32_t row =
+        Tile::whole_rows ? m * Tile::rows + rank * share : (m * Tile::cluster + rank) * Tile::rows;
     // Unrolled, it would not fit the 24 registers that the largest tiles leave.
 #pragma unroll 1
     for (int32_t k = 0; k < g.steps; k++) {
@@ -254,12 +265,17 @@ SIE_DEVICE void sm90_produce(const Sm90Shared<Tile> &shared, const ptx::TensorMa
         ptx::mbarrier_wait(shared.empty + ring.stage(), ring.parity() ^ 1);
         sm90_bring_w(shared, w_map, ring.stage(), n * Tile::columns, k);
       }
-      ptx::tma_load_2d(shared.stage + ring.stage() * Tile::stage_bytes, x_map, row, k * Tile::step,
-                       shared.full + ring.stage());
+      unsigned char *x = shared.stage + ring.stage() * Tile::stage_bytes;
+      if constexpr (Tile::whole_rows) {
+        ptx::tma_load_2d_multicast(x + rank * share * sm90_line, x_map, row, k * Tile::step,
+                                   shared.full + ring.stage(), (1 << Tile::cluster) - 1);
+      } else {
+        ptx::tma_load_2d(x, x_map, row, k * Tile::step, shared.full + ring.stage());
+      }
       ring.next();
     }
     ahead = 0;  // of the first tile alone
-    if constexpr (Hot) sm90_bring_vectors<Tile>(shared, g, count, n * Tile::columns);
+    if constexpr (Hot && !Tile::whole_rows) sm90_bring_vectors<Tile>(shared, g, count, n * Tile::columns);
   }
 }
 

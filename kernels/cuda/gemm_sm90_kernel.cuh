@@ -8,7 +8,7 @@
 //                 the stage before are done, arrive at its empty) · arrive at turn[B] · epilogue
 //   B, ping-pong  the same with turn[B] and turn[A]; A does not wait before its first tile
 //   cooperative   A and B wait for each full[s] and arrive at each empty[s]; there are no turns
-// Each consumer warp arrives once at empty[s], of a pair at both CTAs': each writes into the other.
+// Each consumer warp arrives once at empty[s], of a cluster at all CTAs': each writes into the others.
 // Hot forms, v are the tile's bias and scales, p a warp's piece of staging:
 //   producer      behind the tile's last s: wait vectors_empty[v] · announce at vectors_full[v] · copy
 //   epilogue      wait vectors_full[v] · all pieces · arrive at vectors_empty[v], each warp once
@@ -39,6 +39,9 @@ SIE_DEVICE void sm90_start(const Sm90Shared<Tile> &shared) {
         ptx::mbarrier_init(shared.vectors_empty + i, Tile::warps);
       }
       for (int i = 0; i < 16; i++) ptx::mbarrier_init(shared.residual + i, 1);
+      if constexpr (Tile::whole_rows) {
+        for (int i = 0; i < 16; i++) ptx::mbarrier_init(shared.counted + i, 1);
+      }
     }
     ptx::fence_mbarrier_init();
   }
@@ -60,8 +63,9 @@ SIE_DEVICE bool sm90_place(int32_t count, const Sm90Gemm &g, Sm90Place *place) {
   const int32_t warp = ptx::thread_index() / 32, group = Tile::cooperative ? warp / 4 : 0;
   int32_t m, n;
   order.at(index, &m, &n);
-  place->row = (m * Tile::cluster + rank) * Tile::rows + group * Tile::warpgroup_rows + warp % 4 * 16;
-  place->column = n * Tile::columns;
+  place->row = (Tile::whole_rows ? m : m * Tile::cluster + rank) * Tile::rows + group * Tile::warpgroup_rows +
+               warp % 4 * 16;
+  place->column = (Tile::whole_rows ? rank : n) * Tile::columns;
   return true;
 }
 
@@ -88,6 +92,14 @@ SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const Sm90Gemm &g, 
     if (!Tile::cooperative && turns >= 0)
       ptx::mbarrier_wait(shared.turn + group, static_cast<uint32_t>(turns) & 1u);
     float z[Tile::blocks][Tile::sums];
+    if constexpr (Tile::whole_rows) {
+      // The first products overwrite them. Without it ptxas puts the products in series.
+#pragma unroll
+      for (int b = 0; b < Tile::blocks; b++) {
+#pragma unroll
+        for (int i = 0; i < Tile::sums; i++) z[b][i] = 0.0f;
+      }
+    }
     if constexpr (Tile::promoted) {
       const int32_t row = place.row + static_cast<int32_t>(ptx::lane_id()) / 4;
       sm90_sum_promoted<Tile>(z, shared, &ring, x_offset, g, row, *g.rows, turn_of_other);

@@ -88,6 +88,36 @@ SIE_DEVICE void sm90_write_e4m3(float (&z)[Tile::blocks][Tile::sums], int m, int
   }
 }
 
+// Stores a piece by 16-byte accesses to columns [column, column + Ending::line) of y's rows from `row` on, of
+// those that exist.
+template <class Ending>
+SIE_DEVICE void sm90_store_guarded(const GemmEpilogue &e, unsigned char *piece, int32_t row, int32_t rows,
+                                   int32_t column) {
+#pragma unroll 1
+  for (int i = 0; i < 4; i++) {
+    const int chunk = static_cast<int>(ptx::lane_id()) + 32 * i, line = chunk / 8, byte = chunk % 8 * 16;
+    if (row + line >= rows) continue;
+    unsigned char *y =
+        static_cast<unsigned char *>(e.y) + ((row + line) * e.y_ld + column) * Ending::element + byte;
+    ptx::store_global_whole(y, ptx::load_shared<uint4>(sm90_staged(piece, line, byte)));
+  }
+}
+
+// Stores a piece that the warp has written, and closes its group of stores.
+template <class Ending>
+SIE_DEVICE void sm90_send(const GemmEpilogue &e, const ptx::TensorMap *y_map, unsigned char *piece,
+                          int32_t row, int32_t rows, int32_t column) {
+  ptx::fence_proxy_async();
+  ptx::sync_warp();
+  if (row + 16 > rows) {
+    sm90_store_guarded<Ending>(e, piece, row, rows, column);
+  } else if (ptx::lane_id() == 0) {
+    ptx::tma_store_2d(y_map, piece, row, column);
+  }
+  // Commits also where TMA has nothing to do: the waits count pieces.
+  if (ptx::lane_id() == 0) ptx::tma_store_commit();
+}
+
 // Finishes the tiles of a consumer warp.
 template <class Tile, class Ending>
 class Sm90Writer {
@@ -148,7 +178,8 @@ class Sm90Writer {
         } else {
           sm90_write_16<Tile, Ending>(z, m, first, piece);
         }
-        send(piece, top, rows, y_column);
+        sm90_send<Ending>(g_.epilogue, y_map_, piece, top, rows, y_column);
+        sent_++;
         if constexpr (Ending::residual != 0) ask_next(place, m, p, across, down);
       }
     }
@@ -191,32 +222,6 @@ class Sm90Writer {
     m += (p + 2) / across;
     p = (p + 2) % across;
     if (m < down) ask(sent_ + 1, place.row + 64 * m, place.column + p * Ending::columns);
-  }
-
-  // Stores the written piece to columns [column, column + Ending::line) of y's rows from `row` on.
-  SIE_DEVICE void send(unsigned char *piece, int32_t row, int32_t rows, int32_t column) {
-    ptx::fence_proxy_async();
-    ptx::sync_warp();
-    if (row + 16 > rows) {
-      store(piece, row, rows, column);
-    } else if (ptx::lane_id() == 0) {
-      ptx::tma_store_2d(y_map_, piece, row, column);
-    }
-    // Commits also where TMA has nothing to do: the waits count pieces.
-    if (ptx::lane_id() == 0) ptx::tma_store_commit();
-    sent_++;
-  }
-
-  SIE_DEVICE void store(unsigned char *piece, int32_t row, int32_t rows, int32_t column) const {
-    const GemmEpilogue &e = g_.epilogue;
-#pragma unroll 1
-    for (int i = 0; i < 4; i++) {
-      const int chunk = static_cast<int>(ptx::lane_id()) + 32 * i, line = chunk / 8, byte = chunk % 8 * 16;
-      if (row + line >= rows) continue;
-      unsigned char *y =
-          static_cast<unsigned char *>(e.y) + ((row + line) * e.y_ld + column) * Ending::element + byte;
-      ptx::store_global_whole(y, ptx::load_shared<uint4>(sm90_staged(piece, line, byte)));
-    }
   }
 
   const Sm90Shared<Tile> &shared_;

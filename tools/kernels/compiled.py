@@ -102,12 +102,15 @@ INSTRUCTION_BYTES = 16
 _TENSOR = re.compile(r"(H|Q|I|B|D|O)G?MMA$|UTC\w*MMA$")
 _ACCESS = {"LDG", "STG", "LD", "ST", "LDL", "STL", "LDGSTS"}
 _WIDTH = {"U8": "8", "S8": "8", "U16": "16", "S16": "16", "64": "64", "128": "128", "256": "256"}
-_WHOLE = {"LDSM", "STSM", "UTMALDG", "UTMASTG", "UTMAREDG", "UBLKCP", "ATOM", "ATOMG", "ATOMS", "RED", "REDG"}
+_WHOLE = {
+    "LDSM", "STSM", "STAS", "UTMALDG", "UTMASTG", "UTMAREDG", "UBLKCP", "ATOM", "ATOMG", "ATOMS", "RED",
+    "REDG"
+}
 
 
 def instruction_class(opcode, modifiers):
-    """The name an instruction is counted under, or None: tensor cores, shared-memory matrices and
-    atomics as nvdisasm spells them, memory accesses with their width in bits (LDG.128)."""
+    """The name an instruction is counted under, or None: tensor cores, shared-memory matrices,
+    stores to other CTAs and atomics as nvdisasm spells them, memory accesses with their width in bits (LDG.128)."""
     if opcode in _ACCESS:
         parts = modifiers.split(".")
         return f"{opcode}.{next((_WIDTH[p] for p in parts if p in _WIDTH), '32')}"

@@ -744,6 +744,7 @@ class CostModel(unittest.TestCase):
     """The sizes of code that the cost model charges for are the hot kernels' own."""
 
     CODE = HERE.parent.parent / "kernels/cuda/gemm_sm90_code.h"
+    NORMS = HERE.parent.parent / "kernels/cuda/gemm_sm90_norm.cc"
     HOT = HERE.parent.parent / "kernels/budgets/13.0/hot/90a.txt"
     TILES = {
         (64, 128): "Pingpong64x128",
@@ -768,6 +769,21 @@ class CostModel(unittest.TestCase):
 
     def test_the_tables_sizes(self):
         self.assertEqual(self.off(self.CODE.read_text()), [])
+
+    def off_norms(self, text):
+        """The same of linears that normalise their rows."""
+        rows = {row.kernel: row.code for row in hot.read_rows(self.HOT.read_text(), "90a")}
+        sizes = {f"gemm_sm90_norm_kernel<Sm90NormTile<Sm90Class<(Operand)0>, {shape}>>": int(size)
+                 for shape, size in re.findall(r'line<(\w+)>\("[^"]*", (\d+)\)', text)}
+        wrong = [name for name in sizes if abs(sizes[name] - rows.get(name, 0)) > rows.get(name, 0) / 20]
+        others = set(rows) - set(sizes)
+        return wrong + sorted(name for name in others if name.startswith("gemm_sm90_norm_kernel<"))
+
+    def test_the_sizes_of_norms(self):
+        text = self.NORMS.read_text()
+        self.assertEqual(self.off_norms(text), [])
+        self.assertEqual(len(self.off_norms(text.replace("96640", "90640"))), 1)
+        self.assertEqual(len(self.off_norms(re.sub(r"    line<Sm90Norm64x192>.*\n", "", text))), 1)
 
     def test_another_size_is_noticed(self):
         text = self.CODE.read_text()
