@@ -15,7 +15,7 @@ target_link_libraries(kernel_cases PRIVATE sie_flags)
 
 # What the cost model predicts, and whether bench/results/gpu-model.md still says it.
 set(model_sources ${CMAKE_SOURCE_DIR}/kernels/cuda/cost.cc ${CMAKE_SOURCE_DIR}/kernels/cuda/cost_heads.cc
-    ${CMAKE_SOURCE_DIR}/kernels/cuda/gemm_sm90_choose.cc)
+    ${CMAKE_SOURCE_DIR}/kernels/cuda/gemm_sm90_choose.cc ${CMAKE_SOURCE_DIR}/kernels/cuda/gemm_sm90_norm_choose.cc)
 add_executable(kernel_model EXCLUDE_FROM_ALL ${bench_dir}/model_main.cc ${model_sources})
 target_link_libraries(kernel_model PRIVATE sie_flags kernel_cases pthread m)
 add_executable(kernel_model_test EXCLUDE_FROM_ALL ${bench_dir}/model_test.cc

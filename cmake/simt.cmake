@@ -19,10 +19,10 @@ set(SIE_CUDA_SOURCES
   attention_sm90_slopes_d64.cu attention_sm90_slopes_d128.cu
   attention_sm90_bias_d64.cu attention_sm90_bias_d128.cu
   attention_disentangled.cu attention_disentangled_d32.cu attention_disentangled_d64.cu attention_disentangled_d128.cu
-  linear.cu linear_f32.cu gemm_call.cc gemm_pack.cc gemm_epilogue.cc
+  linear.cu linear_norm.cu linear_f32.cu gemm_call.cc gemm_pack.cc gemm_epilogue.cc
   gemm_sm80.cc gemm_sm80_bf16.cu gemm_sm80_f16.cu gemm_sm80_fp8.cu
   gemm_sm90.cc gemm_sm90_choose.cc gemm_sm90_bf16.cu gemm_sm90_f16.cu gemm_sm90_e4m3.cu gemm_sm90_skinny.cu
-  gemm_sm90_norm.cc gemm_sm90_norm_bf16.cu gemm_sm90_norm_f16.cu
+  gemm_sm90_norm.cc gemm_sm90_norm_choose.cc gemm_sm90_norm_bf16.cu gemm_sm90_norm_f16.cu
 )
 list(TRANSFORM SIE_CUDA_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/kernels/cuda/)
 

@@ -647,7 +647,8 @@ typedef enum sie_op_kind {
   SIE_OP_LSTM = 22,
   SIE_OP_SPANS = 23,
   SIE_OP_PAIRS = 24,
-  SIE_OP_SOFTMAX = 25
+  SIE_OP_SOFTMAX = 25,
+  SIE_OP_LINEAR_NORM = 26
 } sie_op_kind;
 
 /* The bounds from which scratch is planned: no call may exceed them. */
@@ -711,6 +712,7 @@ typedef struct sie_ops {
   sie_status (*spans)(const sie_spans_args *, const sie_share *);
   sie_status (*pairs)(const sie_pairs_args *, const sie_share *);
   sie_status (*softmax)(const sie_softmax_args *, const sie_share *);
+  sie_status (*linear_norm)(const sie_linear_norm_args *, const sie_share *);
 
   /* GPUs only, NULL elsewhere. The host lists the tiles of an attention run for
    * sie_attention_args.work. attention_work_bytes is what any run within the bounds needs.
@@ -719,6 +721,9 @@ typedef struct sie_ops {
    * the caller copies to the device. It returns the errors that attention would return. */
   int64_t (*attention_work_bytes)(const sie_op_bounds *bounds);
   sie_status (*attention_work)(const sie_attention_args *host_view, void *dst);
+  /* Whether a program for this card should have linear_norm for a linear by w and a norm behind it:
+   * 1 or 0, the same for any number of rows. Reads no weights. NULL: no. */
+  int32_t (*linear_norm_pays)(const sie_packed *w, const sie_stream *on);
 } sie_ops;
 
 /* The tables of this build. sie_cpu_ops returns NULL when the build or the machine lacks isa. */

@@ -183,6 +183,8 @@ void translate(Call *c, sie_linear_args *a) {
   for (sie_tensor *t : {&a->x, &a->addend, &a->residual, &a->y}) c->tensor(t);
 }
 
+void translate(Call *c, sie_linear_norm_args *a) { translate(c, &a->linear), translate(c, &a->norm); }
+
 void translate(Call *c, sie_quantise_rows_args *a) {
   c->rows(&a->rows);
   c->tensor(&a->x), c->tensor(&a->y);
@@ -191,9 +193,9 @@ void translate(Call *c, sie_quantise_rows_args *a) {
 void translate(Call *c, sie_attention_args *a) {
   c->rows(&a->q_rows), c->rows(&a->seqs);
   c->pointer(&a->cu_q), c->pointer(&a->cu_kv), c->pointer(&a->alibi_slopes), c->pointer(&a->work),
-      c->pointer(&a->bias), c->pointer(&a->prefix_first), c->pointer(&a->prefix_keys), c->pointer(&a->buckets);
-  for (sie_tensor *t :
-       {&a->q, &a->k, &a->v, &a->y, &a->prefix_k, &a->prefix_v, &a->pos_key, &a->pos_query}) {
+      c->pointer(&a->bias), c->pointer(&a->prefix_first), c->pointer(&a->prefix_keys),
+      c->pointer(&a->buckets);
+  for (sie_tensor *t : {&a->q, &a->k, &a->v, &a->y, &a->prefix_k, &a->prefix_v, &a->pos_key, &a->pos_query}) {
     c->tensor(t);
   }
 }
@@ -364,7 +366,7 @@ void install() { harness::memory = {allocate, release, nothing_to_wait_for}; }
 
 const sie_ops *table(const sie_ops *of) {
   // A new entry of the table belongs here, and its pointers in a translate().
-  static_assert(sizeof(sie_ops) == 24 + 31 * sizeof(void *), "an entry is not forwarded");
+  static_assert(sizeof(sie_ops) == 24 + 33 * sizeof(void *), "an entry is not forwarded");
   first_inner = inner = of;
   outer = *of;
 #define SIE_FORWARD(entry) \
@@ -395,6 +397,7 @@ const sie_ops *table(const sie_ops *of) {
   SIE_FORWARD(spans);
   SIE_FORWARD(pairs);
   SIE_FORWARD(softmax);
+  SIE_FORWARD(linear_norm);
 #undef SIE_FORWARD
   return &outer;
 }

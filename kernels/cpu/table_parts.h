@@ -211,6 +211,8 @@ constexpr sie_ops table_of(const char *name, uint32_t isa) {
       Generic::softmax,
       nullptr,
       nullptr,
+      nullptr,
+      nullptr,
   };
 }
 

@@ -6,6 +6,7 @@
 #include "cuda/cuda_ops.h"
 #include "cuda/gemm_pack.h"
 #include "cuda/linear.h"
+#include "cuda/linear_norm.h"
 #include "cuda/lora.h"
 #include "cuda/maxsim.h"
 #include "cuda/muvera.h"
@@ -63,6 +64,8 @@ sie_ops table(const char *name, uint32_t compute_mask, bool wide_attention = fal
   ops.lstm = sie_cuda::lstm;
   ops.spans = sie_cuda::spans;
   ops.pairs = sie_cuda::pairs;
+  ops.linear_norm = sie_cuda::linear_norm;
+  ops.linear_norm_pays = sie_cuda::linear_norm_pays;
   return ops;
 }
 

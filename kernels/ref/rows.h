@@ -190,6 +190,7 @@ sie_status take_rows(const sie_take_rows_args *, const sie_share *);
 sie_status product(const sie_product_args *, const sie_share *);
 sie_status dots(const sie_dots_args *, const sie_share *);
 sie_status softmax(const sie_softmax_args *, const sie_share *);
+sie_status linear_norm(const sie_linear_norm_args *, const sie_share *);
 sie_status lstm(const sie_lstm_args *, const sie_share *);
 int64_t lstm_scratch(const sie_op_bounds *bounds);
 sie_status spans(const sie_spans_args *, const sie_share *);

@@ -23,6 +23,8 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
       return bounds->head_dim * doubles;
     case SIE_OP_LINEAR:
       return bounds->k * doubles + bounds->n * floats;
+    case SIE_OP_LINEAR_NORM:
+      return bounds->k * doubles + 2 * bounds->n * floats;
     case SIE_OP_ATTENTION:
       return (bounds->max_len * (2 * bounds->head_dim + 1) + bounds->head_dim) * doubles;
     case SIE_OP_LORA:
@@ -83,6 +85,8 @@ const sie_ops *sie_ref_ops(void) {
       sie_ref::spans,
       sie_ref::pairs,
       sie_ref::softmax,
+      sie_ref::linear_norm,
+      nullptr,
       nullptr,
       nullptr,
   };

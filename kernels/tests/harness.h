@@ -272,6 +272,7 @@ std::unique_ptr<Case> make_take(int index);
 std::unique_ptr<Case> make_product(int index);
 std::unique_ptr<Case> make_dots(int index);
 std::unique_ptr<Case> make_lstm(int index);
+std::unique_ptr<Case> make_linear_norm(int index);
 
 // A GPU's table and the stream to call it with. A program adds its GPUs before the first case:
 // emulated ones (cuda/emulated.h), or real ones together with a `memory` that they can reach.

@@ -128,7 +128,8 @@ TEST(host_reference_has_the_scratch_it_needs) {
                 {SIE_OP_LSTM, 480},
                 {SIE_OP_SPANS, 0},
                 {SIE_OP_PAIRS, 248},
-                {SIE_OP_SOFTMAX, 0}};
+                {SIE_OP_SOFTMAX, 0},
+                {SIE_OP_LINEAR_NORM, 208}};
   for (const auto &[kind, bytes] : wanted) {
     sie_op_bounds b = {};
     b.kind = kind;

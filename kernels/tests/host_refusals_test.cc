@@ -493,3 +493,39 @@ TEST(host_refuses_other_linears) {
   for (int32_t group : {-1, 128}) r.takes("x", [=](Args *a) { a->w = &fp8, a->x = of(SIE_F8E4M3, group); });
   r.lacks("x in other blocks", [](Args *a) { a->w = &fp8, a->x = of(SIE_F8E4M3, 64); });
 }
+
+TEST(host_reference_refuses_norms_that_are_not_in_place) {
+  auto r = of_entry(&sie_ops::linear_norm, "linear_norm");
+  using Args = sie_linear_norm_args;
+  alignas(64) static float data[4096];
+  static const sie_packed weight = {SIE_COMPUTE_BF16, 0, 12, 8, data},
+                          half = {SIE_COMPUTE_F16, 0, 12, 8, data}, wide = {SIE_COMPUTE_F32, 0, 12, 8, data};
+  r.ref_only = true;
+  r.good.linear.rows = r.good.norm.rows = {0, &none};
+  r.good.linear.n = r.good.norm.c = 12, r.good.linear.k = 8;
+  r.good.linear.x = r.good.linear.y = r.good.norm.x = r.good.norm.y = of(SIE_BF16);
+  r.good.linear.w = &weight;
+  r.good.norm.norm = SIE_NORM_LAYER;
+  r.takes("class BF16", [](Args *) {});
+  r.takes("class F16", [](Args *a) { a->linear.w = &half, a->linear.x.dtype = SIE_F16; });
+  r.takes("y in f16", [](Args *a) { a->linear.y = a->norm.x = a->norm.y = of(SIE_F16); });
+  r.takes("RMS", [](Args *a) { a->norm.norm = SIE_NORM_RMS; });
+  r.takes("half of a gate's columns", [](Args *a) { a->linear.gate = SIE_GATE_GEGLU, a->norm.c = 6; });
+  r.lacks("class F32", [](Args *a) { a->linear.w = &wide, a->linear.x.dtype = SIE_F32; });
+  r.lacks("y in f32", [](Args *a) { a->linear.y = a->norm.x = a->norm.y = of(SIE_F32); });
+  r.lacks("y in bytes", [](Args *a) { a->linear.y = a->norm.x = a->norm.y = of(SIE_U8, -1); });
+  r.lacks("x of another type", [](Args *a) { a->linear.x.dtype = SIE_F16; });
+  r.denies("no norm", [](Args *a) { a->norm.norm = SIE_NORM_NONE; });
+  r.denies("other rows", [](Args *a) { a->norm.rows.n = starts; });
+  r.denies("other columns", [](Args *a) { a->norm.c = 11; });
+  r.denies("all columns of a gate", [](Args *a) { a->linear.gate = SIE_GATE_GEGLU; });
+  for (sie_tensor sie_layernorm_args::*which : {&sie_layernorm_args::x, &sie_layernorm_args::y}) {
+    r.denies("elsewhere", [=](Args *a) { (a->norm.*which).p = data; });
+    r.denies("another stride", [=](Args *a) { (a->norm.*which).ld++; });
+    r.denies("another type", [=](Args *a) { (a->norm.*which).dtype = SIE_F16; });
+  }
+  r.denies("quantised rows", [](Args *a) { a->norm.yq = of(SIE_U8, -1); });
+  r.denies("a bias of the norm", [](Args *a) { a->norm.bias = data; });
+  r.denies("a residual of the norm", [](Args *a) { a->norm.residual = of(SIE_BF16); });
+  r.denies("a sum", [](Args *a) { a->norm.sum = of(SIE_BF16); });
+}

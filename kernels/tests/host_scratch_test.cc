@@ -87,6 +87,7 @@ TEST(host_avx2_has_the_scratch_it_needs) {
       {SIE_OP_PRODUCT, [](B *) {}, 0},
       {SIE_OP_DOTS, [](B *) {}, 0},
       {SIE_OP_SOFTMAX, [](B *) {}, 0},
+      {SIE_OP_LINEAR_NORM, [](B *) {}, 0},
   };
   for (const sie_ops *ops : backends()) {
     if (ops->isa != SIE_ISA_AVX2) continue;

@@ -53,6 +53,7 @@ TEST_LIST(take_rows) { run(21); }
 TEST_LIST(product) { run(22); }
 TEST_LIST(dots) { run(23); }
 TEST_LIST(lstm) { run(24); }
+TEST_LIST(linear_norm) { run(25); }
 TEST_LIST(attention_blocks) { check_attention_blocks(); }
 TEST_LIST(attention_one_query) { check_attention_one_query(); }
 TEST_LIST(attention_keys) { check_attention_keys(); }

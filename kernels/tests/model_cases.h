@@ -33,6 +33,8 @@ using Lengths = std::vector<int32_t>;
 // bf16 only (else NULL).
 std::unique_ptr<Case> model_linear(const ModelShape &model, const Lengths &lengths, ModelLinear part,
                                    uint32_t compute);
+// attention_out or down with a residual, and the norm behind it, in bf16: as blocks with norms behind have them.
+std::unique_ptr<Case> model_linear_norm(const ModelShape &model, const Lengths &lengths, ModelLinear part);
 // A Dense module behind pooling: width × width in f32, one row a sequence, with tanh.
 std::unique_ptr<Case> model_head(const ModelShape &model, const Lengths &lengths);
 std::unique_ptr<Case> model_embed(const ModelShape &model, const Lengths &lengths);

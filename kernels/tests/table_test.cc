@@ -231,6 +231,7 @@ TEST(tables_name_their_classes) {
           ops->act_dtype_int8);
     CHECK(ops->attention_work_bytes == nullptr && ops->attention_work == nullptr, "%s: work of a GPU",
           line.name);
+    CHECK(ops->linear_norm == nullptr && ops->linear_norm_pays == nullptr, "%s: a GPU's operation", line.name);
   }
 }
 
@@ -380,6 +381,7 @@ TEST(tables_have_the_scratch_of_their_kernels) {
           {SIE_OP_SPANS, more + of_spans, 0},
           {SIE_OP_PAIRS, more + of_pairs + (bf16 ? of_linear_bf16 : of_f32), 96},
           {SIE_OP_SOFTMAX, 0, 0},
+          {SIE_OP_LINEAR_NORM, 0, 0},
       };
       for (const auto &k : kinds) {
         sie_op_bounds bounds = {};

@@ -115,6 +115,7 @@ const std::vector<Group> &groups() {
       {"product", make_product},
       {"dots", make_dots},
       {"lstm", make_lstm},
+      {"linear_norm", make_linear_norm},
   };
   return list;
 }

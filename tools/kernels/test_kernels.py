@@ -744,7 +744,7 @@ class CostModel(unittest.TestCase):
     """The sizes of code that the cost model charges for are the hot kernels' own."""
 
     CODE = HERE.parent.parent / "kernels/cuda/gemm_sm90_code.h"
-    NORMS = HERE.parent.parent / "kernels/cuda/gemm_sm90_norm.cc"
+    NORMS = HERE.parent.parent / "kernels/cuda/gemm_sm90_norm_choose.cc"
     HOT = HERE.parent.parent / "kernels/budgets/13.0/hot/90a.txt"
     TILES = {
         (64, 128): "Pingpong64x128",

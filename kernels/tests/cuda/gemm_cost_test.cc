@@ -578,3 +578,57 @@ TEST(gemm_cost_never_beats_its_floor) {
 }
 
 }  // namespace
+
+// Products that normalise their rows: microseconds of an H200, and which tile takes them, as docs/adr/0046 has them.
+TEST(gemm_cost_of_a_product_with_its_norm) {
+  const GemmTileShape pair = {128, 192, 128, 2}, four = {128, 192, 128, 4}, low = {64, 192, 64, 4},
+                      eight = {128, 128, 128, 8}, wide = {128, 256, 64, 4};
+  const struct {
+    int64_t rows, n, k;
+    GemmTileShape tile;
+    double us;
+  } cases[] = {
+      {16384, 384, 384, pair, 12.3},    {16384, 384, 1536, pair, 30.4},  {16384, 768, 768, four, 30.4},
+      {16384, 768, 3072, four, 104.9},  {16512, 768, 768, four, 36.6},   {16512, 768, 3072, four, 129.7},
+      {4096, 768, 768, four, 11.8},     {4096, 768, 3072, four, 30.4},   {2048, 768, 768, low, 8.6},
+      {2048, 768, 3072, low, 21.0},     {512, 768, 768, low, 8.6},       {512, 768, 3072, low, 21.0},
+      {16384, 1024, 1024, eight, 54.4}, {16384, 1024, 4096, wide, 196.2}};
+  for (const auto &c : cases) {
+    GemmWork w;
+    w.rows = c.rows, w.n = c.n, w.k = c.k;
+    w.residual_bytes = 2;
+    const double got = predict_gemm_norm(sie_cuda::card_h200, w, c.tile).us;
+    CHECK(fabs(got - c.us) < 0.05, "%lld rows of %lld by %lld: %.2f us, %.1f expected",
+          static_cast<long long>(c.rows), static_cast<long long>(c.n), static_cast<long long>(c.k), got,
+          c.us);
+  }
+}
+
+// Of clusters that a card cannot place at once some wait; a card of few multiprocessors has one at least. Code that no
+// cache holds makes the ending longer.
+TEST(gemm_cost_of_clusters_that_wait) {
+  GemmWork w;
+  w.n = 1024, w.k = 1024, w.residual_bytes = 2;
+  const auto clocks = [&](int64_t rows, int32_t cluster, int32_t multiprocessors) {
+    w.rows = rows;
+    return gemm_norm_clocks(card_h100, w, {128, 1024 / cluster, 64, cluster}, multiprocessors);
+  };
+  const struct {
+    int32_t cluster, multiprocessors;
+    int64_t at_once;
+  } cases[] = {{2, 132, 66}, {4, 132, 32}, {8, 132, 16}, {4, 114, 28},
+               {8, 78, 8},   {2, 3, 1},    {4, 2, 1},    {8, 15, 1}};
+  for (const auto &c : cases) {
+    CHECK(sie_cuda::gemm_norm_clusters(c.cluster, c.multiprocessors) == c.at_once, "%d of %d: %lld at once",
+          c.cluster, c.multiprocessors, static_cast<long long>(c.at_once));
+    const double one = clocks(128, c.cluster, c.multiprocessors);
+    const double last = clocks(128 * c.at_once, c.cluster, c.multiprocessors),
+                 next = clocks(128 * c.at_once + 1, c.cluster, c.multiprocessors);
+    CHECK(last == one && next > one, "%d of %d: %lld at once", c.cluster, c.multiprocessors,
+          static_cast<long long>(c.at_once));
+  }
+  w.rows = 128;
+  const GemmTileShape small = {128, 256, 64, 4, 64 << 10}, big = {128, 256, 64, 4, 84 << 10};
+  CHECK(gemm_norm_clocks(card_h100, w, small, 132) < gemm_norm_clocks(card_h100, w, big, 132),
+        "code costs nothing");
+}
