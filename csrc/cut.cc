@@ -18,6 +18,7 @@ Cut cut_of(const sie_program *p, const Op &op) {
     case SIE_OP_EMBED_LAYERNORM:
     case SIE_OP_LAYERNORM:
     case SIE_OP_LINEAR:
+    case SIE_OP_LINEAR_NORM:
     case SIE_OP_QUANTISE_ROWS:
     case SIE_OP_LORA:
     case SIE_OP_QK_NORM_ROPE:

@@ -71,6 +71,7 @@ void add_details(Text *text, const sie_program *p, const Op &op) {
       text->add("%s", norms[op.norm]);
       break;
     case SIE_OP_LINEAR:
+    case SIE_OP_LINEAR_NORM:
       text->add(" %s%s%s%s", compute_name(op.weights[0]->compute), op.bias != nullptr ? " bias" : "",
                 acts[op.act], gates[op.gate]);
       break;

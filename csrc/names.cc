@@ -29,7 +29,8 @@ const char *op_name(uint32_t kind) {
                                       "lstm",
                                       "spans",
                                       "pairs",
-                                      "softmax"};
+                                      "softmax",
+                                      "linear_norm"};
   if (kind == op_output_values) return "output_values";
   if (kind == op_state_rows) return "state_rows";
   return kind < sizeof names / sizeof *names ? names[kind] : "unknown";

@@ -19,7 +19,8 @@ const Operand *replaceable(const PlannedOp &planned, const Operand &result) {
   if (!result.present) return nullptr;
   bool norm = planned.op.kind == SIE_OP_LAYERNORM;
   if (norm && &result == &planned.out) return &planned.in[0];
-  bool residual = (norm || planned.op.kind == SIE_OP_LINEAR) && planned.residual.present;
+  bool linear = planned.op.kind == SIE_OP_LINEAR || planned.op.kind == SIE_OP_LINEAR_NORM;
+  bool residual = (norm || linear) && planned.residual.present;
   return residual && planned.residual.buffer != planned.in[0].buffer ? &planned.residual : nullptr;
 }
 

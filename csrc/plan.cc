@@ -46,7 +46,7 @@ class Planner {
     choose_caps();
     weigh();
     SIE_TRY(count_uses());
-    for (const Op &op : p_->ops) SIE_TRY(emit(op));
+    SIE_TRY(emit_all());
     lay_out_state();
     cut_plan(p_);
     SIE_TRY(place_buffers(p_, err_));
@@ -469,6 +469,56 @@ class Planner {
       if (op.updates) forget_quantised(p_->values[v].base);
     }
     return push(planned);
+  }
+
+  // The type of the float rows of a value that an operation has made.
+  int32_t float_type(sie_value v) const { return p_->buffers[p_->values[p_->values[v].base].buffer].dtype; }
+
+  // Whether the norm alone reads what the linear makes, and their rows are of one 16-bit type, so that
+  // linear_norm can make the norm's rows in place: docs/adr/0046.
+  bool can_join_norm(const Op &linear, const Op &norm) const {
+    if (norm.kind != SIE_OP_LAYERNORM || norm.in[0] != linear.out) return false;
+    const Uses &between = uses_[linear.out];
+    if (between.floats != 1 || between.quantised > 0 || uses_[norm.out].quantised > 0) return false;
+    if (linear.gate != SIE_GATE_NONE || linear.act != SIE_ACT_NONE || linear.lora >= 0) return false;
+    if (norm.norm != SIE_NORM_LAYER || norm.bias != nullptr) return false;
+    if (norm.residual != SIE_NO_VALUE || norm.sum != SIE_NO_VALUE) return false;
+    const int32_t type = activation_dtype(p_->values[linear.out].compute);
+    const bool stored = !is_stream(p_, linear.out) && !is_stream(p_, norm.out);
+    if (!stored || is_quantised(linear.weights[0]->packed.compute) || dtype_bytes(type) != 2) return false;
+    return linear.residual != SIE_NO_VALUE && float_type(linear.residual) == type;
+  }
+
+  // Whether the two become one operation: where they can, and the table has it pay for this weight on
+  // this card. That never depends on a batch, nor do the bits.
+  bool joins_norm(const Op &linear, const Op &norm) const {
+    const sie_ops *ops = p_->device->ops;
+    return ops->linear_norm_pays != nullptr && can_join_norm(linear, norm) &&
+           ops->linear_norm_pays(&linear.weights[0]->packed, &p_->device->on) != 0;
+  }
+
+  static Op with_norm(const Op &linear, const Op &norm) {
+    Op op = linear;
+    op.kind = SIE_OP_LINEAR_NORM;
+    op.out = norm.out;
+    op.gamma = norm.gamma;
+    op.beta = norm.beta;
+    op.eps = norm.eps;
+    op.weight_offset = norm.weight_offset;
+    op.norm = norm.norm;
+    return op;
+  }
+
+  // Emits every operation; a linear when the one behind it is known, which may be its norm.
+  sie_status emit_all() {
+    const Op *linear = nullptr;  // the operation before, not emitted yet
+    for (const Op &op : p_->ops) {
+      const bool joined = linear != nullptr && joins_norm(*linear, op);
+      if (linear != nullptr) SIE_TRY(emit(joined ? with_norm(*linear, op) : *linear));
+      linear = op.kind == SIE_OP_LINEAR ? &op : nullptr;
+      if (!joined && linear == nullptr) SIE_TRY(emit(op));
+    }
+    return linear != nullptr ? emit(*linear) : SIE_OK;
   }
 
   sie_status make_row_offsets() {

@@ -141,7 +141,7 @@ struct Op {
   // embed: ids, type_ids; lora: adapter; maxsim: queries, partner; take_rows: first, last; spans,
   // pairs: partner
   sie_input inputs[3];
-  const float *bias;          // linear, norms
+  const float *bias;          // linear, norms; linear_norm: its linear's
   const float *gamma, *beta;  // norms
   const float *vector;        // attention: ALiBi's slopes; pool: the vector that scores the rows
   float eps;                  // norms; softmax: the scale
@@ -371,7 +371,9 @@ inline bool is_quantised(uint32_t compute) {
 inline bool finds(uint32_t kind) { return kind == SIE_OP_SPANS || kind == SIE_OP_PAIRS; }
 
 // Whether the operation multiplies by a matrix, whose shape then describes the operation.
-inline bool has_matrix(uint32_t kind) { return kind == SIE_OP_LINEAR || kind == SIE_OP_SPLADE; }
+inline bool has_matrix(uint32_t kind) {
+  return kind == SIE_OP_LINEAR || kind == SIE_OP_SPLADE || kind == SIE_OP_LINEAR_NORM;
+}
 
 // Whether the operation is a linear of class INT8 whose result exists as quantised rows only, and the
 // bytes that a team needs for its late rows (replay_late.cc).

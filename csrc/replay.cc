@@ -35,20 +35,26 @@ sie_status embed_layernorm(const Replay &r, const PlannedOp &planned) {
   return r.program->device->ops->embed_layernorm(&a, &r.share);
 }
 
-sie_status layernorm(const Replay &r, const PlannedOp &planned) {
+// A norm of x, without what layernorm adds to it.
+sie_layernorm_args norm_args(const Replay &r, const PlannedOp &planned, const Operand &x) {
   const Op &op = planned.op;
   sie_layernorm_args a = {};
   a.rows = rows(r, op.out);
   a.c = columns(r, op.out);
-  a.x = tensor(r, planned.in[0]);
+  a.x = tensor(r, x);
   a.gamma = op.gamma;
   a.beta = op.beta;
   a.eps = op.eps;
   a.y = tensor(r, planned.out);
-  a.yq = tensor(r, planned.quantised);
   a.norm = op.norm;
   a.weight_offset = op.weight_offset;
-  a.bias = op.bias;
+  return a;
+}
+
+sie_status layernorm(const Replay &r, const PlannedOp &planned) {
+  sie_layernorm_args a = norm_args(r, planned, planned.in[0]);
+  a.yq = tensor(r, planned.quantised);
+  a.bias = planned.op.bias;
   a.residual = tensor(r, planned.residual);
   a.sum = tensor(r, planned.sum);
   return r.program->device->ops->layernorm(&a, &r.share);
@@ -78,6 +84,12 @@ namespace {
 sie_status linear(const Replay &r, const PlannedOp &planned) {
   const sie_linear_args a = linear_args(r, planned);
   return r.program->device->ops->linear(&a, &r.share);
+}
+
+// In place: the norm overwrites the linear's rows.
+sie_status linear_norm(const Replay &r, const PlannedOp &planned) {
+  const sie_linear_norm_args a = {linear_args(r, planned), norm_args(r, planned, planned.out)};
+  return r.program->device->ops->linear_norm(&a, &r.share);
 }
 
 sie_status quantise_rows(const Replay &r, const PlannedOp &planned) {
@@ -334,6 +346,8 @@ sie_status dispatch(const Replay &r, const PlannedOp &planned) {
       return layernorm(r, planned);
     case SIE_OP_LINEAR:
       return linear(r, planned);
+    case SIE_OP_LINEAR_NORM:
+      return linear_norm(r, planned);
     case SIE_OP_QUANTISE_ROWS:
       return quantise_rows(r, planned);
     case SIE_OP_ATTENTION:

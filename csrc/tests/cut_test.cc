@@ -62,6 +62,7 @@ TEST(cuts_cost_what_their_operations_compute) {
   };
   add(SIE_OP_EMBED_LAYERNORM, SIE_NO_VALUE, x, Cut::rows, 512 * 24, &m.wide);
   add(SIE_OP_LINEAR, x, y, Cut::rows, 2 * 40 * 16, &m.wide);
+  add(SIE_OP_LINEAR_NORM, x, y, Cut::rows, 2 * 40 * 16, &m.wide);
   add(SIE_OP_LAYERNORM, x, y, Cut::rows, 32 * 40);
   add(SIE_OP_QUANTISE_ROWS, x, x, Cut::rows, 32 * 24);
   add(SIE_OP_JOIN_COLUMNS, x, y, Cut::rows, 32 * 40);
@@ -93,9 +94,9 @@ TEST(cuts_cost_what_their_operations_compute) {
           sie::op_name(planned.op.kind), planned.row_flops, want[i].flops);
   }
   // Of a token: what its rows are multiplied with.
-  CHECK(m.p.token_flops == 2 * 40 * 16, "%g operations a token", m.p.token_flops);
+  CHECK(m.p.token_flops == 2 * 2 * 40 * 16, "%g operations a token", m.p.token_flops);
   sie::cut_plan(&m.p);
-  CHECK(m.p.token_flops == 2 * 40 * 16, "%g operations a token, cut again", m.p.token_flops);
+  CHECK(m.p.token_flops == 2 * 2 * 40 * 16, "%g operations a token, cut again", m.p.token_flops);
 }
 
 TEST(stages_are_neighbours_of_one_space) {

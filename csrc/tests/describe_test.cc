@@ -110,6 +110,12 @@ TEST(described_operations) {
      "of v1) -> v3[tokens, 32]\n");
   m->p.values[1].stream = false;
 
+  op = op_of(SIE_OP_LINEAR_NORM);
+  op.weights[0] = &m->matrix;
+  op.in[0] = op.residual = 1, op.out = 3;
+  op.bias = &bias;
+  is(m->line(op), "linear_norm      int8 bias v1[tokens, 32] +  v1[tokens, 32] -> v3[tokens, 32]\n");
+
   op = op_of(SIE_OP_EMBED_LAYERNORM);
   op.weights[0] = &m->table;
   op.inputs[0] = 1;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/dtype.h"
+#include "device.h"
 #include "weight.h"
 
 namespace model {
@@ -189,6 +190,12 @@ sie_status Model::make(const sie_device_options &options, uint32_t compute, cons
   hidden = shape.heads * shape.head_dim;
   compute_ = compute;
   TRY(sie_device_open(&options, &device, &err));
+  if (norms_pay >= 0) {
+    table_ = *device->ops;
+    table_.linear_norm_pays = nullptr;
+    if (norms_pay > 0) table_.linear_norm_pays = [](const sie_packed *, const sie_stream *) { return 1; };
+    device->ops = &table_;
+  }
   TRY(record());
   sie_workspace workspace;
   TRY(sie_program_end(program, &workspace, &err));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "entries.h"
+#include "ops.h"
 #include "sie.h"
 #include "tests/random.h"
 
@@ -70,6 +71,8 @@ class Model {
   int64_t max_tokens = 4096, max_len = 640, min_len = 0;  // set before opening
   uint32_t placement = SIE_PLACE_INTERLEAVED;             // so are these
   bool one_node = false;
+  // On a GPU: its table has linear_norm pay for every weight (1), for none (0), or as it is.
+  int norms_pay = -1;
 
   // For tails: random weights, and vectors and data with given values.
   uint32_t compute() const { return compute_; }
@@ -92,6 +95,7 @@ class Model {
   sie_status layer(sie_value *x, bool last);
   sie_status head(sie_value *x);
 
+  sie_ops table_ = {};  // of a GPU, where norms_pay is set
   uint32_t compute_ = 0;
   uint32_t seed_ = 1;
   std::vector<void *> memory_;  // of a GPU

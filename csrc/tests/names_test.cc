@@ -42,10 +42,11 @@ TEST(names_of_operations) {
                                "lstm",
                                "spans",
                                "pairs",
-                               "softmax"};
-  for (uint32_t kind = 0; kind <= SIE_OP_SOFTMAX; kind++)
+                               "softmax",
+                               "linear_norm"};
+  for (uint32_t kind = 0; kind <= SIE_OP_LINEAR_NORM; kind++)
     named("operation", kind, sie::op_name(kind), names[kind]);
-  for (uint32_t kind : {26u, 27u, 63u, 66u, UINT32_MAX})
+  for (uint32_t kind : {27u, 28u, 63u, 66u, UINT32_MAX})
     named("operation", kind, sie::op_name(kind), "unknown");
   named("operation", 64, sie::op_name(sie::op_output_values), "output_values");
   named("operation", 65, sie::op_name(sie::op_state_rows), "state_rows");

@@ -43,8 +43,8 @@ struct Made {
 
   PlannedOp op() {
     PlannedOp planned = {};
-    const uint32_t kinds[] = {SIE_OP_LAYERNORM, SIE_OP_LAYERNORM, SIE_OP_LINEAR,
-                              SIE_OP_LINEAR,    SIE_OP_ATTENTION, SIE_OP_POOL};
+    const uint32_t kinds[] = {SIE_OP_LAYERNORM,   SIE_OP_LAYERNORM, SIE_OP_LINEAR,
+                              SIE_OP_LINEAR_NORM, SIE_OP_ATTENTION, SIE_OP_POOL};
     planned.op.kind = kinds[random.below(6)];
     planned.cut = random.below(3) > 0 ? Cut::rows : Cut::none;
     return planned;
@@ -137,7 +137,8 @@ struct Plain {
   void share() {
     for (int64_t i = 0; i < p.plan.size(); i++) {
       const PlannedOp &planned = p.plan[i];
-      const bool norm = planned.op.kind == SIE_OP_LAYERNORM, linear = planned.op.kind == SIE_OP_LINEAR;
+      const bool norm = planned.op.kind == SIE_OP_LAYERNORM;
+      const bool linear = planned.op.kind == SIE_OP_LINEAR || planned.op.kind == SIE_OP_LINEAR_NORM;
       // A norm's result takes its operand's memory; its sum, or a linear's result, the residual's.
       if (norm && planned.out.present) share(planned.in[0], planned.out, i);
       const bool apart = planned.residual.present && planned.residual.buffer != planned.in[0].buffer;

@@ -696,6 +696,214 @@ TEST(planned_work_lists) {
   is(cpu->plan(), "embed_layernorm -> bf16#0\nattention bf16#0 bf16#0 bf16#0 -> bf16#1\n");
 }
 
+namespace {
+
+// What the made-up table was asked of a linear's weight, and what it answers.
+const sie_packed *asked_weight;
+const sie_stream *asked_stream;
+int asked_times;
+int32_t pays;
+
+int32_t linear_norm_pays(const sie_packed *w, const sie_stream *on) {
+  asked_weight = w, asked_stream = on;
+  asked_times++;
+  return pays;
+}
+
+// Of a GPU that has linear_norm: a linear with the residual x, and its norm.
+struct WithNorm : Made {
+  sie_value x, y, z;
+
+  explicit WithNorm(uint32_t compute = bf16) {
+    on_gpu();
+    ops.linear_norm = [](const sie_linear_norm_args *, const sie_share *) { return SIE_OK; };
+    ops.linear_norm_pays = linear_norm_pays;
+    pays = 1, asked_times = 0;
+    x = embed(64, compute), y = linear(x, 64, compute, x), z = norm(y);
+  }
+  sie::Op &of_linear() { return p.ops[1]; }
+  sie::Op &of_norm() { return p.ops[2]; }
+};
+
+using ChangeNorm = std::function<void(WithNorm *)>;
+
+}  // namespace
+
+// A linear and the norm behind it are one operation where the table has it pay, whatever the batch.
+TEST(planned_norms_of_linears) {
+  for (uint32_t compute : {bf16, f16}) {
+    for (int64_t rows : {1, 16, 512, 100000}) {
+      const auto m = std::make_unique<WithNorm>(compute);
+      m->p.caps.max_rows = m->p.caps.max_extents = rows;
+      m->linear(m->z, 8, compute);
+      float bias[64], gamma[64], beta[64];
+      m->of_linear().bias = bias;
+      m->of_linear().norm = SIE_NORM_RMS;  // of a linear it says nothing
+      sie::Op &norm = m->of_norm();
+      norm.gamma = gamma, norm.beta = beta, norm.eps = 0.25f, norm.weight_offset = 1;
+      const std::string t = compute == bf16 ? "bf16" : "f16";
+      is(m->plan(), "embed_layernorm -> " + t + "#0\nlinear_norm " + t + "#0 +" + t + "#0 -> " + t +
+                        "#1\nlinear " + t + "#1 -> " + t + "#2\n");
+      const sie::Op &op = m->p.plan[1].op;
+      CHECK(op.out == m->z && op.in[0] == m->x && op.residual == m->x &&
+                op.weights[0] == m->of_linear().weights[0],
+            "another operation");
+      CHECK(op.bias == bias && op.gamma == gamma && op.beta == beta && op.eps == 0.25f &&
+                op.weight_offset == 1 && op.norm == SIE_NORM_LAYER,
+            "another norm");
+      CHECK(asked_times == 1 && asked_weight == &m->of_linear().weights[0]->packed &&
+                asked_stream == &m->device.on,
+            "the table is asked of another weight or card, %d times", asked_times);
+      CHECK(m->p.buffers.size() == 3, "the rows between have a buffer");
+    }
+  }
+  // The result takes the memory of a residual that nobody reads any more.
+  auto m = std::make_unique<WithNorm>();
+  m->norm(m->linear(m->linear(m->z, 96, bf16), 64, bf16, m->z));
+  is(m->plan(),
+     "embed_layernorm -> bf16#0\nlinear_norm bf16#0 +bf16#0 -> bf16#1\nlinear bf16#1 -> bf16#2\n"
+     "linear_norm bf16#2 +bf16#1 -> bf16#3\n");
+  CHECK(m->p.buffers[3].shares == 1, "the result has memory of its own");
+  // Each of two layers, and each by its own weight.
+  m = std::make_unique<WithNorm>();
+  m->norm(m->linear(m->z, 64, bf16, m->z));
+  is(m->plan(),
+     "embed_layernorm -> bf16#0\nlinear_norm bf16#0 +bf16#0 -> bf16#1\nlinear_norm bf16#1 +bf16#1 -> "
+     "bf16#2\n");
+  m->ops.linear_norm_pays = [](const sie_packed *w, const sie_stream *) {
+    if (asked_times++ == 0) asked_weight = w;
+    return w == asked_weight ? 0 : 7;
+  };
+  asked_times = 0;
+  is(m->plan(),
+     "embed_layernorm -> bf16#0\nlinear bf16#0 +bf16#0 -> bf16#1\nlayernorm bf16#1 -> bf16#2\n"
+     "linear_norm bf16#2 +bf16#2 -> bf16#3\n");
+}
+
+// They stay two where one of them does more, somebody else reads the rows between, or types differ.
+TEST(planned_norms_that_stay_alone) {
+  const struct {
+    const char *what;
+    ChangeNorm change;
+    const char *plan;  // null: the two operations, on bf16 rows
+  } cases[] = {
+      {"the table says no", [](WithNorm *) { pays = 0; }, nullptr},
+      {"the table has no answer", [](WithNorm *m) { m->ops.linear_norm_pays = nullptr; }, nullptr},
+      {"a gate", [](WithNorm *m) { m->of_linear().gate = SIE_GATE_SWIGLU; }, nullptr},
+      {"an activation", [](WithNorm *m) { m->of_linear().act = SIE_ACT_TANH; }, nullptr},
+      {"an adapter", [](WithNorm *m) { m->of_linear().lora = 0; },
+       "embed_layernorm -> bf16#0\nlora bf16#0 -> f32#1\nlinear bf16#0 +f32#1 +bf16#0 -> bf16#2\n"
+       "layernorm bf16#2 -> bf16#3\n"},
+      {"no residual",
+       [](WithNorm *m) {
+         m->of_linear().residual = SIE_NO_VALUE;
+         m->p.values[SIE_NO_VALUE].buffer = 0;  // whose rows are of y's type
+       },
+       "embed_layernorm -> bf16#0\nlinear bf16#0 -> bf16#1\nlayernorm bf16#1 -> bf16#2\n"},
+      {"a residual in f32", [](WithNorm *m) { m->p.values[m->x].stream = true; },
+       "embed_layernorm -> f32#0\njoin_columns f32#0 -> bf16#1\nlinear bf16#1 +f32#0 -> bf16#2\n"
+       "layernorm bf16#2 -> bf16#3\n"},
+      {"rows between in f32", [](WithNorm *m) { m->p.values[m->y].stream = true; },
+       "embed_layernorm -> bf16#0\nlinear bf16#0 +bf16#0 -> f32#1\nlayernorm f32#1 -> bf16#2\n"},
+      {"a result in f32", [](WithNorm *m) { m->p.values[m->z].stream = true; },
+       "embed_layernorm -> bf16#0\nlinear bf16#0 +bf16#0 -> bf16#1\nlayernorm bf16#1 -> f32#2\n"},
+      {"another norm", [](WithNorm *m) { m->of_norm().norm = SIE_NORM_RMS; }, nullptr},
+      {"a bias of the norm",
+       [](WithNorm *m) {
+         static const float bias[64] = {};
+         m->of_norm().bias = bias;
+       },
+       nullptr},
+      {"a residual of the norm", [](WithNorm *m) { m->of_norm().residual = m->x; },
+       "embed_layernorm -> bf16#0\nlinear bf16#0 +bf16#0 -> bf16#1\nlayernorm bf16#1 +bf16#0 -> bf16#2\n"},
+      {"a sum of the norm",
+       [](WithNorm *m) {
+         m->p.ops.pop();
+         sie_value sum;
+         m->norm(m->y, SIE_NO_VALUE, &sum);
+       },
+       "embed_layernorm -> bf16#0\nlinear bf16#0 +bf16#0 -> bf16#1\nlayernorm bf16#1 -> bf16#2 bf16#3\n"},
+      {"another reader", [](WithNorm *m) { m->linear(m->y, 8, bf16); },
+       "embed_layernorm -> bf16#0\nlinear bf16#0 +bf16#0 -> bf16#1\nlayernorm bf16#1 -> bf16#2\n"
+       "linear bf16#1 -> bf16#3\n"},
+      {"an output of the rows between", [](WithNorm *m) { m->output(sie::op_output_values, m->y); },
+       "embed_layernorm -> bf16#0\nlinear bf16#0 +bf16#0 -> bf16#1\nlayernorm bf16#1 -> bf16#2\n"
+       "output_values bf16#1\n"},
+      {"a reader of some columns",
+       [](WithNorm *m) {
+         const sie_value v = m->view(m->y, 8, 16);
+         m->p.ops.pop();
+         m->linear(v, 8, bf16);
+       },
+       "embed_layernorm -> bf16#0\nlinear bf16#0 +bf16#0 -> bf16#1\nlayernorm bf16#1 -> bf16#2\n"
+       "linear bf16#1+16 -> bf16#3\n"},
+      {"a norm of a view",
+       [](WithNorm *m) {
+         m->p.ops.pop();
+         const sie_value v = m->view(m->y, 0, 64);
+         m->p.ops.pop();
+         m->norm(v);
+       },
+       nullptr},
+      {"a norm of other rows", [](WithNorm *m) { m->of_norm().in[0] = m->x; },
+       "embed_layernorm -> bf16#0\nlinear bf16#0 +bf16#0 -> bf16#1\nlayernorm bf16#0 -> bf16#2\n"},
+      {"a norm of other rows, and another reader of these",
+       [](WithNorm *m) {
+         m->of_norm().in[0] = m->x;
+         m->linear(m->y, 8, bf16);
+       },
+       "embed_layernorm -> bf16#0\nlinear bf16#0 +bf16#0 -> bf16#1\nlayernorm bf16#0 -> bf16#2\n"
+       "linear bf16#1 -> bf16#3\n"},
+      {"an operation between",
+       [](WithNorm *m) {
+         m->p.ops.pop();
+         m->linear(m->x, 8, bf16), m->norm(m->y);
+       },
+       "embed_layernorm -> bf16#0\nlinear bf16#0 +bf16#0 -> bf16#1\nlinear bf16#0 -> bf16#2\n"
+       "layernorm bf16#1 -> bf16#3\n"},
+      {"no norm behind it",
+       [](WithNorm *m) {
+         m->p.ops.pop();
+         m->add(SIE_OP_PRODUCT, {m->y, m->x}, tokens, 64, bf16);
+       },
+       "embed_layernorm -> bf16#0\nlinear bf16#0 +bf16#0 -> bf16#1\nproduct bf16#1 bf16#0 -> bf16#2\n"},
+      {"no linear before it", [](WithNorm *m) { m->of_linear().kind = SIE_OP_PRODUCT; },
+       "embed_layernorm -> bf16#0\nproduct bf16#0 +bf16#0 -> bf16#1\nlayernorm bf16#1 -> bf16#2\n"},
+      {"nothing behind it", [](WithNorm *m) { m->p.ops.pop(); },
+       "embed_layernorm -> bf16#0\nlinear bf16#0 +bf16#0 -> bf16#1\n"},
+  };
+  for (const auto &t : cases) {
+    const auto m = std::make_unique<WithNorm>();
+    t.change(m.get());
+    const std::string got = m->plan();
+    const std::string want = t.plan != nullptr
+                                 ? t.plan
+                                 : "embed_layernorm -> bf16#0\nlinear bf16#0 +bf16#0 -> bf16#1\n"
+                                   "layernorm bf16#1 -> bf16#2\n";
+    CHECK(got == want, "%s, planned:\n%sexpected:\n%s", t.what, got.c_str(), want.c_str());
+  }
+  // Rows of class F32 have no 16 bits, and quantised rows have no linear_norm.
+  is(std::make_unique<WithNorm>(f32)->plan(),
+     "embed_layernorm -> f32#0\nlinear f32#0 +f32#0 -> f32#1\nlayernorm f32#1 -> f32#2\n");
+  is(std::make_unique<WithNorm>(fp8)->plan(),
+     "embed_layernorm -> bf16#1 f8e4m3#0/-1\nlinear f8e4m3#0/-1 +bf16#1 -> bf16#2\nlayernorm bf16#2 -> "
+     "bf16#3\n");
+  // In class FP8 a matrix of BF16 has one, unless a norm's rows, or those between, are wanted quantised.
+  for (int reader : {0, 1, 2}) {
+    const auto m = std::make_unique<WithNorm>(fp8);
+    m->of_linear().weights[0] = m->weight(SIE_WEIGHT_LINEAR, 64, 64, bf16);
+    const_cast<sie_weight *>(m->of_linear().weights[0])->packed.compute = bf16;
+    if (reader > 0) m->linear(reader == 1 ? m->z : m->y, 8, fp8);
+    const std::string last[] = {
+        "linear_norm bf16#0 +bf16#0 -> bf16#1\n",
+        "linear bf16#0 +bf16#0 -> bf16#1\nlayernorm bf16#1 -> bf16#3 f8e4m3#2/-1\nlinear f8e4m3#2/-1 -> "
+        "bf16#4\n",
+        "linear bf16#0 +bf16#0 -> bf16#1\nlayernorm bf16#1 -> bf16#2\nquantise_rows bf16#1 -> f8e4m3#3/-1\n"
+        "linear f8e4m3#3/-1 -> bf16#4\n"};
+    is(m->plan(), "embed_layernorm -> bf16#0\n" + last[reader]);
+  }
+}
+
 // A program that ends: what it must have, and the workspace that it asks for.
 TEST(planned_programs_end) {
   auto made = [] {

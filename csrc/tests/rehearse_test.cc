@@ -118,7 +118,7 @@ TEST(rehearsed_bounds_of_operations) {
   m->push(SIE_OP_LAYERNORM, m->of_sequences, m->of_tokens);
   same(m->bounds(), expected(SIE_OP_LAYERNORM, 20, 32));
   sie_op_bounds want;
-  for (uint32_t kind : {SIE_OP_LINEAR, SIE_OP_SPLADE, SIE_OP_LORA}) {
+  for (uint32_t kind : {SIE_OP_LINEAR, SIE_OP_SPLADE, SIE_OP_LORA, SIE_OP_LINEAR_NORM}) {
     op = &m->push(kind, m->of_tokens, m->of_tokens).op;
     op->weights[0] = &m->w;
     op->max_rank = 9;

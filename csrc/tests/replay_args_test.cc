@@ -232,6 +232,29 @@ TEST(replayed_arguments) {
   m->run(op);
   CHECK(is_at(m->calls.linear.y, m->memory.data() + 64, 70, SIE_F32), "other rows are written");
 
+  // A norm of a linear's rows in place.
+  op = planned_op(SIE_OP_LINEAR_NORM, m->of_tokens, m->of_words);
+  op.op.weights[0] = &m->w;
+  op.op.bias = m->vector;
+  op.op.gamma = m->vector + 1, op.op.beta = m->vector + 2;
+  op.op.eps = 0.5f, op.op.weight_offset = 1, op.op.norm = SIE_NORM_RMS;
+  op.in[0] = m->at(0, SIE_BF16), op.residual = m->at(64, SIE_BF16), op.out = m->at(128, SIE_BF16);
+  m->run(op);
+  const sie_linear_args &l = m->calls.linear_norm.linear;
+  const sie_layernorm_args &norm = m->calls.linear_norm.norm;
+  char *const base = m->memory.data();
+  CHECK(l.rows.cap == 103 && l.n == 48 && l.k == 64 && l.w == &m->w.packed && l.bias == m->vector &&
+            is_at(l.x, base, 70, SIE_BF16) && is_at(l.residual, base + 64, 70, SIE_BF16) && none(l.addend) &&
+            is_at(l.y, base + 128, 70, SIE_BF16),
+        "another linear");
+  CHECK(norm.rows.cap == 103 && norm.rows.n == l.rows.n && norm.c == 16 && norm.gamma == m->vector + 1 &&
+            norm.beta == m->vector + 2 && norm.eps == 0.5f && norm.weight_offset == 1 &&
+            norm.norm == SIE_NORM_RMS && is_at(norm.x, base + 128, 70, SIE_BF16) &&
+            is_at(norm.y, base + 128, 70, SIE_BF16),
+        "another norm");
+  CHECK(none(norm.yq) && none(norm.residual) && none(norm.sum) && norm.bias == nullptr,
+        "what belongs to the linear goes to the norm");
+
   op = planned_op(SIE_OP_JOIN_COLUMNS, m->of_tokens, m->of_tokens);
   const sie_join_columns_args &join = m->calls.join;
   op.op.in[1] = m->view;

@@ -26,6 +26,7 @@ struct Calls {
   sie_pool_args pool;
   sie_pool_output_args pool_output;
   sie_linear_args linear;
+  sie_linear_norm_args linear_norm;
   sie_lstm_args lstm;
   sie_lora_args lora;
   sie_muvera_args muvera;
@@ -68,6 +69,9 @@ inline sie_ops noting() {
     c->linears.push_back(*a);
     c->linear_rows.push_back(*a->rows.n);
     return note(&c->linear, a, s);
+  };
+  ops.linear_norm = [](const sie_linear_norm_args *a, const sie_share *s) {
+    return note(&c->linear_norm, a, s);
   };
   ops.lstm = [](const sie_lstm_args *a, const sie_share *s) { return note(&c->lstm, a, s); };
   ops.lora = [](const sie_lora_args *a, const sie_share *s) { return note(&c->lora, a, s); };

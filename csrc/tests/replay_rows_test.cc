@@ -33,6 +33,7 @@ TEST(replayed_marks) {
     bool marks;
     int32_t which;
   } cases[] = {{SIE_OP_LINEAR, 0, false, 0},
+               {SIE_OP_LINEAR_NORM, 0, false, 0},
                {SIE_OP_POOL, SIE_POOL_MEAN, false, 0},
                {SIE_OP_POOL, SIE_POOL_CLS, false, 0},
                {SIE_OP_POOL, SIE_POOL_MAX, true, 0},

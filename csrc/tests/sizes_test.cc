@@ -171,9 +171,10 @@ TEST(sizes_tell_operations_apart) {
   CHECK(use.writes() && !use.reads(), "a state without inputs is written");
   use.rows = 3;
   CHECK(!use.writes() && use.reads(), "a state with inputs is read");
-  for (uint32_t kind = 0; kind <= SIE_OP_SOFTMAX; kind++) {
+  for (uint32_t kind = 0; kind <= SIE_OP_LINEAR_NORM; kind++) {
     CHECK(sie::finds(kind) == (kind == SIE_OP_SPANS || kind == SIE_OP_PAIRS), "finds %u", kind);
-    CHECK(sie::has_matrix(kind) == (kind == SIE_OP_LINEAR || kind == SIE_OP_SPLADE), "a matrix of %u", kind);
+    const bool matrix = kind == SIE_OP_LINEAR || kind == SIE_OP_SPLADE || kind == SIE_OP_LINEAR_NORM;
+    CHECK(sie::has_matrix(kind) == matrix, "a matrix of %u", kind);
     sie::Op op = {};
     op.kind = kind;
     CHECK(!sie::has_prefix(op), "%u has a prefix without a segment", kind);

@@ -8,6 +8,7 @@
 #include "device.h"
 #include "heads.h"
 #include "model.h"
+#include "program.h"
 
 using card::name_of;
 using card::Path;
@@ -244,6 +245,88 @@ TEST(gpu_graphs_read_a_batchs_choices) {
       CHECK(heads::part(head, batch, again, 0, b) == heads::part(head, batch, expected, 0, b),
             "%s: sequence %d differs after another batch", name, b);
     }
+  }
+}
+
+namespace {
+
+// How many operations of this kind a program runs.
+int count_of(const Model &m, uint32_t kind) {
+  int count = 0;
+  for (const sie::PlannedOp &planned : m.program->plan) count += planned.op.kind == kind ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+// With the norms behind linears in one operation with them a program is shorter and gives the same bits, for many
+// texts and for one alone.
+TEST(gpu_norms_of_linears_change_no_bits) {
+  for (int i = 0; i < heads::count; i++) {
+    if (!check::in_shard(i)) continue;
+    const Head &head = heads::all[i];
+    for (const Path &path : card::some_paths(i)) {
+      StandInCard card(path.major, path.minor, true);
+      Model two, one;
+      two.norms_pay = 0, one.norms_pay = 1;
+      if (!open(&two, head, &card, path) || !open(&one, head, &card, path)) continue;
+      const int joined = count_of(one, SIE_OP_LINEAR_NORM);
+      // Both norms of the layer, where nobody wants their rows quantised.
+      CHECK(joined >= 2 || path.compute == SIE_COMPUTE_FP8, "%s %s: %d joined", head.name, name_of(path),
+            joined);
+      CHECK(count_of(two, SIE_OP_LINEAR_NORM) == 0, "%s %s: joined without pay", head.name, name_of(path));
+      CHECK(count_of(two, SIE_OP_LAYERNORM) == count_of(one, SIE_OP_LAYERNORM) + joined &&
+                two.program->plan.size() == one.program->plan.size() + joined,
+            "%s %s: other operations", head.name, name_of(path));
+      const Batch all = heads::batch_of(head, one.shape, numbers, true);
+      const Result expected = run(&two, all), got = run(&one, all);
+      CHECK(expected.status == SIE_OK && got.status == SIE_OK, "%s %s: %s", head.name, name_of(path),
+            one.err.message);
+      CHECK(got.nonfinite == expected.nonfinite, "%s %s: other flags", head.name, name_of(path));
+      for (size_t b = 0; b <= 3; b++) {
+        const bool is_all = b == 3;
+        const Batch some = is_all ? all : heads::batch_of(head, one.shape, {numbers[b]}, true);
+        const Result result = is_all ? got : run(&one, some);
+        for (int o = 0; o < 4 && head.outputs[o].kind != heads::Kind::none; o++) {
+          const bool same = is_all ? result.bytes[o] == expected.bytes[o]
+                                   : heads::part(head, some, result, o, 0) ==
+                                         heads::part(head, all, expected, o, static_cast<int>(b));
+          CHECK(result.status == SIE_OK && same, "%s %s: output %d differs, sequence %zu alone", head.name,
+                name_of(path), o, b);
+        }
+      }
+    }
+  }
+}
+
+// A width for which sm_90 has one kernel: few rows and many, alone and with others, have the bits that two operations
+// give. Other cards have no such operation.
+TEST(gpu_norms_of_linears_in_one_kernel) {
+  Shape shape;
+  shape.layers = 1;
+  shape.heads = 12, shape.head_dim = 64;
+  shape.ffn = 128;
+  for (const Path &path : {Path{8, 0, SIE_COMPUTE_BF16, 0, 0}, Path{9, 0, SIE_COMPUTE_BF16, 0, 0},
+                           Path{9, 0, SIE_COMPUTE_F16, 0, 0}}) {
+    StandInCard card(path.major, path.minor, true);
+    Model two, one;
+    two.norms_pay = 0;
+    CHECK(two.open_on(&card, path.compute, shape) == SIE_OK &&
+              one.open_on(&card, path.compute, shape) == SIE_OK,
+          "%s: %s%s", name_of(path), two.err.message, one.err.message);
+    if (two.slots[0] == nullptr || one.slots[0] == nullptr) return;
+    CHECK(count_of(one, SIE_OP_LINEAR_NORM) == (path.major == 9 ? 2 : 0), "%s: %d norms are joined",
+          name_of(path), count_of(one, SIE_OP_LINEAR_NORM));
+    if (path.major != 9) continue;
+    Batch all, first;
+    for (int length : {3, 1, 60, 21}) all.add(shape, length, length);
+    first.add(shape, 3, 3);
+    const Result expected = run(&two, all), got = run(&one, all), alone = run(&one, first);
+    CHECK(got.status == SIE_OK && got.values == expected.values && got.rows == expected.rows,
+          "%s: other bits in one kernel", name_of(path));
+    CHECK(alone.status == SIE_OK &&
+              memcmp(alone.values.data(), expected.values.data(), 3 * 768 * sizeof(float)) == 0,
+          "%s: other bits alone", name_of(path));
   }
 }
 
