@@ -5,7 +5,9 @@
 
 #include "cuda/cost_heads.h"
 #include "cuda/gemm_sm90_code.h"
+#include "cuda/gemm_sm90_norm.h"
 #include "cuda/gemm_sm90_variants.h"
+#include "cuda/linear_norm.h"
 #include "cuda/splade.h"
 
 namespace bench {
@@ -154,14 +156,38 @@ Predicted predict_linear(const Card &card, const GemmWork &w) {
   return all;
 }
 
+Predicted predict_linear_norm(const Card &card, const GemmWork &w) {
+  const sie_stream on = {nullptr, card.sm, card.multiprocessors, 0, 0};
+  const int32_t form = sie_cuda::gemm_sm90_norm_pick(SIE_COMPUTE_BF16, w.rows, w.n, w.k, on);
+  Predicted all;
+  if (form >= 0) {
+    const sie_cuda::GemmSm90NormForm &f = *sie_cuda::gemm_sm90_norm_form(form);
+    all.by = predict_gemm_norm(card, w, {f.rows, f.columns, f.warpgroup_rows, f.cluster, f.code});
+    all.variant = f.name;
+  } else {
+    all.by = predict_linear(card, w).by;
+    all.by.us += predict_rows(card, 4.0 * static_cast<double>(w.rows * w.n), trips("layernorm")).us;
+    all.variant = "two kernels";
+  }
+  all.fastest = all.by;
+  all.fastest_variant = all.variant;
+  return all;
+}
+
+bool has_linear_norm(const Card &card, const GemmWork &w) {
+  const sie_packed packed = {w.fp8 ? SIE_COMPUTE_FP8 : SIE_COMPUTE_BF16, 0, w.n, w.k, nullptr};
+  const sie_stream on = {nullptr, card.sm, card.multiprocessors, 0, 0};
+  return sie_cuda::linear_norm_pays(&packed, &on) != 0;
+}
+
 bool predict(const Card &card, const Point &point, double bytes, Predicted *prediction) {
   *prediction = {};
   const ModelShape &m = *point.model;
-  if (point.op == "linear") {
+  if (point.op == "linear" || point.op == "linear_norm") {
     for (ModelLinear part : linears) {
       if (point.part != part_name(part)) continue;
-      *prediction =
-          predict_linear(card, linear_work(m, harness::tokens_of(point.lengths), part, point.type == "fp8"));
+      const GemmWork w = linear_work(m, harness::tokens_of(point.lengths), part, point.type == "fp8");
+      *prediction = point.op == "linear" ? predict_linear(card, w) : predict_linear_norm(card, w);
       return true;
     }
     return false;
@@ -217,10 +243,16 @@ double predict_model_us(const Card &card, const ModelDepth &d, int64_t seqs, int
   const int64_t tokens = seqs * length;
   const harness::Lengths lengths(static_cast<size_t>(seqs), length);
   const double row = static_cast<double>(tokens) * m.width * 2;
-  double block = 2 * predict_rows(card, 2 * row, trips("layernorm")).us;
-  for (ModelLinear part : linears)
-    block +=
-        predict_linear(card, linear_work(m, tokens, part, fp8 && part != ModelLinear::attention_out)).by.us;
+  const double norm = predict_rows(card, 2 * row, trips("layernorm")).us;
+  double block = m.rotary ? 2 * norm : 0;
+  for (ModelLinear part : linears) {
+    const GemmWork w = linear_work(m, tokens, part, fp8 && part != ModelLinear::attention_out);
+    // Norms behind a product, unless they write e4m3 rows as well.
+    const bool before_norm = !m.rotary && (part == ModelLinear::attention_out || part == ModelLinear::down);
+    const bool joined = before_norm && !fp8 && has_linear_norm(card, w);
+    block += joined ? predict_linear_norm(card, w).by.us : predict_linear(card, w).by.us;
+    if (before_norm && !joined) block += norm;
+  }
   if (m.rotary)
     block +=
         predict_rows(card, 4.0 * static_cast<double>(tokens) * (m.heads + m.kv_heads) * m.head_dim, 2).us;

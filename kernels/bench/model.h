@@ -21,6 +21,12 @@ struct Predicted {
 };
 Predicted predict_linear(const sie_cuda::Card &card, const sie_cuda::GemmWork &work);
 
+// The same of linear_norm in bf16, by one kernel or two, of which by.us is the sum. There is no other that is faster.
+Predicted predict_linear_norm(const sie_cuda::Card &card, const sie_cuda::GemmWork &work);
+
+// Reports whether a program on the card has linear_norm for such a product (ops.h's linear_norm_pays).
+bool has_linear_norm(const sie_cuda::Card &card, const sie_cuda::GemmWork &work);
+
 // Reports whether a point's prediction is of the bytes that its case moves; those of products, attention
 // and pooling are of their shapes.
 bool predicts_bytes(const Point &point);

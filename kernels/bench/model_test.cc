@@ -89,7 +89,7 @@ TEST(model_predicts_the_tile_that_runs) {
     if (bench::predicts_bytes(point) || !bench::predict(card_h200, point, 0, &p)) continue;
     CHECK(p.by.us >= p.by.floor_us && p.by.floor_us > 0, "%s: %.2f us, floor %.2f", point.name().c_str(),
           p.by.us, p.by.floor_us);
-    const bool product = point.op == "linear";
+    const bool product = point.op == "linear" || point.op == "linear_norm";
     CHECK((*p.variant != 0) == product && (*p.fastest_variant != 0) == product, "%s: %s, %s",
           point.name().c_str(), p.variant, p.fastest_variant);
     if (!product) continue;
@@ -288,6 +288,77 @@ TEST(model_is_the_sum_of_its_operations) {
     const double got = bench::predict_model_us(card_h200, d, 3, 500, fp8);
     CHECK(same(got, want), "%.3f us, the sum is %.3f", got, want);
   }
+}
+
+// Two blocks of BERT: products that a norm follows are one operation with it, but not where norms write e4m3.
+TEST(model_joins_norms_to_products) {
+  for (const char *name : {"MiniLM-L6", "bge-base", "e5-large"}) {
+    bench::ModelDepth d = model(name);
+    d.blocks = 2;
+    for (int64_t seqs : {1, 128}) {
+      const int32_t length = seqs == 1 ? 32 : 128;
+      const int64_t tokens = seqs * length;
+      const harness::Lengths lengths(static_cast<size_t>(seqs), length);
+      const ModelShape &m = d.shape;
+      const double row = static_cast<double>(tokens) * m.width * 2;
+      for (bool fp8 : {false, true}) {
+        const auto work = [&](ModelLinear part) {
+          return bench::linear_work(m, tokens, part, fp8 && part != ModelLinear::attention_out);
+        };
+        const auto linear = [&](ModelLinear part) {
+          return bench::predict_linear(card_h200, work(part)).by.us;
+        };
+        const auto with_norm = [&](ModelLinear part) {
+          return fp8 ? linear(part) + predict_rows(card_h200, 2 * row, 1).us
+                     : bench::predict_linear_norm(card_h200, work(part)).by.us;
+        };
+        const double block =
+            linear(ModelLinear::qkv) + with_norm(ModelLinear::attention_out) + linear(ModelLinear::up) +
+            with_norm(ModelLinear::down) +
+            predict_attention(card_h200, {m.heads, m.kv_heads, m.head_dim}, lengths.data(), seqs).us;
+        bench::ModelDepth none = d;
+        none.blocks = 0;
+        const double want = 2 * block + bench::predict_model_us(card_h200, none, seqs, length, fp8);
+        const double got = bench::predict_model_us(card_h200, d, seqs, length, fp8);
+        CHECK(same(got, want), "%s, fp8 %d, %lld tokens: %.3f us, the sum is %.3f", name, fp8,
+              static_cast<long long>(tokens), got, want);
+      }
+    }
+  }
+}
+
+// One kernel where the model finds it faster than two, and never a slower one.
+TEST(model_predicts_norms_of_products) {
+  const struct {
+    int64_t rows, n, k;
+    const char *variant;
+  } cases[] = {{16384, 384, 384, "128x192-pair"},    {16384, 768, 768, "128x192-four"},
+               {16384, 768, 3072, "128x192-four"},   {16512, 768, 3072, "two kernels"},
+               {16384, 1024, 1024, "128x128-eight"}, {16384, 1024, 4096, "cooperative-128x256-four"},
+               {32, 768, 768, "two kernels"},        {32, 1024, 4096, "two kernels"},
+               {16384, 640, 640, "two kernels"}};
+  for (const auto &c : cases) {
+    sie_cuda::GemmWork w;
+    w.rows = c.rows, w.n = c.n, w.k = c.k;
+    w.residual_bytes = 2;
+    const Predicted p = bench::predict_linear_norm(card_h200, w);
+    CHECK(strcmp(p.variant, c.variant) == 0, "%lld rows of %lld by %lld: %s, want %s",
+          static_cast<long long>(c.rows), static_cast<long long>(c.n), static_cast<long long>(c.k), p.variant,
+          c.variant);
+    const double two = bench::predict_linear(card_h200, w).by.us +
+                       predict_rows(card_h200, 4.0 * static_cast<double>(c.rows * c.n), 1).us;
+    CHECK(p.by.us <= two && same(p.fastest.us, p.by.us) && p.fastest_variant == p.variant,
+          "%lld rows of %lld by %lld: %.1f us, two kernels %.1f", static_cast<long long>(c.rows),
+          static_cast<long long>(c.n), static_cast<long long>(c.k), p.by.us, two);
+  }
+  const auto has = [](int64_t n, bool fp8) {
+    sie_cuda::GemmWork w;
+    w.rows = 1, w.n = n, w.k = n;
+    w.fp8 = fp8;
+    return bench::has_linear_norm(card_h200, w);
+  };
+  CHECK(has(384, false) && has(768, false) && has(1024, false), "a width without linear_norm");
+  CHECK(!has(512, false) && !has(768, true), "a width or class that has linear_norm");
 }
 
 // A microsecond more between kernels makes a query so many microseconds longer as it has kernels.

@@ -63,6 +63,14 @@ class List {
           [&m, load, part, compute] { return harness::model_linear(m, load.lengths, part, compute); });
     }
   }
+  // The products of a block that a norm follows, and that norm.
+  void add_norms_of_linears(const ModelShape &m, const Load &load) {
+    if (m.rotary) return;  // its norms stand before
+    for (ModelLinear part : {ModelLinear::attention_out, ModelLinear::down}) {
+      add("linear_norm", m, part_name(part), load, "bf16", Roof::bf16,
+          [&m, load, part] { return harness::model_linear_norm(m, load.lengths, part); });
+    }
+  }
   void add_attention(const ModelShape &m, const Load &load) {
     add("attention", m, "attention", load, "bf16", Roof::bf16,
         [&m, load] { return harness::model_attention(m, load.lengths); });
@@ -152,6 +160,7 @@ std::vector<Point> points() {
     const ModelShape &m = of.shape;
     for (const Load &load : {passages, query}) {
       list.add_linears(m, load);
+      list.add_norms_of_linears(m, load);
       list.add_attention(m, load);
       list.add_rows(m, load);
     }
@@ -180,6 +189,7 @@ std::vector<Point> tiny_points() {
   List list;
   for (const ModelShape *m : {&tiny, &tiny_rotary}) {
     list.add_linears(*m, load);
+    list.add_norms_of_linears(*m, load);
     list.add_attention(*m, load);
     list.add_rows(*m, load);
   }
