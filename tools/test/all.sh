@@ -187,6 +187,7 @@ go_side() {
   step "The simulator of many cores" python3 -B -m unittest discover -s bench
   step "Mutation check, its own tests" python3 -B -m unittest discover -s tools/mutate
   step "Archives of golden files" python3 -B -m unittest discover -q -s tools/golden
+  step "Repeated tests, their counts" python3 -B -m unittest discover -q -s tools/test
   step "Set-up" "${MAKE:-make}" --no-print-directory -j 3 --old-file=libsie build minilm buckets venv-clients
   touch "$work/set-up"
   step "GPU check, its own tests" build/venv-clients/bin/python -B -m unittest discover -q -s tools/gpu

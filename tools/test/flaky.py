@@ -188,7 +188,8 @@ def python(tally, n, args):
 # Each folder's modules find each other, as under unittest; what is killed at random has another seed
 # in each run.
 def tools(tally, n, args):
-    for folder in ("tools/kernels", "tools/mutate", "tools/golden", "tools/gpu", "tools/docker", "bench"):
+    for folder in ("tools/kernels", "tools/mutate", "tools/golden", "tools/gpu", "tools/docker", "tools/test",
+                   "bench"):
         pytest(tally, args, "tools", *map(str, sorted((ROOT / folder).glob("test_*.py"))),
                PYTHONPATH=str(ROOT / folder), SIE_GPU_KILL_SEED=str(n + 1))
 

@@ -1,0 +1,189 @@
+"""What flaky.py counts of each runner's report, which tests it leaves out, and how it ends."""
+
+import json
+import re
+import sys
+import tempfile
+import types
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import flaky
+
+# As a test program prints it under -test.v=test2json: a parallel part, a failure, a skip, a part that fails.
+MARK = "\x16"
+PRINTED = f"""{MARK}=== RUN   TestParts
+{MARK}=== RUN   TestParts/a
+{MARK}=== PAUSE TestParts/a
+{MARK}=== NAME  TestParts
+{MARK}=== CONT  TestParts/a
+{MARK}--- PASS: TestParts/a (2.50s)
+{MARK}--- PASS: TestParts (0.10s)
+{MARK}=== NAME
+{MARK}=== RUN   TestRed
+    red_test.go:7: 3, want 4
+{MARK}--- FAIL: TestRed (0.01s)
+{MARK}=== NAME
+{MARK}=== RUN   TestSkipped
+{MARK}--- SKIP: TestSkipped (0.00s)
+{MARK}=== NAME
+{MARK}=== RUN   TestPart
+{MARK}=== RUN   TestPart/red
+    red_test.go:9: part
+{MARK}--- FAIL: TestPart/red (0.00s)
+{MARK}=== NAME  TestPart
+{MARK}--- FAIL: TestPart (0.00s)
+{MARK}=== NAME
+{MARK}FAIL
+"""
+JUNIT = """<testsuite>
+<testcase name="green" status="run" time="0.5"/>
+<testcase name="red" status="fail" time="0.1"><failure message=""/>
+<system-out>its words</system-out></testcase>
+<testcase name="gone" status="notrun" time="0"><skipped message="no such program"/></testcase>
+<testcase name="off" status="disabled" time="0"/>
+</testsuite>"""
+
+
+def asked(**given):
+    return types.SimpleNamespace(**{"times": 100, "quick": 0, "add": False, "only": ""} | given)
+
+
+class Counts(unittest.TestCase):
+    def setUp(self):
+        self.tally = flaky.Tally()
+
+    def test_go_tests_are_counted_by_their_own_names(self):
+        flaky.Go().judge(self.tally, "batch", 1, PRINTED)
+        self.assertEqual(self.tally.ran, dict.fromkeys(
+            ("go batch TestParts", "go batch TestRed", "go batch TestPart"), 1))
+        self.assertEqual(self.tally.failed, {"go batch TestRed": 1, "go batch TestPart": 1})
+        self.assertIn("3, want 4", self.tally.said["go batch TestRed"])
+        self.assertIn("red_test.go:9", self.tally.said["go batch TestPart"])
+
+    def test_a_go_test_is_as_slow_as_its_parallel_parts(self):
+        flaky.Go().judge(self.tally, "batch", 1, PRINTED)
+        self.assertEqual(self.tally.seconds["go batch TestParts"], 2.5)
+
+    def test_a_program_that_ends_without_a_red_test_is_red_itself(self):
+        green = PRINTED[:PRINTED.index(f"{MARK}=== RUN   TestRed")]
+        flaky.Go(race=True).judge(self.tally, "batch", 2, green + "WARNING: DATA RACE\n")
+        self.assertEqual(self.tally.failed, {"race batch": 1})
+        self.assertIn("DATA RACE", self.tally.said["race batch"])
+
+    def test_a_report_that_is_skipped_in_part(self):
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "report.xml"
+            report.write_text(JUNIT)
+            flaky.cases(self.tally, report, lambda case: f"build {case.get('name')}", 8, "")
+            self.assertFalse(report.exists(), "the next run would read it again")
+        self.assertEqual(self.tally.ran, {"build green": 1, "build red": 1, "build off": 1})
+        self.assertEqual(self.tally.failed, {"build red": 1, "build off": 1}, "what cannot run is not green")
+        self.assertEqual(self.tally.said["build red"], "its words")
+        self.assertEqual(self.tally.seconds, {"build green": 0.5})
+
+    def test_a_runner_without_a_report_is_one_test(self):
+        for code, failed in ((0, 0), (2, 1)):
+            tally = flaky.Tally()
+            flaky.cases(tally, Path("/nowhere/report.xml"), lambda case: "build ctest", code, "no folder")
+            self.assertEqual((tally.ran["build ctest"], tally.failed["build ctest"]), (1, failed))
+
+    def test_what_fails_first_is_what_is_shown(self):
+        for said in ("first", "second"):
+            self.tally.note("go batch TestRed", False, said)
+        self.assertEqual(self.tally.said["go batch TestRed"], "first")
+
+    def test_counts_are_the_same_after_they_were_saved(self):
+        flaky.Go().judge(self.tally, "batch", 1, PRINTED)
+        with tempfile.TemporaryDirectory() as folder:
+            self.tally.save(Path(folder) / "flaky.json")
+            again = flaky.Tally()
+            again.load(Path(folder) / "flaky.json")
+        self.assertEqual(vars(again), vars(self.tally))
+
+
+class LeftOut(unittest.TestCase):
+    def setUp(self):
+        self.tally = flaky.Tally()
+        for _ in range(3):
+            self.tally.note("go batch TestOften", True, "", 0.1)
+        self.tally.note("go batch TestSlow", True, "", 9)
+        self.tally.note("go batcher TestOther", True, "", 9)
+
+    def left_out(self, **given):
+        return self.tally.done(asked(**given), "go", "go batch ")
+
+    def test_nothing_unless_it_is_asked_for(self):
+        self.assertEqual(self.left_out(times=3), [])
+
+    def test_slow_tests(self):
+        self.assertEqual(self.left_out(quick=1), ["TestSlow"])
+        self.assertEqual(self.left_out(quick=9), [], "as long as the limit is quick")
+
+    def test_tests_that_have_their_runs(self):
+        self.assertEqual(self.left_out(times=3, add=True), ["TestOften"])
+        self.assertEqual(self.left_out(times=4, add=True), [])
+
+    def test_a_go_program_skips_them_and_none_is_started_without_a_test(self):
+        go, commands = flaky.Go(), []
+        go.programs = {"batch": Path("/build/batch")}
+        with mock.patch.object(flaky, "run", lambda command, **_: commands.append(command) or (0, "")):
+            go.package(self.tally, "batch", 1, asked(quick=1, only="Test"))
+            self.assertIn("-test.skip=^(TestSlow)$", commands[0])
+            self.assertIn("-test.cpu=2", commands[0])
+            self.assertIn("-test.shuffle=on", commands[0])
+            go.package(self.tally, "batch", 1, asked(quick=1, add=True, times=3))
+        self.assertEqual(len(commands), 1)
+
+
+class Runs(unittest.TestCase):
+    def run_with(self, part, *given, twice=False):
+        """Runs flaky.py with this part. Returns its last exit status, its report and its counts."""
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "kept/flaky.md"
+            command = ["flaky.py", "--part", "go", "--busy", "0", "--report", str(report), *given]
+            codes = []
+            for _ in range(2 if twice else 1):
+                with (mock.patch.dict(flaky.PARTS, go=part), mock.patch.object(sys, "argv", command),
+                      mock.patch.object(flaky, "BUILT", Path(folder) / "built"), mock.patch("builtins.print"),
+                      self.assertRaises(SystemExit) as ended):
+                    flaky.main()
+                codes.append(ended.exception.code)
+            return codes[-1], report.read_text(), json.loads(report.with_suffix(".json").read_text())
+
+    def test_green_as_often_as_asked(self):
+        code, report, counts = self.run_with(lambda tally, n, args: tally.note("go a TestA", True, ""),
+                                             "--times", "7")
+        self.assertEqual((code, counts["ran"]), (0, {"go a TestA": 7}))
+        self.assertIn("1 tests, 7 runs, 0 tests failed", report)
+        self.assertNotIn("| test |", report)
+
+    def test_red_once(self):
+        code, report, _ = self.run_with(lambda tally, n, args: tally.note("go a TestA", n != 4, "said"),
+                                        "--times", "7")
+        self.assertEqual(code, 1)
+        self.assertRegex(report, re.escape("| go a TestA | 1 | 7 |"))
+        self.assertIn("## go a TestA\n\n```\nsaid\n```", report)
+
+    def test_nothing_ran(self):
+        self.assertEqual(self.run_with(lambda *_: None, "--times", "1")[0], 1)
+
+    def test_counts_are_gone_on_with(self):
+        for given, ran in (("--add",), 6), ((), 3):
+            _, _, counts = self.run_with(lambda tally, n, args: tally.note("go a TestA", True, ""),
+                                         "--times", "3", *given, twice=True)
+            self.assertEqual(counts["ran"], {"go a TestA": ran})
+
+    def test_no_run_begins_after_the_time(self):
+        clock = iter(range(0, 10**6, 50))
+        with mock.patch.object(flaky.time, "monotonic", lambda: next(clock)):
+            _, report, counts = self.run_with(lambda tally, n, args: tally.note("go a TestA", True, ""),
+                                              "--times", "100", "--minutes", "10")
+        # It looks three times at the clock for each run: 150 of 600 s.
+        self.assertEqual(counts["ran"], {"go a TestA": 4})
+        self.assertIn("Not run: go 96 times", report)
+
+
+if __name__ == "__main__":
+    unittest.main()
