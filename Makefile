@@ -5,7 +5,10 @@ PORT ?= 8080
 WORKERS ?= 2
 MODEL ?= sentence-transformers/all-MiniLM-L6-v2
 GO ?= go
-GOTAGS := -tags native
+# Google's storage is spoken to over HTTP alone: its gRPC client would make each program 17 MB larger. Every build has
+# these tags, so that packages are compiled once.
+PURETAGS := -tags disable_grpc_modules
+GOTAGS := -tags native,disable_grpc_modules
 JOBS := $(shell nproc)
 # What the binary says it was built from; given where there is no .git (Dockerfile).
 COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
@@ -34,10 +37,8 @@ configure: deps
 	@mkdir -p build
 	@cmake -S . -B build $$(command -v ninja >/dev/null && echo -G Ninja) -DCMAKE_BUILD_TYPE=Release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
 
-# The programs of a cluster that run no model, and need no C. Google's storage is spoken to over HTTP
-# alone: its gRPC client would make each of them 17 MB larger.
+# The programs of a cluster that run no model, and need no C.
 PURE := sie-gateway sie-sidecar sie-config
-PURETAGS := -tags disable_grpc_modules
 LDFLAGS := -ldflags "-X github.com/sie-engine/sie/internal/build.Commit=$(COMMIT)"
 
 build: libsie tokenizers ## build bin/sie-server, bin/sie-gateway, bin/sie-sidecar and bin/sie-config
@@ -120,7 +121,7 @@ test-go: libsie tokenizers minilm ## Go tests only
 	SIE_REQUIRE_MINILM=1 $(GO) test $(GOTAGS) ./...
 
 test-race: libsie tokenizers minilm ## Go tests under the race detector, with the order of locks checked
-	SIE_REQUIRE_MINILM=1 $(GO) test -tags 'native lockcheck' -race ./...
+	SIE_REQUIRE_MINILM=1 $(GO) test -tags native,lockcheck,disable_grpc_modules -race ./...
 
 test-long: ## random operations against plain models of the batcher and the registry, for minutes (SIE_SEED=… for one)
 	SIE_LONG_TESTS=1 $(GO) test -count=1 -timeout 60m -run 'PlainModel|ManyAtOnce' ./runtime/batch ./runtime/registry

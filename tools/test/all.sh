@@ -192,7 +192,7 @@ go_side() {
   touch "$work/set-up"
   step "GPU check, its own tests" build/venv-clients/bin/python -B -m unittest discover -q -s tools/gpu
   step "Go" env "SIE_TEST_TURN=$turn" SIE_REQUIRE_MINILM=1 SIE_REQUIRE_BROWSER=1 SIE_REQUIRE_BUCKETS=1 SIE_REQUIRE_CLIENTS=1 \
-    go test -tags native -timeout 30m ./...
+    go test -tags native,disable_grpc_modules -timeout 30m ./...
   if [ $of = mutants ]; then
     # Its other packages have no test that runs without an API server (make kube-check); make lint vets them.
     step "Chart, and what is beside it" go -C tools/kube test -count=1 -timeout 10m ./chart ./check ./natscheck
@@ -202,7 +202,7 @@ go_side() {
   fi
   if [ $of = race ]; then
     # shellcheck disable=SC2046,SC2086
-    step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test -tags 'native lockcheck' \
+    step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test -tags native,lockcheck,disable_grpc_modules \
       -race -short -timeout 30m $(half $race_packages)
   else
     later 0 "Go under the race detector"
@@ -227,7 +227,7 @@ written() {
   local bad
   bad=$(git ls-files -z '*.go' | xargs -0 gofmt -l)
   [ -z "$bad" ] || { echo "gofmt (make format repairs it): $bad"; return 1; }
-  go test -tags native -timeout 30m ./internal/archtest
+  go test -tags native,disable_grpc_modules -timeout 30m ./internal/archtest
 }
 
 # One set of flags for every Go build here, so that each package is compiled once: as in the product

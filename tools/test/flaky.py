@@ -90,7 +90,8 @@ class Go:
         self.race, self.prefix, self.programs = race, "race " if race else "go ", None
 
     def build(self):
-        flags = ["-tags", "native lockcheck", "-race"] if self.race else ["-tags", "native"]
+        tags = "native,disable_grpc_modules"
+        flags = ["-tags", f"{tags},lockcheck", "-race"] if self.race else ["-tags", tags]
         tested = "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"
         code, out = run(["go", "list", *flags, "-f", tested, *(RACE_PACKAGES if self.race else ["./..."])])
         if code:

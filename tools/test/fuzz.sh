@@ -12,8 +12,9 @@ trap 'rm -rf "$work"' EXIT
 log=$work/log
 found=0
 while read -r folder targets; do
-  go test -tags native -gcflags="$(go list -m)/...=-d=libfuzzer" -c -o "$work/tests" "./$folder"
-  package=$(go list -tags native "./$folder")
+  go test -tags native,disable_grpc_modules -gcflags="$(go list -m)/...=-d=libfuzzer" -c -o "$work/tests" \
+    "./$folder"
+  package=$(go list -tags native,disable_grpc_modules "./$folder")
   for target in $targets; do
     found=$((found + 1))
     printf '   %-34s' "$target"
