@@ -5,6 +5,7 @@ is kept of a run that is ended early; and the main program of a bench that has a
 import contextlib
 import datetime
 import json
+import re
 import signal
 import sys
 import tempfile
@@ -29,6 +30,12 @@ def table(head, rows):
     return "\n".join(lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows])
 
 
+def dumps(record):
+    """JSON in which a list or an object of plain values has one line."""
+    spread = json.dumps(record, indent=1)
+    return re.sub(r"[\[{]\n[^\[\]{}]*\n *[\]}]", lambda m: re.sub(r"\n *", " ", m[0]), spread) + "\n"
+
+
 def write(folder, kind, record, text):
     """Writes <cpu>-<kind>.md and .json; text is the table and what it is of."""
     told = record["about"]
@@ -38,7 +45,7 @@ def write(folder, kind, record, text):
         f"# {told['cpu']}, {kind}\n\n{told['date']} · {told['usable_cpus']} CPUs · kernel {told['kernel']} · commit {told['commit']} · "
         f"`{told['command']}` · load average at the start {told['load_at_start']:.1f}\n\n")
     base.with_name(base.name + ".md").write_text(head + text, encoding="utf-8")
-    base.with_name(base.name + ".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    base.with_name(base.name + ".json").write_text(dumps(record), encoding="utf-8")
     print(head + text)
 
 

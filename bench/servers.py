@@ -6,7 +6,6 @@ leaves out.
 
 import argparse
 import contextlib
-import json
 import math
 import shlex
 import sys
@@ -155,7 +154,7 @@ def main():
         single(run, servers, load, record)
         text = markdown(record) + "\n"
         base = args.results / f"{machine.slug(record['about']['cpu'])}-{name}-sie-server"
-        base.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        base.with_suffix(".json").write_text(records.dumps(record), encoding="utf-8")
         base.with_suffix(".md").write_text(text, encoding="utf-8")
         print(text)
 

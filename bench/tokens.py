@@ -26,6 +26,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import machine
+import records
 import texts
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -160,7 +161,7 @@ def main():
         (args.out / f"{name}.md").write_text(table(record), encoding="utf-8")
         for f in families:
             f["seconds"] = {n: [round(x, 6) for x in t] for n, t in f["seconds"].items()}
-        (args.out / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        (args.out / f"{name}.json").write_text(records.dumps(record), encoding="utf-8")
     if bad:
         sys.exit(f"below {WANTED} of encode_batch, or with other ids: {', '.join(bad)}")
 
