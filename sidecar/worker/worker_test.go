@@ -58,7 +58,8 @@ func TestEarlierWorkIsFound(t *testing.T) {
 	g.settled(empty0)
 }
 
-// Many slices of two models are each answered once, and the credit bounds what is in the server.
+// Many slices of two models are each computed once and answered, and the credit bounds what is in
+// the server. An answer comes twice where its receipt takes longer than work.ReceiptRetry.
 func TestManySlices(t *testing.T) {
 	s, f := bustest.Start(t, nil), startFake(t)
 	f.tokens.Store(20)
@@ -75,13 +76,16 @@ func TestManySlices(t *testing.T) {
 		}
 	}
 	g.settled(empty0)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for id, of := range g.results {
-		if len(of) != 1 {
-			t.Errorf("%s has %d results", id, len(of))
+	f.mu.Lock()
+	if len(f.ran) != n {
+		t.Errorf("%d slices ran", len(f.ran))
+	}
+	for id, times := range f.ran {
+		if times != 1 {
+			t.Errorf("%s ran %d times", id, times)
 		}
 	}
+	f.mu.Unlock()
 	// two windows of 40 tokens; a slice is 1 token at least
 	if most := f.mostInside(); most > 2*(40+1) {
 		t.Errorf("%d slices were in the server at once", most)

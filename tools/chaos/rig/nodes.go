@@ -217,7 +217,7 @@ func (s *Nodes) Direct() string {
 }
 
 // leaderTime bounds the wait for a leader.
-const leaderTime = 60 * time.Second
+const leaderTime = 3 * time.Minute
 
 // Ready waits until every node answers, and every stream and every consumer has a leader.
 func (s *Nodes) Ready(ctx context.Context) error {
