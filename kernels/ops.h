@@ -169,8 +169,9 @@ typedef struct sie_linear_args {
 /* A linear and the norm behind it, in place: the rows that linear stores, rounded to y's type, are x
  * and y of the norm, bit for bit as by the two operations. Nobody else sees them between. */
 typedef struct sie_linear_norm_args {
-  sie_linear_args linear;  /* class BF16 or F16; y bf16 or f16 */
-  sie_layernorm_args norm; /* of linear's rows and y's columns: x and y are its y; no yq, bias, residual, sum */
+  sie_linear_args linear; /* class BF16 or F16; y bf16 or f16 */
+  sie_layernorm_args
+      norm; /* of linear's rows and y's columns: x and y are its y; no yq, bias, residual, sum */
 } sie_linear_norm_args;
 
 typedef struct sie_quantise_rows_args {

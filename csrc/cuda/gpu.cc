@@ -18,8 +18,8 @@ sie_status check_gpu(const sie_gpu *gpu, sie_error *err) {
   SIE_FAIL_IF(gpu->stream == nullptr, SIE_INVALID_ARGUMENT, err, "the stream is NULL");
   SIE_FAIL_IF(gpu->multiprocessors < 1 || gpu->multiprocessors > 65536, SIE_INVALID_ARGUMENT, err,
               "multiprocessors is %d; 1 to 65536 is possible", gpu->multiprocessors);
-  SIE_FAIL_IF(gpu->overlap > SIE_OVERLAP_NEVER, SIE_INVALID_ARGUMENT, err, "overlap is %u; 0 to %d is possible",
-              gpu->overlap, SIE_OVERLAP_NEVER);
+  SIE_FAIL_IF(gpu->overlap > SIE_OVERLAP_NEVER, SIE_INVALID_ARGUMENT, err,
+              "overlap is %u; 0 to %d is possible", gpu->overlap, SIE_OVERLAP_NEVER);
   SIE_FAIL_IF(memchr(gpu->name, '\0', sizeof gpu->name) == nullptr, SIE_INVALID_ARGUMENT, err,
               "the card's name has no end");
   return SIE_OK;
@@ -54,8 +54,8 @@ sie_status gpu_open(sie_device *device, const sie_gpu *card, sie_error *err) {
                         : device->captured.pdl == 0 ? "programmatic launch, but not in graphs"
                                                     : "programmatic launch";
   snprintf(device->why, sizeof device->why,
-           "%s kernels for compute capability %d.%d; %d multiprocessors; %s; %s", device->ops->name, gpu->major,
-           gpu->minor, gpu->multiprocessors,
+           "%s kernels for compute capability %d.%d; %d multiprocessors; %s; %s", device->ops->name,
+           gpu->major, gpu->minor, gpu->multiprocessors,
            device->graphs ? "batches of up to 1024 tokens as CUDA graphs" : "no CUDA graphs", overlap);
   return SIE_OK;
 }

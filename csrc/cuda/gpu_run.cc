@@ -86,8 +86,8 @@ sie_status capture(const sie_program *program, const sie_slot *slot, const Input
     program->device->graphs_refused++;
     return SIE_OK;
   }
-  sie_status status = launch_all(program, slot, layout, bounds_of(program, layout),
-                                 &program->device->captured, err);
+  sie_status status =
+      launch_all(program, slot, layout, bounds_of(program, layout), &program->device->captured, err);
   CUgraph recorded = nullptr;
   int ended = cuStreamEndCapture(stream, &recorded);
   if (status == SIE_OK && ended == CUDA_SUCCESS && recorded != nullptr) {

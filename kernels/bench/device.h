@@ -45,7 +45,8 @@ const sie_stream *stream();
 // does not say off, or launches (not in what is captured).
 inline int32_t programmatic(int32_t sm, bool captured) {
   const char *said = getenv("SIE_CUDA_PDL");
-  const bool off = said != nullptr && (strcmp(said, "off") == 0 || (captured && strcmp(said, "launches") == 0));
+  const bool off =
+      said != nullptr && (strcmp(said, "off") == 0 || (captured && strcmp(said, "launches") == 0));
   return sm >= 90 && !off ? 1 : 0;
 }
 

@@ -41,7 +41,8 @@ TEST(only_a_failed_kernel_loses_the_device) {
     CHECK(device::finished(refused, 700) == SIE_DEVICE_LOST, "%d and a fault", refused);
   }
   CHECK(device::finished(98, 0) == SIE_UNSUPPORTED, "no code for the card");
-  CHECK(device::finished(700, 0) == SIE_DEVICE_LOST && device::finished(0, 719) == SIE_DEVICE_LOST, "a fault");
+  CHECK(device::finished(700, 0) == SIE_DEVICE_LOST && device::finished(0, 719) == SIE_DEVICE_LOST,
+        "a fault");
 }
 
 TEST(programmatic_launch_can_be_switched_off) {

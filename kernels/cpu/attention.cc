@@ -348,8 +348,7 @@ template <typename T>
 SIE_INLINE void fetch_rows(const T *p, int64_t ld, int64_t rows, int64_t d, int64_t i, int64_t n) {
   for (int64_t r = rows * i / n; r < rows * (i + 1) / n; r++) {
     const char *row = reinterpret_cast<const char *>(p + r * ld);
-    for (int64_t byte = 0; byte < d * static_cast<int64_t>(sizeof(T)); byte += 64)
-      fetch_far(row + byte);
+    for (int64_t byte = 0; byte < d * static_cast<int64_t>(sizeof(T)); byte += 64) fetch_far(row + byte);
   }
 }
 

@@ -66,8 +66,8 @@ SIE_INLINE void value_tile(int64_t rows, const float *p, int64_t ldp, const floa
     vecs = left == 4 || left < kVecs ? (left < 2 ? left : 2) : kVecs;
     const float *add = residual != nullptr ? residual + i : nullptr;
     multiply_tile(kHere, rows, vecs,
-                  {p + span.first, ldp, v + span.first * d + i, d, span.last - span.first, out + i, d, nullptr,
-                   add, d, 0, nullptr, 0});
+                  {p + span.first, ldp, v + span.first * d + i, d, span.last - span.first, out + i, d,
+                   nullptr, add, d, 0, nullptr, 0});
   }
 }
 

@@ -77,8 +77,7 @@ static void tile(const TileArgs *args) {
   const int64_t k = args->k;
 #pragma GCC unroll 1
   for (int64_t i = 0; i < k; i++, b += ldb) {
-    if (Far == kStream)
-      fetch_near(b + ahead);  // 16 floats: a line
+    if (Far == kStream) fetch_near(b + ahead);  // 16 floats: a line
     if (Far == kShare && i % 2 == 0) {
       fetch_far(next);
       next += step;

@@ -53,8 +53,7 @@ SIE_INLINE void normalise_row(const Norm &norm, const X *x, int64_t c, Y *y) {
     return d * d;
   });
   const float variance = squares / static_cast<float>(c) + norm.eps;
-  const Vec f = vset(1.0f / square_root(variance)),
-            offset = vset(norm.weight_offset);
+  const Vec f = vset(1.0f / square_root(variance)), offset = vset(norm.weight_offset);
   for (int64_t i = 0; i < c; i += kLanes) {
     const Vec b = norm.beta != nullptr ? vload_row(norm.beta, i, c) : vset(0.0f);
     vstore_row(y, i, c, vfma((vload_row(x, i, c) - m) * f, vload_row(norm.gamma, i, c) + offset, b));

@@ -12,8 +12,8 @@ namespace {
 SIE_GENERIC_KERNELS(Neon, neon)
 
 constexpr sie_ops neon_ops = table_of<Neon, linear<neon::linear_f32, linear_int8_neon>>("neon", SIE_ISA_NEON),
-                  dot_ops = table_of<Neon, linear<neon::linear_f32, linear_int8_dot>>("neon-dot",
-                                                                                      SIE_ISA_NEON_DOT);
+                  dot_ops =
+                      table_of<Neon, linear<neon::linear_f32, linear_int8_dot>>("neon-dot", SIE_ISA_NEON_DOT);
 
 }  // namespace
 }  // namespace sie_cpu

@@ -357,8 +357,8 @@ SIE_INLINE Vec vreplace(Vec a, Vec x, Vec b) {
 }
 
 SIE_INLINE Vec vpick(Vec v, const int32_t *at, int32_t first) {
-  const __m256i lane = _mm256_sub_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(at)),
-                                        _mm256_set1_epi32(first));
+  const __m256i lane =
+      _mm256_sub_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(at)), _mm256_set1_epi32(first));
   return _mm256_permutevar8x32_ps(v, lane);
 }
 

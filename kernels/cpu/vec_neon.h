@@ -30,9 +30,7 @@ SIE_INLINE Vec operator/(Vec a, Vec b) { return {vdivq_f32(a.lo, b.lo), vdivq_f3
 SIE_INLINE void fetch_near(const void *p) { __builtin_prefetch(p, 0, 3); }
 SIE_INLINE void fetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 
-SIE_INLINE float square_root(float x) {
-  return vgetq_lane_f32(vsqrtq_f32(vdupq_n_f32(x)), 0);
-}
+SIE_INLINE float square_root(float x) { return vgetq_lane_f32(vsqrtq_f32(vdupq_n_f32(x)), 0); }
 SIE_INLINE double square_root(double x) { return vget_lane_f64(vsqrt_f64(vdup_n_f64(x)), 0); }
 
 // The first n lanes.
@@ -75,8 +73,12 @@ SIE_INLINE void vstore_part(float *p, Vec v, int64_t n) {
 SIE_INLINE Vec vkeep(Vec v, int64_t n) { return choose(lanes(n), v, vset(0.0f)); }
 SIE_INLINE float vfirst(Vec v) { return vgetq_lane_f32(v.lo, 0); }
 
-SIE_INLINE Vec vfma(Vec a, Vec b, Vec c) { return {vfmaq_f32(c.lo, a.lo, b.lo), vfmaq_f32(c.hi, a.hi, b.hi)}; }
-SIE_INLINE Vec vfnma(Vec a, Vec b, Vec c) { return {vfmsq_f32(c.lo, a.lo, b.lo), vfmsq_f32(c.hi, a.hi, b.hi)}; }
+SIE_INLINE Vec vfma(Vec a, Vec b, Vec c) {
+  return {vfmaq_f32(c.lo, a.lo, b.lo), vfmaq_f32(c.hi, a.hi, b.hi)};
+}
+SIE_INLINE Vec vfnma(Vec a, Vec b, Vec c) {
+  return {vfmsq_f32(c.lo, a.lo, b.lo), vfmsq_f32(c.hi, a.hi, b.hi)};
+}
 // Not FMIN and FMAX: those give NaN where either is one, and order the zeros.
 SIE_INLINE Vec vmin(Vec a, Vec b) { return choose(below(a, b), a, b); }
 SIE_INLINE Vec vmax(Vec a, Vec b) { return choose(below(b, a), a, b); }

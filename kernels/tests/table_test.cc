@@ -231,7 +231,8 @@ TEST(tables_name_their_classes) {
           ops->act_dtype_int8);
     CHECK(ops->attention_work_bytes == nullptr && ops->attention_work == nullptr, "%s: work of a GPU",
           line.name);
-    CHECK(ops->linear_norm == nullptr && ops->linear_norm_pays == nullptr, "%s: a GPU's operation", line.name);
+    CHECK(ops->linear_norm == nullptr && ops->linear_norm_pays == nullptr, "%s: a GPU's operation",
+          line.name);
   }
 }
 

@@ -309,5 +309,6 @@ STANDIN_API int sie_standin_enqueue(void *handle, void (*run)(void *), void *ker
     state().launched_programmatic += programmatic;
   }
   const std::shared_ptr<void> owned(kernel, destroy);
-  return submit(stream.get(), {Operation::kernel, [owned, run] { run(owned.get()); }, nullptr, 0, programmatic});
+  return submit(stream.get(),
+                {Operation::kernel, [owned, run] { run(owned.get()); }, nullptr, 0, programmatic});
 }

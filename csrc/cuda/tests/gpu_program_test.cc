@@ -229,7 +229,8 @@ TEST(gpu_refuses) {
   CHECK(open(&no_stream) == SIE_INVALID_ARGUMENT, "%s", err.message);
   sie_gpu odd = card.gpu;
   odd.overlap = 3;
-  CHECK(open(&odd) == SIE_INVALID_ARGUMENT && strstr(err.message, "overlap is 3") != nullptr, "%s", err.message);
+  CHECK(open(&odd) == SIE_INVALID_ARGUMENT && strstr(err.message, "overlap is 3") != nullptr, "%s",
+        err.message);
   CHECK(open(&card.gpu) == SIE_OK, "%s", err.message);
   sie_weight_desc desc = {};
   float values[4] = {1, 2, 3, 4};

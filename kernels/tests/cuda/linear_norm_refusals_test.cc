@@ -83,18 +83,10 @@ const Spoil spoils[] = {
     {"no y", invalid, [](Args *a, sie_packed *) { change_y(a, [](sie_tensor *y) { y->p = nullptr; }); }},
     {"a stride of y below its columns", invalid,
      [](Args *a, sie_packed *) { change_y(a, [](sie_tensor *y) { y->ld = columns - 1; }); }},
-    {"no row count", invalid,
-     [](Args *a, sie_packed *) {
-       change_rows(a, {rows, nullptr});
-     }},
-    {"fewer rows than none", invalid,
-     [](Args *a, sie_packed *) {
-       change_rows(a, {-1, a->linear.rows.n});
-     }},
+    {"no row count", invalid, [](Args *a, sie_packed *) { change_rows(a, {rows, nullptr}); }},
+    {"fewer rows than none", invalid, [](Args *a, sie_packed *) { change_rows(a, {-1, a->linear.rows.n}); }},
     {"too many rows", invalid,
-     [](Args *a, sie_packed *) {
-       change_rows(a, {(int64_t{1} << 30) + 1, a->linear.rows.n});
-     }},
+     [](Args *a, sie_packed *) { change_rows(a, {(int64_t{1} << 30) + 1, a->linear.rows.n}); }},
     {"no rows of the widest", SIE_OK,
      [](Args *a, sie_packed *w) {
        a->linear.n = w->n = a->norm.c = a->linear.residual.ld = 8192;

@@ -18,9 +18,9 @@ using namespace sie_cpu::SIE_ISA_NS;
 struct Shape {
   int64_t rows, n, k;
 };
-const Shape shapes[] = {{1, 1, 1},   {1, 8, 3},   {2, 15, 64},  {3, 16, 65},  {4, 17, 63},   {5, 31, 130},
-                        {6, 32, 7},  {7, 33, 64}, {8, 40, 100}, {11, 48, 19}, {13, 64, 256}, {29, 70, 77},
-                        {37, 24, 5}, {6, 96, 1},  {12, 8, 192}};
+const Shape shapes[] = {{1, 1, 1},     {1, 8, 3},    {2, 15, 64}, {3, 16, 65},  {4, 17, 63},
+                        {5, 31, 130},  {6, 32, 7},   {7, 33, 64}, {8, 40, 100}, {11, 48, 19},
+                        {13, 64, 256}, {29, 70, 77}, {37, 24, 5}, {6, 96, 1},   {12, 8, 192}};
 
 // Memory on a line, so that tables may read it as packed.
 struct Block {
@@ -57,8 +57,8 @@ void check_rows(const char *name, const Shape &s, int32_t parts, const std::vect
     for (int64_t i = 0; i < ld; i++) {
       const float g = got[at(r, ld, i)], w = want[at(r, ld, i)];
       CHECK(memcmp(&g, &w, 4) == 0, "%s %dx%dx%d in %d shares: row %d column %d is %a, not %a", name,
-            static_cast<int>(s.rows), static_cast<int>(s.n), static_cast<int>(s.k), parts, static_cast<int>(r),
-            static_cast<int>(i), static_cast<double>(g), static_cast<double>(w));
+            static_cast<int>(s.rows), static_cast<int>(s.n), static_cast<int>(s.k), parts,
+            static_cast<int>(r), static_cast<int>(i), static_cast<double>(g), static_cast<double>(w));
     }
   }
 }

@@ -31,10 +31,10 @@ const float inf = __builtin_inff(), nan_ = __builtin_nanf("");
 // Zeros, subnormals, halves, ties of every rounding, the ends of each type, infinities, NaN; then
 // random numbers of all sizes.
 float number(harness::Random *random, int i) {
-  static const float list[] = {0.0f,      -0.0f,     1e-45f,   -1e-45f,  0x1p-126f, 0.5f,     -0.5f,   1.5f,
-                               2.5f,      -3.5f,     1.0f,     -1.0f,    127.5f,    128.5f,   255.0f,  254.5f,
-                               65504.0f,  65519.0f,  65520.0f, 0x1p-14f, 0x1p-24f,  0x1p-25f, 3.0e38f, -3.0e38f,
-                               0x1.fep0f, 0x1.01p0f, inf,      -inf,     nan_,      8388609.0f};
+  static const float list[] = {
+      0.0f,     -0.0f,    1e-45f,  -1e-45f,  0x1p-126f, 0.5f,      -0.5f,    1.5f,     2.5f,     -3.5f,
+      1.0f,     -1.0f,    127.5f,  128.5f,   255.0f,    254.5f,    65504.0f, 65519.0f, 65520.0f, 0x1p-14f,
+      0x1p-24f, 0x1p-25f, 3.0e38f, -3.0e38f, 0x1.fep0f, 0x1.01p0f, inf,      -inf,     nan_,     8388609.0f};
   constexpr int known = static_cast<int>(sizeof list / sizeof list[0]);
   if (i % 3 == 0) return list[random->below(known)];
   return ldexpf(random->real(), static_cast<int>(random->below(40)) - 20);
@@ -55,15 +55,15 @@ void each(F f) {
   }
 }
 
-#define BY_LANE(got, want)                                                                     \
-  do {                                                                                         \
-    const Lanes g = of(got);                                                                   \
-    for (int i = 0; i < kLanes; i++) {                                                         \
-      const float w = want;                                                                    \
+#define BY_LANE(got, want)                                                                                \
+  do {                                                                                                    \
+    const Lanes g = of(got);                                                                              \
+    for (int i = 0; i < kLanes; i++) {                                                                    \
+      const float w = want;                                                                               \
       CHECK(same(g.x[i], w), "%s lane %d: %a, not %a, of %a %a %a", #got, i, static_cast<double>(g.x[i]), \
-            static_cast<double>(w), static_cast<double>(a.x[i]), static_cast<double>(b.x[i]),  \
-            static_cast<double>(c.x[i]));                                                      \
-    }                                                                                          \
+            static_cast<double>(w), static_cast<double>(a.x[i]), static_cast<double>(b.x[i]),             \
+            static_cast<double>(c.x[i]));                                                                 \
+    }                                                                                                     \
   } while (0)
 
 }  // namespace
@@ -99,7 +99,8 @@ TEST(vec_scales_by_powers) {
       Lanes a;
       for (int i = 0; i < kLanes; i++) a.x[i] = static_cast<float>(n + i);
       // In two halves; floor of the half, as an arithmetic shift gives it.
-      BY_LANE(vscale(vset(v), vload(a.x)), v * ldexpf(1.0f, (n + i) >> 1) * ldexpf(1.0f, n + i - ((n + i) >> 1)));
+      BY_LANE(vscale(vset(v), vload(a.x)),
+              v * ldexpf(1.0f, (n + i) >> 1) * ldexpf(1.0f, n + i - ((n + i) >> 1)));
       if (n < -126 || n + kLanes > 127) continue;
       BY_LANE(vscale_normal(vset(v), vload(a.x)), v * ldexpf(1.0f, n + i));
     }
@@ -219,7 +220,8 @@ TEST(vec_moves_lanes) {
   }
   vtranspose(r);
   for (int m = 0; m < kLanes; m++) {
-    for (int i = 0; i < kLanes; i++) CHECK(of(r[m]).x[i] == static_cast<float>(100 * i + m), "transpose %d %d", m, i);
+    for (int i = 0; i < kLanes; i++)
+      CHECK(of(r[m]).x[i] == static_cast<float>(100 * i + m), "transpose %d %d", m, i);
   }
 }
 
