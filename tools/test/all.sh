@@ -97,8 +97,8 @@ race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/bat
 #   1 of 4   AddressSanitizer; clients of one sie-server
 #   2 of 4   the CUDA kernels for one of two cards and the build with them inside; clients of a
 #            cluster
-#   3 of 4   a sample of mutants of the CPU's code, and all of the architectures'; the chart; clients
-#            of one sie-server
+#   3 of 4   a sample of mutants of the CPU's code, and all of the architectures'; the chart; formats
+#            of C and of scripts; clients of one sie-server
 #   0 of 4   half of the packages under the race detector; a sample of mutants of the CUDA kernels;
 #            clients of a cluster
 #   each     parts of the conformance list and of csrc's tests (cmake/tests.cmake), one of three cards
@@ -188,6 +188,11 @@ go_side() {
   step "Mutation check, its own tests" python3 -B -m unittest discover -s tools/mutate
   step "Archives of golden files" python3 -B -m unittest discover -q -s tools/golden
   step "Repeated tests, their counts" python3 -B -m unittest discover -q -s tools/test
+  if [ $of = mutants ]; then
+    step "Formats of C and of scripts" bash -c 'tools/setup/venv.sh lint && tools/test/lint.sh formats'
+  else
+    later 3 "Formats of C and of scripts"
+  fi
   step "Set-up" "${MAKE:-make}" --no-print-directory -j 3 --old-file=libsie build minilm buckets venv-clients
   touch "$work/set-up"
   step "GPU check, its own tests" build/venv-clients/bin/python -B -m unittest discover -q -s tools/gpu

@@ -2,13 +2,16 @@
 is asked to do meanwhile.
 
 Usage: flaky.py [--part go|race|python|tools|c|asan …] [--times N] [--quick SECONDS] [--busy N]
-[--only PATTERN] [--minutes M] [--report FILE] [--add]
+[--jobs N] [--only PATTERN] [--minutes M] [--report FILE] [--add]
 
 Go tests run in random order and on 1, 2 and 8 CPUs in turn, `--times` times in all (100 by
 default); so do client tests and those of our tools, in their files' order; C tests a fifth of that;
-those under sanitizers and the race detector three times in a hundred. `--busy` spins that many CPUs
-meanwhile (1 by default). A run that fails is not the end: the report says of each test how often it
-ran and failed, and keeps the first output of each failure. Ends with 1 when any failed.
+those under sanitizers and the race detector three times in a hundred. Runs have the turns of make
+test one after another, as so many commits have, so that they take every part of a long list.
+`--busy` spins that many CPUs meanwhile (1 by default), and `--jobs` Go packages or C tests run at a
+time (as many as there are CPUs by default): with more, each has less of a CPU. A run that fails is
+not the end: the report says of each test how often it ran and failed, and keeps the first output of
+each failure. Ends with 1 when any failed.
 
 `--quick` is for a machine that has an hour, not a day: a test that took longer than these seconds
 in its first run has only that one, and the report counts such tests. With `--minutes` it stops
@@ -46,12 +49,12 @@ def die_with_parent():
 
 
 class Tally:
-    """How often each test ran and failed, how long its longest passing run was, and what it said when it
-    first failed."""
+    """How often each test ran and failed, how long its longest passing run was, what it said when it
+    first failed, and the turn that the next run has."""
 
     def __init__(self):
         self.ran, self.failed = collections.Counter(), collections.Counter()
-        self.said, self.seconds = {}, {}
+        self.said, self.seconds, self.turn = {}, {}, 0
 
     def note(self, name, passed, output, seconds=0.0):
         self.ran[name] += 1
@@ -74,7 +77,7 @@ class Tally:
     def load(self, path):
         kept = json.loads(path.read_text(encoding="utf-8"))
         self.ran, self.failed = collections.Counter(kept["ran"]), collections.Counter(kept["failed"])
-        self.said, self.seconds = kept["said"], kept["seconds"]
+        self.said, self.seconds, self.turn = kept["said"], kept["seconds"], kept.get("turn", 0)
 
 
 def run(command, cwd=ROOT, **env):
@@ -108,8 +111,7 @@ class Go:
     def __call__(self, tally, n, args):
         if self.programs is None:
             self.build()
-        # As many packages at a time as `go test` has.
-        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as rows:
+        with concurrent.futures.ThreadPoolExecutor(args.jobs) as rows:
             for package, out in rows.map(lambda package: (package, self.package(tally, package, n, args)),
                                          list(self.programs)):
                 self.judge(tally, package, *out)
@@ -197,7 +199,7 @@ def tools(tally, n, args):
 
 def ctest(tally, args, part, build):
     report = BUILT / f"{build}.xml"
-    command = ["ctest", "--test-dir", build, "-j", str(os.cpu_count()), "--output-on-failure",
+    command = ["ctest", "--test-dir", build, "-j", str(args.jobs), "--output-on-failure",
                "--schedule-random", "--output-junit", str(report), *(["-R", args.only] if args.only else [])]
     if done := tally.done(args, part, f"{build} "):
         command += ["-E", f"^({'|'.join(map(re.escape, done))})$"]
@@ -222,6 +224,7 @@ def main():
     p.add_argument("--times", type=int, default=100, help="runs of Go and client tests")
     p.add_argument("--quick", type=float, default=0, help="run tests once that take longer; 0: all as often")
     p.add_argument("--busy", type=int, default=1, help="CPUs that spin meanwhile")
+    p.add_argument("--jobs", type=int, default=os.cpu_count(), help="Go packages or C tests at a time")
     p.add_argument("--only", default="", help="only tests whose names match")
     p.add_argument("--minutes", type=float, default=0, help="start no run after this long; 0: no limit")
     p.add_argument("--report", type=Path, default=ROOT / "build/flaky.md", help="the report by test")
@@ -237,6 +240,7 @@ def main():
                 for _ in range(args.busy)]
     try:
         for n in range(max(most.values())):
+            os.environ["SIE_TEST_TURN"], tally.turn = str(tally.turn), tally.turn + 1
             for name in [name for name in most if n < most[name]]:
                 if args.minutes and time.monotonic() - began > 60 * args.minutes:
                     continue
@@ -255,6 +259,20 @@ def main():
             s.wait()
     print(write(args, tally, counts, most))
     sys.exit(1 if tally.failed or not tally.ran else 0)
+
+
+def by_group(tally):
+    """A table of how often the tests of each Go package, Python file and build of C have run, and how
+    long the longest took: those first that have run least."""
+    groups = collections.defaultdict(list)
+    for name in tally.ran:
+        groups[name.split("::")[0] if "::" in name else name.rpartition(" ")[0]].append(name)
+    rows = ["| tests of | tests | runs: fewest | median | most | longest, s |", "|---|---|---|---|---|---|"]
+    for group, names in sorted(groups.items(), key=lambda item: min(tally.ran[name] for name in item[1])):
+        ran = sorted(tally.ran[name] for name in names)
+        longest = max(tally.seconds.get(name, 0) for name in names)
+        rows.append(f"| {group} | {len(ran)} | {ran[0]} | {ran[len(ran) // 2]} | {ran[-1]} | {longest:.1f} |")
+    return "\n".join(rows)
 
 
 def cpu():
@@ -278,7 +296,8 @@ def write(args, tally, counts, most):
     head += "\n\nRuns: " + ", ".join(f"{tests} tests {n} times" for n, tests in sorted(often.items())) + "."
     rows = [f"| {name} | {n} | {tally.ran[name]} |" for name, n in tally.failed.most_common()]
     table = "\n".join([head, *(["", "| test | failed | of |", "|---|---|---|", *rows] if rows else [])])
-    text = table + "".join(f"\n\n## {name}\n\n```\n{said}\n```" for name, said in tally.said.items()) + "\n"
+    said = "".join(f"\n\n## {name}\n\n```\n{said}\n```" for name, said in tally.said.items())
+    text = f"{table}{said}\n\n## Runs\n\n{by_group(tally)}\n"
     args.report.parent.mkdir(parents=True, exist_ok=True)
     args.report.write_text(text, encoding="utf-8")
     tally.save(args.report.with_suffix(".json"))

@@ -1,6 +1,7 @@
 """What flaky.py counts of each runner's report, which tests it leaves out, and how it ends."""
 
 import json
+import os
 import re
 import sys
 import tempfile
@@ -47,7 +48,7 @@ JUNIT = """<testsuite>
 
 
 def asked(**given):
-    return types.SimpleNamespace(**{"times": 100, "quick": 0, "add": False, "only": ""} | given)
+    return types.SimpleNamespace(**{"times": 100, "quick": 0, "add": False, "only": "", "jobs": 2} | given)
 
 
 class Counts(unittest.TestCase):
@@ -174,6 +175,27 @@ class Runs(unittest.TestCase):
             _, _, counts = self.run_with(lambda tally, n, args: tally.note("go a TestA", True, ""),
                                          "--times", "3", *given, twice=True)
             self.assertEqual(counts["ran"], {"go a TestA": ran})
+
+    def test_groups_that_ran_least_come_first(self):
+        tally = flaky.Tally()
+        for name, runs in (("go a TestA", 3), ("go a TestB", 1), ("go b TestC", 2), ("build csrc_0", 4),
+                           ("python tools/t.py::test_a", 7), ("python tools/t.py::C::test_b", 9)):
+            for n in range(runs):
+                tally.note(name, True, "", n / 2)
+        self.assertEqual(flaky.by_group(tally).splitlines()[2:], [
+            "| go a | 2 | 1 | 3 | 3 | 1.0 |", "| go b | 1 | 2 | 2 | 2 | 0.5 |",
+            "| build | 1 | 4 | 4 | 4 | 1.5 |", "| python tools/t.py | 2 | 7 | 9 | 9 | 4.0 |"])
+
+    def test_runs_have_the_turns_one_after_another(self):
+        def part(tally, n, args):
+            tally.note("go a TestA", True, "")
+            turns.append(os.environ["SIE_TEST_TURN"])
+
+        for given, want in (("--add",), "012345"), ((), "012012"):
+            turns = []
+            with mock.patch.dict(os.environ):
+                self.run_with(part, "--times", "3", *given, twice=True)
+            self.assertEqual("".join(turns), want)
 
     def test_no_run_begins_after_the_time(self):
         clock = iter(range(0, 10**6, 50))
