@@ -354,7 +354,7 @@ func (c repoCache) writeManifest(l *listing) error {
 	if err != nil {
 		return err
 	}
-	return writeAtomically(c.manifest(l.commit), append(raw, '\n'))
+	return c.write(c.manifest(l.commit), append(raw, '\n'))
 }
 
 // publish makes the verified blobs of a listing visible as the snapshot of its commit. A new
@@ -368,12 +368,7 @@ func (c repoCache) publish(l *listing, suffix string) error {
 	}
 	target := c.snapshot(commit)
 	if _, err := os.Stat(target); err == nil {
-		for _, f := range files {
-			if err := c.link(target, f, true); err != nil {
-				return err
-			}
-		}
-		return nil
+		return c.complete(target, files, suffix)
 	}
 	staging := c.staging(commit + suffix)
 	if err := os.RemoveAll(staging); err != nil {
@@ -383,30 +378,36 @@ func (c repoCache) publish(l *listing, suffix string) error {
 		return err
 	}
 	for _, f := range files {
-		if err := c.link(staging, f, false); err != nil {
+		if err := c.link(staging, f, false, suffix); err != nil {
 			return errors.Join(err, os.RemoveAll(staging))
 		}
 	}
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
 	}
-	return moveIntoPlace(staging, target, suffix)
-}
-
-// moveIntoPlace renames a finished snapshot to its place. On a file system without locks another
-// process may have published the same files first; the staging directory is then removed.
-func moveIntoPlace(staging, target, suffix string) error {
 	err := os.Rename(staging, target)
 	if err != nil && suffix != "" && isDirectory(target) {
-		return os.RemoveAll(staging)
+		// Another process was first, on a file system without locks, maybe with other files.
+		return errors.Join(os.RemoveAll(staging), c.complete(target, files, suffix))
 	}
 	return err
 }
 
+// complete puts the files that a snapshot lacks into it.
+func (c repoCache) complete(snapshot string, files []remoteFile, suffix string) error {
+	for _, f := range files {
+		if err := c.link(snapshot, f, true, suffix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // link puts one file into a snapshot directory: a symbolic link relative to snapshots/<commit>, or
 // a hard link where the file system has no symbolic links. With replace, a file of that name may
-// exist: it is kept when it has the right size and else replaced by rename.
-func (c repoCache) link(snapshot string, f remoteFile, replace bool) error {
+// exist: it is kept when it has the right size and else replaced by rename. Until then the link is
+// in .sie, so that a process that dies leaves nothing else in the snapshot.
+func (c repoCache) link(snapshot string, f remoteFile, replace bool, suffix string) error {
 	path := filepath.Join(snapshot, filepath.FromSlash(f.name))
 	if info, err := os.Stat(path); replace && err == nil && info.Mode().IsRegular() && info.Size() == f.size {
 		return nil
@@ -415,7 +416,7 @@ func (c repoCache) link(snapshot string, f remoteFile, replace bool) error {
 		return err
 	}
 	up := strings.Repeat("../", strings.Count(f.name, "/")+2)
-	temporary := path + ".sie-link"
+	temporary := c.staging("link" + suffix)
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -427,15 +428,15 @@ func (c repoCache) link(snapshot string, f remoteFile, replace bool) error {
 	return os.Rename(temporary, path)
 }
 
-// removeStaging deletes the staging directories of downloads whose process died. The caller holds
-// the repository's lock.
+// removeStaging deletes the staging directories and the unfinished small files of downloads whose
+// process died. The caller holds the repository's lock.
 func (c repoCache) removeStaging() error {
 	entries, err := os.ReadDir(filepath.Join(c.dir, ".sie"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	entries = slices.DeleteFunc(entries,
-		func(e os.DirEntry) bool { return !e.IsDir() || filepath.Ext(e.Name()) != ".tmp" })
+		func(e os.DirEntry) bool { return filepath.Ext(e.Name()) != ".tmp" })
 	for _, entry := range entries {
 		if err := os.RemoveAll(filepath.Join(c.dir, ".sie", entry.Name())); err != nil {
 			return err
@@ -460,12 +461,16 @@ func (c repoCache) removeOld() {
 	}
 }
 
-// writeAtomically writes a small file by rename and creates its directory.
-func writeAtomically(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+// write writes a small file of the repository by rename and creates its directory. Until it is
+// whole it is in .sie: the Python tools take any file in refs for a ref, and a repository with a
+// wrong one for damaged.
+func (c repoCache) write(path string, data []byte) error {
+	unfinished := c.staging("*")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+		os.MkdirAll(filepath.Dir(unfinished), 0o755)); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".sie-*")
+	f, err := os.CreateTemp(filepath.Dir(unfinished), filepath.Base(unfinished))
 	if err != nil {
 		return err
 	}

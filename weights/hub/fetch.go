@@ -49,7 +49,7 @@ func (s *fetcher) install(
 		return storageError(err, "put the files into the cache")
 	}
 	if !ref.isCommit() {
-		if err := writeAtomically(cache.ref(ref.revision), []byte(l.commit)); err != nil {
+		if err := cache.write(cache.ref(ref.revision), []byte(l.commit)); err != nil {
 			return storageError(err, "write the cache's ref")
 		}
 	}

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -144,38 +145,49 @@ func TestTwoProcessesWithoutLocks(t *testing.T) {
 	if p := k.partial(blob); p == blob+".incomplete" || !strings.HasSuffix(p, ".incomplete") {
 		t.Errorf("without locks it is called %s", p)
 	}
-	files := []remoteFile{{name: "config.json", size: 2, hash: strings.Repeat("a", 40)}}
-	for _, name := range []string{"blobs", "snapshots", ".sie"} {
-		if err := os.MkdirAll(filepath.Join(cache.dir, name), 0o755); err != nil {
+	names := []string{"config.json", "modules.json", "1_Pooling/config.json", "adapter_config.json"}
+	var files []remoteFile
+	for i, name := range names {
+		hash := strings.Repeat(fmt.Sprint(i), 40)
+		files = append(files, remoteFile{name: name, size: 2, hash: hash})
+		if err := cache.write(cache.blob(hash), []byte("{}")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(cache.blob(files[0].hash), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	commit := strings.Repeat("c", 40)
-	var all sync.WaitGroup
-	for i := range 4 {
-		all.Go(func() {
-			if err := cache.publish(&listing{commit: commit, files: files},
-				fmt.Sprintf(".%d", i)); err != nil {
-				t.Error(err)
+	// The processes begin with an empty cache, or with a snapshot of another tool, and not all want
+	// the same files.
+	for round := range 100 {
+		commit := fmt.Sprintf("%040x", round)
+		if round%2 > 0 {
+			if err := os.MkdirAll(cache.snapshot(commit), 0o755); err != nil {
+				t.Fatal(err)
 			}
-		})
+		}
+		begin := make(chan struct{})
+		var all sync.WaitGroup
+		for i := range 4 {
+			l := &listing{commit: commit, files: files}
+			if i == 0 {
+				l.files, l.part = files[3:], true
+			}
+			all.Go(func() {
+				<-begin
+				if err := cache.publish(l, fmt.Sprintf(".%d", i)); err != nil {
+					t.Error(err)
+				} else if missing := cache.missingFile(commit, sizes(l.files)); missing != "" {
+					t.Errorf("process %d is done: %s", i, missing)
+				}
+			})
+		}
+		close(begin)
+		all.Wait()
 	}
-	all.Wait()
-	if found := cache.findCommit(commit, modelRef{}); found.dir == "" {
-		t.Errorf("%+v", found)
+	if left, _ := filepath.Glob(filepath.Join(cache.dir, ".sie", "*.tmp")); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
-	late := cache.staging(commit + ".late")
-	if err := os.MkdirAll(filepath.Join(late, "x"), 0o755); err != nil {
+	late := cache.staging("late")
+	if err := os.Mkdir(late, 0o755); err != nil {
 		t.Fatal(err)
-	}
-	if err := moveIntoPlace(late, cache.snapshot(commit), ""); err == nil {
-		t.Error("with locks a snapshot that is there already is no error")
-	}
-	if err := moveIntoPlace(late, cache.snapshot(commit), ".late"); err != nil || isDirectory(late) {
-		t.Errorf("the second of two processes: %v, its files are left: %v", err, isDirectory(late))
 	}
 	old, young := blob+".1.incomplete", blob+".2.incomplete"
 	for _, path := range []string{old, young} {
@@ -184,11 +196,11 @@ func TestTwoProcessesWithoutLocks(t *testing.T) {
 		}
 	}
 	before := time.Now().Add(-abandoned - time.Minute)
-	if err := os.Chtimes(old, before, before); err != nil {
+	if err := errors.Join(os.Chtimes(old, before, before), os.Chtimes(late, before, before)); err != nil {
 		t.Fatal(err)
 	}
 	cache.removeOld()
-	if exists(old) || !exists(young) {
-		t.Errorf("old there: %v, young there: %v", exists(old), exists(young))
+	if exists(old) || isDirectory(late) || !exists(young) {
+		t.Errorf("old there: %v, %v, young there: %v", exists(old), isDirectory(late), exists(young))
 	}
 }

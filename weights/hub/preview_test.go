@@ -166,11 +166,11 @@ func TestPreviewOfAnAdapterThatAnotherToolFetched(t *testing.T) {
 	model := h.hub.Add(id, files)
 	repo := repoCache{filepath.Join(h.cache, "models--sie-test--adapter")}
 	for _, name := range []string{"adapter_config.json", "adapter_model.safetensors"} {
-		if err := writeAtomically(filepath.Join(repo.snapshot(model.Commit), name), files[name]); err != nil {
+		if err := repo.write(filepath.Join(repo.snapshot(model.Commit), name), files[name]); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := writeAtomically(repo.ref("main"), []byte(model.Commit)); err != nil {
+	if err := repo.write(repo.ref("main"), []byte(model.Commit)); err != nil {
 		t.Fatal(err)
 	}
 	r := h.resolver()

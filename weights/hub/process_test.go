@@ -3,15 +3,20 @@ package hub
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/weights/bucket"
@@ -21,8 +26,11 @@ import (
 // TestMain turns the test binary into a process that resolves a model when the environment asks for
 // it. SIE_TEST_RESOLVE names the model, SIE_TEST_BUCKET a cluster's bucket, SIE_TEST_STALL the
 // bucket operation that stalls (see stalling). SIE_TEST_HOLD keeps the model in use until the
-// standard input ends.
+// standard input ends. With SIE_TEST_WRITE it writes a file of that repository on a full disk.
 func TestMain(m *testing.M) {
+	if repo := os.Getenv("SIE_TEST_WRITE"); repo != "" {
+		writeOnFullDisk(repo)
+	}
 	if os.Getenv("SIE_TEST_RESOLVE") == "" {
 		os.Exit(m.Run())
 	}
@@ -60,6 +68,59 @@ func resolveInProcess(model string) error {
 	found.Release()
 	r.Shutdown(context.Background())
 	return nil
+}
+
+// writeOnFullDisk writes the ref main of a repository where no file may have a byte. With
+// SIE_TEST_KILL the kernel kills the process there.
+func writeOnFullDisk(repo string) {
+	cache := repoCache{repo}
+	err := errors.Join(unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}),
+		unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{}))
+	if os.Getenv("SIE_TEST_KILL") != "" {
+		var byDefault [64]byte // the kernel's struct sigaction; Go handles the signal
+		_, _, errno := unix.Syscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGXFSZ),
+			uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)
+		if errno != 0 {
+			err = errors.Join(err, errno)
+		}
+	}
+	fmt.Println(err, cache.write(cache.ref("main"), []byte(strings.Repeat("0", 40))))
+	os.Exit(0)
+}
+
+// TestKilledInASmallFile: a process that dies while it writes a small file leaves nothing where
+// tools look for refs, and the next download removes what it left elsewhere.
+func TestKilledInASmallFile(t *testing.T) {
+	list := func(cache repoCache) (files []string) {
+		filepath.WalkDir(cache.dir, func(path string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				name, _ := filepath.Rel(cache.dir, path)
+				files = append(files, name)
+			}
+			return nil
+		})
+		return files
+	}
+	for _, kill := range []string{"", "yes"} {
+		cache := repoCache{filepath.Join(t.TempDir(), "models--t--a")}
+		cmd := exec.Command(os.Args[0])
+		testrig.DieWithParent(cmd)
+		cmd.Env = []string{"SIE_TEST_WRITE=" + cache.dir, "SIE_TEST_KILL=" + kill}
+		out, err := cmd.Output()
+		left := list(cache)
+		if kill == "" { // the disk is full, and the process goes on
+			if !strings.HasPrefix(string(out), "<nil> write ") || err != nil || len(left) > 0 {
+				t.Errorf("%s%v; left: %v", out, err, left)
+			}
+			continue
+		}
+		if err == nil || len(left) != 1 || filepath.Dir(left[0]) != ".sie" {
+			t.Errorf("killed: %s%v; left: %v", out, err, left)
+		}
+		if err := cache.removeStaging(); err != nil || len(list(cache)) > 0 {
+			t.Errorf("the next download: %v; left: %v", err, list(cache))
+		}
+	}
 }
 
 // stalling is a bucket that prints a line and then stops forever: in the middle of the first large

@@ -367,7 +367,7 @@ func TestSnapshotOfAnotherTool(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := writeAtomically(h.repo().ref("main"), []byte(h.model.Commit+"\n")); err != nil {
+		if err := h.repo().write(h.repo().ref("main"), []byte(h.model.Commit+"\n")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -425,12 +425,12 @@ func TestSnapshotOfARouter(t *testing.T) {
 			if name == missing {
 				continue
 			}
-			if err := writeAtomically(filepath.Join(h.repo().snapshot(h.model.Commit), name),
+			if err := h.repo().write(filepath.Join(h.repo().snapshot(h.model.Commit), name),
 				[]byte(text)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := writeAtomically(h.repo().ref("main"), []byte(h.model.Commit)); err != nil {
+		if err := h.repo().write(h.repo().ref("main"), []byte(h.model.Commit)); err != nil {
 			t.Fatal(err)
 		}
 		found, err := h.resolve(func(o *Options) { o.Offline = true })
@@ -454,7 +454,7 @@ func TestUnverifiedSnapshot(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := writeAtomically(h.repo().ref("main"), []byte(h.model.Commit)); err != nil {
+		if err := h.repo().write(h.repo().ref("main"), []byte(h.model.Commit)); err != nil {
 			t.Fatal(err)
 		}
 		return dir
@@ -493,7 +493,7 @@ func TestUnverifiedSnapshot(t *testing.T) {
 	t.Run("a Python tool knows there is none", func(t *testing.T) {
 		h := newHarness(t)
 		place(h)
-		if err := writeAtomically(filepath.Join(h.repo().dir, ".no_exist", h.model.Commit, "modules.json"),
+		if err := h.repo().write(filepath.Join(h.repo().dir, ".no_exist", h.model.Commit, "modules.json"),
 			nil); err != nil {
 			t.Fatal(err)
 		}

@@ -72,7 +72,8 @@ func (s *uploader) markerPath(folder, commit string) string {
 
 // add starts the upload of a snapshot that has just been downloaded.
 func (s *uploader) add(ref modelRef, commit string) {
-	if err := writeAtomically(s.markerPath(ref.repoFolder(), commit), []byte(ref.revision)); err != nil {
+	cache := repoCache{filepath.Join(s.cacheDir, ref.repoFolder())}
+	if err := cache.write(s.markerPath(ref.repoFolder(), commit), []byte(ref.revision)); err != nil {
 		s.log.Warn("model cache: a model will not be shared", "model", ref.id, "error", err)
 		return
 	}
