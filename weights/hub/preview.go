@@ -24,6 +24,9 @@ type lister interface {
 	// contents lists the model's files. The error is bucket.ErrNotFound when a bucket does not have
 	// the model.
 	contents(ctx context.Context, ref modelRef) (*listing, error)
+	// confirm lists the files of a commit of which a snapshot in doubt is here, and does not wait
+	// long. It returns nil when there is no answer.
+	confirm(ctx context.Context, ref modelRef, commit string) *listing
 	downloader() *fetcher
 }
 
@@ -59,12 +62,12 @@ func (r *Resolver) preview(ctx context.Context, id, revision string, names []str
 	}
 	held := r.locks.holdRepo(ctx, r.cacheDir, ref.repoFolder())
 	cache := repoCache{filepath.Join(r.cacheDir, ref.repoFolder())}
-	have := cache.find(ref)
+	have := r.disk.look(ref)
 	err = fail(ClassNotFound, nil, "is not on this machine, and downloads are off")
 	if m, _ := cache.readManifest(have.commit); m.Adapter { // an adapter may be there with these files
 		ref := ref
 		ref.adapter, ref.beside = math.MaxInt64, names
-		if have = cache.find(ref); have.dir == "" {
+		if have = r.disk.look(ref); have.dir == "" {
 			err = fail(ClassNotFound, ErrOnlyAdapter, "%s", have.missing)
 		}
 	}
@@ -77,7 +80,12 @@ func (r *Resolver) preview(ctx context.Context, id, revision string, names []str
 			continue
 		}
 		var l *listing
-		if l, err = from.contents(ctx, ref); err == nil {
+		if have.doubt { // as Resolve does: the commit that is there, not the branch's newest
+			l = from.confirm(ctx, ref, have.commit)
+		} else {
+			l, err = from.contents(ctx, ref)
+		}
+		if l != nil {
 			var dir string
 			if dir, err = from.downloader().writePreview(ctx, ref, l, names); err == nil {
 				held.release()
@@ -173,5 +181,17 @@ func (s *bucketSource) contents(ctx context.Context, ref modelRef) (l *listing, 
 	if err == nil {
 		err = s.options.checkBounds(l)
 	}
-	return l, err
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func (s *bucketSource) confirm(ctx context.Context, ref modelRef, commit string) *listing {
+	ref.revision = commit
+	l, err := s.contents(ctx, ref)
+	if err != nil {
+		return nil
+	}
+	return l
 }

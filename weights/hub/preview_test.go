@@ -1,12 +1,14 @@
 package hub
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/sie-engine/sie/weights/bucket"
 	"github.com/sie-engine/sie/weights/hub/hubtest"
 )
 
@@ -212,6 +214,112 @@ func TestPreviewOfAnAdapterThatAnotherToolFetched(t *testing.T) {
 	h.hub.Requests()
 	if shown, remove = previewed(h, r, id); len(shown) != len(files) || len(h.hub.Requests()) > 0 {
 		t.Errorf("once whole, it has %q, and the hub was asked", shown)
+	}
+	remove()
+}
+
+// With downloads off the only snapshot of a repository is shown, whatever revision it was
+// downloaded as: Resolve and FindAdapter find it, too.
+func TestPreviewOfTheOnlySnapshot(t *testing.T) {
+	const id = "sie-test/adapter"
+	files := map[string][]byte{
+		"adapter_config.json": []byte(`{}`), "adapter_model.safetensors": []byte("tensors"),
+		"config.json": []byte(`{}`), "modules.json": []byte(`[]`), "model.safetensors": []byte("weights"),
+		"tokenizer.json": []byte(`{}`),
+	}
+	besides := []string{"config.json", "modules.json", "absent.json"}
+	for what, fill := range map[string]func(h *harness, commit string) (shown int, err error){
+		"a model": func(h *harness, commit string) (int, error) {
+			found, err := h.resolver().Resolve(t.Context(), id, commit)
+			found.Release()
+			return len(files), err
+		},
+		"an adapter": func(h *harness, commit string) (int, error) {
+			found, err := h.resolver().ResolveAdapter(t.Context(),
+				Adapter{ID: id, Revision: commit, MaxBytes: adapterBytes, Beside: besides})
+			found.Release()
+			return 4, err
+		},
+		"an adapter by PEFT": func(h *harness, commit string) (shown int, err error) {
+			repo := repoCache{filepath.Join(h.cache, "models--sie-test--adapter")}
+			for _, name := range []string{"adapter_config.json", "adapter_model.safetensors"} {
+				err = errors.Join(err, repo.write(filepath.Join(repo.snapshot(commit), name), files[name]))
+			}
+			return 2, err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			h := newHarness(t)
+			want, err := fill(h, h.hub.Add(id, files).Commit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown, remove := previewed(h, h.resolver(func(o *Options) { o.Offline = true }), id)
+			if len(shown) != want || shown["adapter_config.json"] != "{}" {
+				t.Errorf("the preview has %q, want %d files", shown, want)
+			}
+			remove()
+			if _, _, err := h.resolver(func(o *Options) { o.Offline = true }).Preview(t.Context(), id,
+				"v1"); ClassOf(err) != ClassNotFound {
+				t.Errorf("another revision: %v", err)
+			}
+		})
+	}
+}
+
+// Of a snapshot that may lack files its own commit is asked for, once, as Resolve asks: not the
+// branch, which may have moved on, and not for long.
+func TestPreviewOfASnapshotInDoubt(t *testing.T) {
+	h := newHarness(t)
+	old := h.model.Commit
+	for _, name := range []string{"config.json", "tokenizer.json", "model.safetensors"} {
+		err := h.repo().write(filepath.Join(h.repo().snapshot(old), name), h.model.Files[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.repo().write(h.repo().ref("main"), []byte(old)); err != nil {
+		t.Fatal(err)
+	}
+	newest := modelFiles()
+	newest["modules.json"] = []byte(`[{}]`)
+	h.hub.Add(modelID, newest)
+	r := h.resolver()
+	shown, remove := previewed(h, r, modelID)
+	if asked := h.hub.Requests(); len(shown) != 3 || len(asked) != 1 ||
+		!strings.Contains(asked[0].Path, old) {
+		t.Errorf("the preview has %d files, asked %+v", len(shown), asked)
+	}
+	remove()
+	h.hub.Fault(func(w http.ResponseWriter, _ *http.Request, _ bool) bool { w.WriteHeader(503); return true })
+	if shown, remove = previewed(h, r, modelID); len(shown) != 3 || len(h.waits) > 0 {
+		t.Errorf("with a hub that fails it has %d files, waits %v", len(shown), h.waits)
+	}
+	remove()
+}
+
+// A snapshot that lacks files is shown as a bucket that has all of its commit lists it.
+func TestPreviewOfASnapshotInDoubtFromABucket(t *testing.T) {
+	c := newCluster(t)
+	c.fill()
+	c.machine()
+	dir := c.repo().snapshot(c.model.Commit)
+	for _, name := range []string{"config.json", "tokenizer.json", "model.safetensors"} {
+		if err := c.repo().write(filepath.Join(dir, name), c.model.Files[name]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.repo().write(c.repo().ref("main"), []byte(c.model.Commit)); err != nil {
+		t.Fatal(err)
+	}
+	main := bucketRepo{c.bucket, filepath.Base(c.repo().dir)}.ref("main") // has moved on
+	newest := strings.NewReader(strings.Repeat("f", 40))
+	if _, err := c.bucket.Put(t.Context(), main, newest, newest.Size(), bucket.Condition{}); err != nil {
+		t.Fatal(err)
+	}
+	shown, remove := previewed(c.harness, c.resolver(c.shared, noHub), modelID)
+	if len(shown) != len(wantedFiles) {
+		t.Errorf("the preview has %q", shown)
 	}
 	remove()
 }

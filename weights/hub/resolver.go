@@ -43,7 +43,8 @@ type source interface {
 type Resolver struct {
 	cacheDir string
 	locks    *locks
-	sources  []source  // in the order they are asked
+	disk     diskCache
+	sources  []source  // in the order they are asked, disk first
 	uploads  *uploader // nil without a cluster's bucket and a hub
 }
 
@@ -55,7 +56,8 @@ func New(o Options) (*Resolver, error) {
 		return nil, &Error{Class: ClassConfig, Message: "wrong settings for model downloads", Err: err}
 	}
 	r := &Resolver{cacheDir: o.CacheDir, locks: newLocks(o.Log)}
-	r.sources = append(r.sources, diskCache{dir: o.CacheDir, offline: o.Offline && o.Bucket == nil})
+	r.disk = diskCache{dir: o.CacheDir, offline: o.Offline && o.Bucket == nil}
+	r.sources = append(r.sources, r.disk)
 	disk := disk{
 		dir:       o.CacheDir,
 		locks:     r.locks,
@@ -196,7 +198,7 @@ func (r *Resolver) onDisk(ctx context.Context, ref modelRef) (Resolved, bool, er
 		return Resolved{}, false, nil
 	}
 	held := r.locks.holdRepo(ctx, r.cacheDir, ref.repoFolder())
-	found, _, err := r.sources[0].find(ctx, ref)
+	found, _, err := r.disk.find(ctx, ref)
 	if found.Dir == "" || err != nil {
 		held.release()
 		return Resolved{}, false, err
@@ -254,6 +256,15 @@ type diskCache struct {
 }
 
 func (c diskCache) find(_ context.Context, ref modelRef) (Resolved, string, error) {
+	held := c.look(ref)
+	if held.dir == "" || held.doubt && !c.offline {
+		return Resolved{}, held.missing, nil
+	}
+	return Resolved{Dir: held.dir, Commit: held.commit, Source: SourceCache}, "", nil
+}
+
+// look looks for a complete snapshot, as find does, and returns also one in doubt.
+func (c diskCache) look(ref modelRef) cached {
 	cache := repoCache{filepath.Join(c.dir, ref.repoFolder())}
 	held := cache.find(ref)
 	if held.dir == "" && c.offline && ref.unrevised && !exists(cache.ref(ref.revision)) {
@@ -263,8 +274,5 @@ func (c diskCache) find(_ context.Context, ref modelRef) (Resolved, string, erro
 			held = cache.findCommit(commit, ref)
 		}
 	}
-	if held.dir == "" || held.doubt && !c.offline {
-		return Resolved{}, held.missing, nil
-	}
-	return Resolved{Dir: held.dir, Commit: held.commit, Source: SourceCache}, "", nil
+	return held
 }
