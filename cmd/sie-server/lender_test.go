@@ -26,13 +26,17 @@ func TestTokenizerOfAnotherRepository(t *testing.T) {
 	server.Add("acme/whole", whole)
 	server.Add("acme/bare", bare)
 	lender := server.Add("acme/lender", whole)
+	coded := maps.Clone(whole)
+	coded["tokenizer_config.json"] = []byte(`{"auto_map": {"AutoTokenizer": ["tok_x.X", null]}}`)
+	strange := server.Add("acme/coded", coded)
 	dir, cache := t.TempDir(), t.TempDir()
 	for _, m := range []struct{ id, more string }{
 		{"whole", ""}, {"bare", "hf_tokenizer_dependencies: {acme/lender: " + lender.Commit + "}\n"},
 		{"lost", "hf_tokenizer_dependencies: {acme/none: " + strings.Repeat("a", 40) + "}\n"},
+		{"strange", "hf_tokenizer_dependencies: {acme/coded: " + strange.Commit + "}\n"},
 		{"own", "hf_tokenizer_dependencies: {acme/none: " + strings.Repeat("a", 40) + "}\n"},
 	} {
-		repo := strings.NewReplacer("lost", "bare", "own", "whole").Replace(m.id)
+		repo := strings.NewReplacer("lost", "bare", "strange", "bare", "own", "whole").Replace(m.id)
 		yaml := fmt.Sprintf(`sie_id: acme/%s
 hf_id: acme/%s
 %stasks: {encode: {dense: {dim: 32}}}
@@ -62,6 +66,10 @@ profiles:
 		_, err = w.Encode(t.Context(), &servicetest.Request{Model: "acme/lost", Texts: []string{"a"}})
 		if e := errs.As(err); e == nil || e.Status != 502 || !strings.Contains(e.Message, "acme/none") {
 			t.Errorf("a tokenizer that is nowhere: %v", err)
+		}
+		_, err = w.Encode(t.Context(), &servicetest.Request{Model: "acme/strange", Texts: []string{"a"}})
+		if e := errs.As(err); e == nil || e.Status != 502 || !strings.Contains(e.Message, "tok_x.py: X") {
+			t.Errorf("a tokenizer of another repository's code: %v", err)
 		}
 		service.Close()
 		asked := server.Requests()

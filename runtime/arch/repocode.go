@@ -8,8 +8,11 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/sie-engine/sie/internal/files"
 )
 
 // A repository may hold Python code that transformers and sentence-transformers run in place of
@@ -217,8 +220,8 @@ func readCode(dir fs.FS, folder, auto string) (architecture string, err error) {
 		if err == nil {
 			err = k.check(ref, config, dir, folder)
 		}
-		if err == nil && k.beside != nil {
-			err = ref.unknown()
+		if err == nil && !ref.gives(auto) {
+			err = ref.refuse("; a class with another output belongs there, and this server does not know what it gives")
 		}
 		if err != nil {
 			return "", err
@@ -247,6 +250,48 @@ func (ref classRef) decides(auto string) int {
 		return 1
 	}
 	return 2
+}
+
+// headClass is the end of the name of a class with a head.
+var headClass = regexp.MustCompile(`For[A-Z][A-Za-z]*$`)
+
+// gives reports whether the class gives what its key is for, where the key is the encoder's or that
+// of the class auto: hidden states for AutoModel, and a head's output for the key of that head.
+// Behind other keys is nothing that is served.
+func (ref classRef) gives(auto string) bool {
+	if ref.decides(auto) < 3 {
+		return true
+	}
+	head := strings.TrimPrefix(strings.TrimPrefix(ref.key, "auto_map."), autoEncoder)
+	class := headClass.FindString(ref.class)
+	if strings.HasSuffix(ref.class, "Config") {
+		return false
+	}
+	return class == head || head == "ForMaskedLM" && class == "ForPreTraining" // Nomic's
+}
+
+// CheckTokenizer refuses a tokenizer in a directory of its own, as of another repository, that runs
+// code which is not in the list.
+func CheckTokenizer(dir string) error {
+	tree := files.Dir(dir)
+	refs, config, err := readAutoMap(tree, configFile)
+	if err != nil {
+		return err
+	}
+	modelType, _ := config["model_type"].(string)
+	for _, ref := range refs {
+		if ref.key != "auto_map.AutoTokenizer" { // the model's own code is not run for it
+			continue
+		}
+		k, err := ref.known(modelType)
+		if err == nil {
+			err = k.check(ref, config, tree, "")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return checkTokenizerCode(tree, "", modelType)
 }
 
 // checkTokenizerCode refuses a tokenizer that runs code which is not in the list.

@@ -188,6 +188,65 @@ func TestVersionOfCode(t *testing.T) {
 	}
 }
 
+// A known class behind a key for what it does not give is refused: as the encoder it would give
+// logits, or nothing at all.
+func TestClassesGiveWhatTheirKeysAreFor(t *testing.T) {
+	const sequence, masked = "AutoModelForSequenceClassification", "AutoModelForMaskedLM"
+	for _, c := range []struct {
+		auto, key, class string
+		known            bool
+	}{
+		{autoEncoder, autoEncoder, "modeling.NewModel", true},
+		{autoEncoder, autoEncoder, "modeling.NewForTokenClassification", false},
+		{autoEncoder, autoEncoder, "configuration.NewConfig", false},
+		{sequence, sequence, "modeling.NewForSequenceClassification", true},
+		{sequence, sequence, "modeling.NewForTokenClassification", false},
+		{sequence, sequence, "modeling.NewModel", false},
+		{sequence, autoEncoder, "modeling.NewForSequenceClassification", false},
+		{autoEncoder, masked, "modeling.NewForTokenClassification", true}, // nothing loads it
+		{"GLiNER", autoEncoder, "modeling.NewModel", true},
+	} {
+		tree := fstest.MapFS{configFile: {Data: []byte(
+			`{"model_type":"new","auto_map":{"` + c.key + `":"` + c.class + `"}}`)}}
+		_, err := readCode(tree, "", c.auto)
+		if known := err == nil; known != c.known {
+			t.Errorf("for %s, %s: %s: %v", c.auto, c.key, c.class, err)
+		} else if !known && !strings.Contains(err.Error(), "does not know what it gives") {
+			t.Error(err)
+		}
+	}
+	tree := fstest.MapFS{configFile: {Data: []byte(`{"model_type":"nomic_bert","auto_map":{"` + masked +
+		`":"modeling_hf_nomic_bert.NomicBertForPreTraining"}}`)}}
+	if _, err := readCode(tree, "", masked); err != nil {
+		t.Errorf("Nomic's: %v", err)
+	}
+}
+
+// A tokenizer in a directory of its own is looked at by its files alone.
+func TestCheckTokenizer(t *testing.T) {
+	const qwen = `{"add_eos_token":true,"auto_map":{"AutoTokenizer":["tokenization_qwen.Qwen2Tokenizer",null]}}`
+	for _, c := range []struct{ config, tokenizer, says string }{
+		{"", "", ""},
+		{`{"model_type":"bert","auto_map":{"AutoModel":"modeling_x.X"}}`, `{}`, ""}, // not run for it
+		{`{"model_type":"bert","auto_map":{"AutoTokenizer":"tok_x.X"}}`, `{}`, "tok_x.py: X"},
+		{`{"model_type":"qwen2"}`, qwen, ""},
+		{`{"model_type":"bert"}`, qwen, "beside the model_type qwen2 only"},
+		{`{"model_type":"bert"}`, `{"auto_map":["tok_x.X",null]}`, "tok_x.py: X"},
+		{`[]`, `{}`, "config.json"},
+	} {
+		dir := t.TempDir()
+		if c.config != "" {
+			write(t, filepath.Join(dir, configFile), []byte(c.config))
+			write(t, filepath.Join(dir, tokenizerFile), []byte(c.tokenizer))
+		}
+		err := CheckTokenizer(dir)
+		if refused := err != nil; refused != (c.says != "") ||
+			refused && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s, %s: %v; want %q", c.config, c.tokenizer, err, c.says)
+		}
+	}
+}
+
 // The list contradicts itself nowhere: a class in one file has one meaning beside one model_type.
 func TestKnownClasses(t *testing.T) {
 	seen := map[string]int{}

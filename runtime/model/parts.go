@@ -164,10 +164,15 @@ func (p *parts) tokenizerFolder() (string, error) {
 		return own, err
 	}
 	tower, _, err := arch.LabelTokenizer(p.model.Dir)
-	if len(p.lent) > 1 && p.lent[0] == tower {
-		return p.lenders[1].Dir, err
+	if err != nil {
+		return "", err
 	}
-	return p.lenders[0].Dir, err
+	lender := 0
+	if len(p.lent) > 1 && p.lent[0] == tower {
+		lender = 1
+	}
+	folder := p.lenders[lender].Dir
+	return folder, arch.CheckTokenizer(folder)
 }
 
 // labelTokenizer loads the tokenizer of the model's label tower: the model's own, or that of the
@@ -186,6 +191,9 @@ func (p *parts) labelTokenizer() (*tokenizer.Tokenizer, error) {
 		return nil, &arch.ModelError{File: "gliner_config.json", Field: "labels_encoder", Reason: fmt.Sprintf(
 			"is %.100q, whose tokenizer is not among the model's files; name it with its commit under hf_tokenizer_dependencies of the model's entry",
 			tower)}
+	}
+	if err := arch.CheckTokenizer(folder); err != nil {
+		return nil, err
 	}
 	t, err := tokenizer.Load(folder)
 	if err != nil {

@@ -233,6 +233,25 @@ func TestSpansOfBiEncodersNeedALender(t *testing.T) {
 	}
 }
 
+// Code that the tokenizer of labels runs is refused, as that of the model's own tokenizer is.
+func TestSpansOfBiEncodersRunNoCode(t *testing.T) {
+	const name = "gliner-bi-deberta-token"
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(golden.Open(t, name).Dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "labels_tokenizer", "tokenizer_config.json"),
+		[]byte(`{"auto_map": {"AutoTokenizer": ["tok_x.X", null]}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, nil, nil, biEntry(t, name, dir))
+	_, err := r.Extract(t.Context(), &ExtractRequest{Model: name, Labels: []string{"city"},
+		Texts: []string{"Berlin"}})
+	if err == nil || !strings.Contains(fmt.Sprint(err, errs.As(err)), "tok_x.py: X") {
+		t.Errorf("a tokenizer of labels with its own code: %v", err)
+	}
+}
+
 // Labels and options are refused as those of uni-encoders; no prompt bounds the labels.
 func TestSpansOfBiEncodersRefuse(t *testing.T) {
 	const name = "gliner-bi-modernbert-span"
