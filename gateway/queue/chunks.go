@@ -111,9 +111,15 @@ const maxParts = 1024
 // transferOf returns the transfer that a chunk belongs to, or nil if there are too many.
 func (s *slice) transferOf(c *work.Chunk, now time.Time) *transfer {
 	for _, t := range s.transfers {
-		if string(t.digest[:]) == string(c.Digest) {
-			return t
+		if string(t.digest[:]) != string(c.Digest) {
+			continue
 		}
+		if len(t.parts) < int(c.Count) && t.total == c.TotalBytes {
+			// The worker met a broker of smaller messages and begins anew; the bytes stay held, as
+			// below. Larger chunks that still come are of no use.
+			t.parts, t.have = make([][]byte, c.Count), 0
+		}
+		return t
 	}
 	if len(s.transfers) >= maxTransfers {
 		oldest := s.transfers[0]

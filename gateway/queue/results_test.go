@@ -129,6 +129,52 @@ func chunksOf(t *testing.T, id string, index uint32, res *work.Result, size int)
 	return out
 }
 
+// A worker that meets a broker of smaller messages sends a result anew, in smaller chunks; chunks
+// of before that still come are refused.
+func TestChunksBecomeSmaller(t *testing.T) {
+	q, err := New(Options{Router: "gw"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.broker = newWorld(1, 0)
+	r := newRequest("r", q.line(lane, modelID), admit.Unbounded(t.Context()), work.Item{}, nil,
+		[]slice{{end: 1, bytes: 10}})
+	r.next = 1
+	now := time.Now()
+	r.setLocked(&r.slices[0], taken, now)
+	res := &work.Result{WorkItemID: "r.0", Success: true, WorkerID: "a",
+		Results: []msgp.Raw{msgp.AppendString(nil, "text")}}
+	large, small := chunksOf(t, "r.0", 0, res, 40), chunksOf(t, "r.0", 0, res, 20)
+	for i := range len(large) - 1 {
+		if _, err := q.chunk(r, &large[i], false, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := small[0]
+	other.TotalBytes++
+	if _, err := q.chunk(r, &other, false, now); err == nil || r.slices[0].transfers[0].have == 0 {
+		t.Errorf("a chunk of another whole: %v, with %d bytes here", err, r.slices[0].transfers[0].have)
+	}
+	var said work.Receipt
+	for i := range small {
+		if i == 1 {
+			if _, err := q.chunk(r, &large[0], false, now); err == nil {
+				t.Error("a chunk of before is taken")
+			}
+		}
+		reply, err := q.chunk(r, &small[i], i == len(small)-1, now)
+		if err == nil && reply != nil {
+			_, err = said.UnmarshalMsg(reply)
+		}
+		if err != nil {
+			t.Fatalf("chunk %d of %d: %v", i, len(small), err)
+		}
+	}
+	if said.State != work.Stored {
+		t.Errorf("the receipt is %+v", said)
+	}
+}
+
 // Two transfers of a slice are put together at once, of a worker and of one that ran it again. A
 // third waits until one of them has rested for staleTransfer, and then takes the place of the one
 // that rested longest.

@@ -53,8 +53,16 @@ func NewKept(limit int) *Kept { return &Kept{limit: limit, entries: map[uint64]*
 // headRoom is what a message needs beside a result: its headers, its subject.
 const headRoom = 1 << 10
 
-// SetLimit tells the greatest message of the broker, as told at each connect.
-func (k *Kept) SetLimit(limit int) { k.limit = limit }
+// SetLimit tells the greatest message of the broker, as told at each connect. Entries of which a
+// message would be too large now are sent in smaller chunks, from the first on.
+func (k *Kept) SetLimit(limit int) {
+	k.limit = limit
+	for _, e := range k.entries {
+		if e.chunks == 0 && !k.OneMessage(len(e.Data)) || e.chunks > 0 && e.size > k.chunkSize() {
+			k.cut(e)
+		}
+	}
+}
 
 // OneMessage reports whether n bytes fit into one message.
 func (k *Kept) OneMessage(n int) bool { return n <= k.limit-headRoom }
@@ -70,16 +78,27 @@ func (k *Kept) Add(now time.Time, e *Entry) {
 	k.last++
 	e.number, e.next, e.done = k.last, now, false
 	if !k.OneMessage(len(e.Data)) {
-		e.size = max(min(work.ChunkBytes, k.limit-headRoom), headRoom)
-		e.chunks = (len(e.Data) + e.size - 1) / e.size
-		e.digest = sha256.Sum256(e.Data)
-		for i := range e.chunks {
-			e.send = append(e.send, i)
-		}
+		k.cut(e)
 	}
 	k.entries[e.number] = e
 	k.bytes += int64(len(e.Data))
 	k.fresh = append(k.fresh, e)
+}
+
+// chunkSize returns the bytes of a chunk that fits into a message.
+func (k *Kept) chunkSize() int { return max(min(work.ChunkBytes, k.limit-headRoom), headRoom) }
+
+// cut has an entry sent in chunks, all of them.
+func (k *Kept) cut(e *Entry) {
+	if e.chunks == 0 {
+		e.digest = sha256.Sum256(e.Data)
+	}
+	e.size = k.chunkSize()
+	e.chunks = (len(e.Data) + e.size - 1) / e.size
+	e.send = e.send[:0]
+	for i := range e.chunks {
+		e.send = append(e.send, i)
+	}
 }
 
 // Due returns the next entry whose time has come, nil for none. It comes again after

@@ -157,6 +157,61 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// A broker of smaller messages gets what waits in chunks that fit, from the first on; one of larger
+// messages gets it as it is.
+func TestEntriesFitALowerLimit(t *testing.T) {
+	k, now := NewKept(8192), time.Unix(1, 0)
+	one, cut := &Entry{ID: "a", Data: bytes.Repeat([]byte("a"), 6000)},
+		&Entry{ID: "b", Data: bytes.Repeat([]byte("b"), 40_000)}
+	small := &Entry{ID: "c", Data: []byte("c")}
+	all := []*Entry{one, cut, small}
+	for _, e := range all {
+		k.Add(now, e)
+	}
+	for e := k.Due(now); e != nil; e = k.Due(now) { // of chunks the first two
+		for range 2 {
+			if _, _, err := k.Message(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, limit := range []int{4096, 1 << 20, 3072} {
+		k.SetLimit(limit)
+		now = now.Add(work.ReceiptRetry)
+		raised, most := limit > 4096, min(limit, 4096)
+		for e := k.Due(now); e != nil; e = k.Due(now) {
+			var whole []byte
+			for more := true; more; {
+				var m Message
+				var err error
+				if m, more, err = k.Message(e); err != nil || len(m.Data) > most {
+					t.Fatalf("%s at a limit of %d: a message of %d bytes, %v", e.ID, limit, len(m.Data), err)
+				}
+				var c work.Chunk
+				if e == small {
+					whole = m.Data
+				} else if _, err = c.UnmarshalMsg(m.Data); err != nil || m.Request == more {
+					t.Fatalf("%s: %v, a request: %v", e.ID, err, m.Request)
+				}
+				whole = append(whole, c.Payload...)
+			}
+			// in a message as before, the last chunk asks what is missing
+			if !raised && !bytes.Equal(whole, e.Data) {
+				t.Errorf("%s at a limit of %d: %d bytes of %d came", e.ID, limit, len(whole), len(e.Data))
+			}
+		}
+	}
+	if want := int64(6000 + 40_000 + 1); k.Bytes() != want || k.Len() != 3 {
+		t.Errorf("%d bytes of %d entries are counted", k.Bytes(), k.Len())
+	}
+	for _, e := range all {
+		k.Remove(e)
+	}
+	if k.Bytes() != 0 || k.Len() != 0 {
+		t.Errorf("%d bytes of %d entries are left", k.Bytes(), k.Len())
+	}
+}
+
 // Receipts that no gateway of ours sends settle nothing.
 func TestStrangeReceipts(t *testing.T) {
 	k, now := NewKept(4096), time.Unix(1, 0)

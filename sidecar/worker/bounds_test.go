@@ -160,6 +160,64 @@ func TestTransfersAreBounded(t *testing.T) {
 	}
 }
 
+// posts notes the messages that are sent with results.
+type posts struct {
+	*sim
+	data [][]byte
+}
+
+func (p *posts) request(_, _ string, data []byte) { p.data = append(p.data, data) }
+func (p *posts) publish(_ string, data []byte)    { p.data = append(p.data, data) }
+
+// A result that waits is sent to a broker of smaller messages in chunks that fit, or as a refusal
+// where the gateway takes no chunks.
+func TestResultsFitTheBrokerThatComesNext(t *testing.T) {
+	const before, limit = 1 << 20, 64 << 10
+	for _, chunks := range []bool{true, false} {
+		p := &posts{sim: newSim(t, 1)}
+		c := newCore(lane, "w", time.Minute, p)
+		c.now = time.Unix(1000, 0)
+		c.connect(before)
+		x := &slice{item: work.Item{WorkItemID: "x", ReplySubject: "_INBOX.g.x", AcceptsChunks: chunks},
+			state: sent, model: c.model("org/a"), call: "1"}
+		c.slices["x"] = x
+		r := work.Result{Success: true,
+			Results: []msgp.Raw{msgp.AppendString(nil, strings.Repeat("x", 300_000))}}
+		data, err := r.MarshalMsg(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.outcome("1", &ipc.Outcome{WorkItemID: "x", Disposition: ipc.PublishAndAck, Result: data})
+		if c.retry(); len(p.data) != 1 || len(p.data[0]) < 300_000 {
+			t.Fatalf("%d messages are sent at first", len(p.data))
+		}
+		c.disconnect()
+		c.connect(limit)
+		p.data, c.now = nil, c.now.Add(work.ReceiptRetry)
+		c.retry()
+		got := 0
+		for _, data := range p.data {
+			if got += len(data); len(data) > limit {
+				t.Errorf("in chunks: %v; a message of %d bytes", chunks, len(data))
+			}
+		}
+		var res work.Result
+		if chunks && got < 300_000 {
+			t.Errorf("%d bytes are sent in chunks", got)
+		} else if chunks {
+			continue
+		}
+		if len(p.data) != 1 {
+			t.Fatalf("%d messages to a gateway that takes no chunks", len(p.data))
+		}
+		if _, err := res.UnmarshalMsg(p.data[0]); err != nil || res.Success || c.kept.Len() != 1 ||
+			x.entry == nil || c.kept.Bytes() != int64(len(p.data[0])) {
+			t.Errorf("%v, success %v, %d are kept with %d bytes", err, res.Success, c.kept.Len(),
+				c.kept.Bytes())
+		}
+	}
+}
+
 // fetches notes the slices whose payloads are fetched.
 type fetches struct {
 	*sim

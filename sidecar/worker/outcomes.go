@@ -51,14 +51,30 @@ func (c *core) outcome(call string, o *ipc.Outcome) {
 		c.do.log("error", "an outcome of the server cannot be read", s, err)
 		data = s.refusal(c.self, errs.Internal(err))
 	case !c.kept.OneMessage(len(data)) && !s.item.AcceptsChunks:
-		data = s.refusal(c.self,
-			errs.TransferTooLarge("items", int64(len(data)), int64(c.maxPayload), 0, false))
+		data = c.tooLarge(s, len(data))
 	case c.kept.Bytes()+int64(len(data)) > hardKeptBytes && c.kept.Len() > 0:
 		s.state = fetching // it is in no queue
 		c.giveBack(s, nakFull, "results_full")
 		return
 	}
 	c.keep(s, data)
+}
+
+// tooLarge returns the refusal of a slice whose result of n bytes is more than a message of the
+// broker has, to a gateway that takes no chunks.
+func (c *core) tooLarge(s *slice, n int) []byte {
+	return s.refusal(c.self, errs.TransferTooLarge("items", int64(n), int64(c.maxPayload), 0, false))
+}
+
+// refuseTooLarge gives each result that waits and is too large for this broker's messages, though
+// it was not for the last one's, the end that outcome would give it.
+func (c *core) refuseTooLarge() {
+	for _, s := range c.slices {
+		if e := s.entry; e != nil && !s.item.AcceptsChunks && !c.kept.OneMessage(len(e.Data)) {
+			c.kept.Remove(e)
+			c.keep(s, c.tooLarge(s, len(e.Data)))
+		}
+	}
 }
 
 // stampRoom is what results.Stamp adds to a result.

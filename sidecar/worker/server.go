@@ -134,6 +134,7 @@ func (c *core) connect(maxPayload int) {
 	if maxPayload > 0 {
 		c.maxPayload = maxPayload
 		c.kept.SetLimit(maxPayload)
+		c.refuseTooLarge()
 	}
 	for _, g := range c.gateways {
 		if !g.gone {
