@@ -51,7 +51,7 @@ func status(command string, err error) int {
 // newParser returns the parser that reads a command line into c. -h is the host, as in the
 // reference; help is --help.
 func newParser(c *cli) *kong.Kong {
-	return kong.Must(c, kong.Name("sie-config"), kong.UsageOnError(),
+	return kong.Must(c, kong.Name("sie-config"), sie.Paths(), kong.UsageOnError(),
 		kong.Description("The configuration of a SIE cluster."),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.PostBuild(func(k *kong.Kong) error { k.Model.HelpFlag.Short = 0; return nil }))

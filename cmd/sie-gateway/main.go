@@ -42,7 +42,7 @@ func main() {
 
 // newParser returns the parser that reads a command line into c.
 func newParser(c *cli) *kong.Kong {
-	return kong.Must(c, kong.Name("sie-gateway"), kong.UsageOnError(),
+	return kong.Must(c, kong.Name("sie-gateway"), sie.Paths(), kong.UsageOnError(),
 		kong.Description("The entrance of a SIE cluster."),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
 }

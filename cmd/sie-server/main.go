@@ -59,7 +59,7 @@ func main() {
 
 // newParser returns the parser that reads a command line into c.
 func newParser(c *cli) *kong.Kong {
-	return kong.Must(c, kong.Name("sie-server"), kong.UsageOnError(),
+	return kong.Must(c, kong.Name("sie-server"), sie.Paths(), kong.UsageOnError(),
 		kong.Vars{"model": defaultModel}, kong.Description("A self-hosted inference engine for embeddings."),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
 }

@@ -78,7 +78,7 @@ func main() {
 
 // newParser returns the parser that reads a command line into c.
 func newParser(c *cli) *kong.Kong {
-	return kong.Must(c, kong.Name("sie-sidecar"),
+	return kong.Must(c, kong.Name("sie-sidecar"), sie.Paths(),
 		kong.Description("Pulls work from NATS for the sie-server beside it."),
 		kong.Vars{"version": fmt.Sprintf("sie-sidecar %s (%s)", build.Version, build.Commit)},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}))

@@ -4,28 +4,45 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 
 	"github.com/alecthomas/kong"
 )
 
+// Paths is the option of a parser that leaves an empty path empty, as a variable of a template that
+// is not set leaves it. Kong would make the working directory of it, and a server would serve the
+// models that happen to be there, or none.
+func Paths() kong.Option {
+	return kong.NamedMapper("path", kong.MapperFunc(readPath))
+}
+
+// readPath reads the path of a flag, "" or "-" (standard output) as it is.
+func readPath(ctx *kong.DecodeContext, target reflect.Value) error {
+	var path string
+	if err := ctx.Scan.PopValueInto("path", &path); err != nil {
+		return err
+	}
+	if path != "" && path != "-" {
+		path = kong.ExpandPath(path)
+	}
+	target.SetString(path)
+	return nil
+}
+
 // CheckPaths returns an error for every flag of a command that takes a path and was given an empty
-// one, as a variable of a template that is not set leaves it. Read as a path, that would be the
-// working directory, and a server would serve the models that happen to be there, or none.
+// one. The parser has the option Paths.
 func CheckPaths(k *kong.Context) error {
 	var all []error
 	for _, f := range k.Flags() {
-		if f.Tag.Type != "path" {
+		if f.Tag.Type != "path" || f.Target.String() != "" {
 			continue
 		}
 		given := slices.ContainsFunc(k.Path, func(p *kong.Path) bool { return p.Flag == f })
 		switch name, set := variable(f); {
 		case given:
-			i := slices.Index(k.Args, "--"+f.Name)
-			if slices.Contains(k.Args, "--"+f.Name+"=") || i >= 0 && i+1 < len(k.Args) && k.Args[i+1] == "" {
-				all = append(all, fmt.Errorf("--%s is empty: name a path, or leave the flag out", f.Name))
-			}
-		case set && os.Getenv(name) == "":
+			all = append(all, fmt.Errorf("--%s is empty: name a path, or leave the flag out", f.Name))
+		case set:
 			all = append(all, fmt.Errorf("%s is set but empty: name a path, or unset it", name))
 		}
 	}

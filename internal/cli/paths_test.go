@@ -11,13 +11,16 @@ import (
 // empty variables are what their flags make of them.
 func TestEmptyPaths(t *testing.T) {
 	type serve struct {
-		Models string `type:"path" env:"SIE_T_OTHER,SIE_T_MODELS"`
-		Name   string `env:"SIE_T_NAME"`
+		Models string   `short:"m" type:"path" env:"SIE_T_OTHER,SIE_T_MODELS"`
+		Socket string   `type:"path" env:"SIE_T_SOCKET" default:"/tmp/s"`
+		Name   string   `env:"SIE_T_NAME"`
+		Words  []string `arg:"" optional:""`
 	}
 	for _, c := range []struct {
 		env  map[string]string
 		args []string
 		want string // of the error
+		path string // of --models, "" for what want says
 	}{
 		{},
 		{env: map[string]string{"SIE_T_NAME": "", "SIE_T_MODELS": "m"}},
@@ -28,6 +31,15 @@ func TestEmptyPaths(t *testing.T) {
 			want: "SIE_T_OTHER is set but empty"},
 		{args: []string{"--models", ""}, want: "--models is empty"},
 		{args: []string{"--models="}, want: "--models is empty"},
+		{args: []string{"-m", ""}, want: "--models is empty"},
+		{args: []string{"--models", "/a", "--models", ""}, want: "--models is empty"},
+		{args: []string{"--models", "", "--models", "/a"}, path: "/a"},
+		{args: []string{"--models=/a", "--", "--models", ""}, path: "/a"},
+		{args: []string{"--models=/a", "--", "--models="}, path: "/a"},
+		{args: []string{"--models", "--", ""}, want: "expected"},
+		{args: []string{"-m", "-"}, path: "-"},
+		{args: []string{"--socket="}, want: "--socket is empty"},
+		{env: map[string]string{"SIE_T_SOCKET": ""}, want: "SIE_T_SOCKET is set but empty"},
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			for name, value := range c.env {
@@ -36,11 +48,14 @@ func TestEmptyPaths(t *testing.T) {
 			var program struct {
 				Serve serve `cmd:""`
 			}
-			k, err := kong.Must(&program).Parse(append([]string{"serve"}, c.args...))
-			if err != nil {
-				t.Fatal(err)
+			k, err := kong.Must(&program, Paths()).Parse(append([]string{"serve"}, c.args...))
+			if err == nil {
+				err = CheckPaths(k)
 			}
-			switch err := CheckPaths(k); {
+			if c.path != "" && program.Serve.Models != c.path {
+				t.Errorf("%v %q: the path is %q", c.env, c.args, program.Serve.Models)
+			}
+			switch {
 			case c.want == "" && err != nil:
 				t.Errorf("%v %q: %v", c.env, c.args, err)
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):

@@ -1,6 +1,6 @@
 // Package clitest compares the flags of a program with the list of them in deploy/options, which
-// the checks of the manifests read. Options is its only function; `go test -run Options
-// -update-options` writes the lists.
+// the checks of the manifests read, and has its parser read empty paths. Options is its only
+// function; `go test -run Options -update-options` writes the lists.
 package clitest
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -21,6 +22,7 @@ var update = flag.Bool("update-options", false, "write deploy/options anew")
 // program without commands. Hidden flags are there too.
 func Options(t *testing.T, k *kong.Kong) {
 	t.Helper()
+	emptyPaths(t, k.Model.Node)
 	path := filepath.Join("..", "..", "deploy", "options", k.Model.Name+".txt")
 	var b strings.Builder
 	list(&b, k.Model.Node, "")
@@ -59,4 +61,22 @@ func orDash(command string) string {
 		return "-"
 	}
 	return strings.ReplaceAll(command, " ", "/")
+}
+
+// emptyPaths has every flag of a node and of those below it that takes a path read an empty one.
+func emptyPaths(t *testing.T, n *kong.Node) {
+	t.Helper()
+	for _, f := range n.Flags {
+		if f.Tag.Type != "path" {
+			continue
+		}
+		path := reflect.New(f.Target.Type()).Elem()
+		empty := kong.ScanFromTokens(kong.Token{Value: "", Type: kong.FlagValueToken})
+		if err := f.Parse(empty, path); err != nil || path.String() != "" {
+			t.Errorf("an empty --%s is %q, %v: the parser needs the option Paths", f.Name, path, err)
+		}
+	}
+	for _, c := range n.Children {
+		emptyPaths(t, c)
+	}
 }
