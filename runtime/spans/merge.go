@@ -20,7 +20,7 @@ func Merge(windows []words.Window, found [][]Entity, d Decoding) []Entity {
 	}
 	type key struct{ start, end, label int }
 	var best []Entity
-	at, all := map[key]int{}, make([]placed, len(found))
+	at, all := map[key]int{}, make([]*placed, len(found))
 	for i, entities := range found {
 		all[i] = place(entities)
 	}
@@ -49,39 +49,43 @@ func inText(a, b Entity) int {
 	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End))
 }
 
-// placed are the entities of a window in the order of their starts, with the greatest end of those
-// up to each, so that a look for what overlaps a place can stop.
+// placed are the entities of a window in the order of their labels and starts, with the greatest
+// end of those of the same label up to each, so that one of them tells what overlaps a place.
 type placed struct {
 	entities []Entity
 	reach    []int
+	looked   int // entities that overlaps has looked at, for tests
 }
 
-func place(found []Entity) placed {
-	p := placed{entities: slices.Clone(found), reach: make([]int, len(found))}
-	slices.SortFunc(p.entities, inText)
-	most := 0
+func place(found []Entity) *placed {
+	p := &placed{entities: slices.Clone(found), reach: make([]int, len(found))}
+	slices.SortFunc(p.entities, byLabel)
 	for i, e := range p.entities {
-		most = max(most, e.End)
-		p.reach[i] = most
+		p.reach[i] = e.End
+		if i > 0 && p.entities[i-1].Label == e.Label {
+			p.reach[i] = max(e.End, p.reach[i-1])
+		}
 	}
 	return p
 }
 
+func byLabel(a, b Entity) int {
+	return cmp.Or(cmp.Compare(a.Label, b.Label), cmp.Compare(a.Start, b.Start))
+}
+
 // overlaps reports whether one of the entities has e's label and shares characters with it.
-func (p placed) overlaps(e Entity) bool {
-	behind, _ := slices.BinarySearchFunc(p.entities, e.End,
-		func(o Entity, end int) int { return cmp.Compare(o.Start, end) })
-	for i := behind - 1; i >= 0 && p.reach[i] > e.Start; i-- {
-		if o := p.entities[i]; o.Label == e.Label && e.Start < o.End {
-			return true
-		}
-	}
-	return false
+func (p *placed) overlaps(e Entity) bool {
+	behind, _ := slices.BinarySearchFunc(p.entities, Entity{Label: e.Label, Start: e.End},
+		func(o, end Entity) int {
+			p.looked++
+			return byLabel(o, end)
+		})
+	return behind > 0 && p.entities[behind-1].Label == e.Label && p.reach[behind-1] > e.Start
 }
 
 // cutAtEdge reports whether a neighbour of window i has the whole place of an entity that lies at
 // the window's edge, and found an overlapping one of its label.
-func cutAtEdge(e Entity, i int, windows []words.Window, found []placed) bool {
+func cutAtEdge(e Entity, i int, windows []words.Window, found []*placed) bool {
 	whole := func(j int) bool {
 		w := windows[j]
 		return w.Start <= e.Start && e.End <= w.ReadEnd && found[j].overlaps(e)

@@ -2,6 +2,7 @@ package spans
 
 import (
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -151,5 +152,43 @@ func TestUnionOptionsAreChecked(t *testing.T) {
 func TestAdjacencyThreshold(t *testing.T) {
 	if a, b := AdjacencyThreshold(0.1), AdjacencyThreshold(0.7); a != 0.5 || b != 0.7 {
 		t.Errorf("thresholds %v and %v", a, b)
+	}
+}
+
+// A look for an overlap finds what a look at every entity finds, and compares as few entities as a
+// binary search, also where thousands of other labels lie on the same words.
+func TestOverlapsLooksAtFew(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	for range 2000 {
+		found := make([]Entity, r.IntN(12))
+		for i := range found {
+			start := r.IntN(20)
+			found[i] = Entity{Start: start, End: start + 1 + r.IntN(6), Label: r.IntN(3)}
+		}
+		e := Entity{Start: r.IntN(20), Label: r.IntN(3)}
+		e.End = e.Start + 1 + r.IntN(6)
+		want := slices.ContainsFunc(found, func(o Entity) bool {
+			return o.Label == e.Label && o.Start < e.End && e.Start < o.End
+		})
+		if got := place(found).overlaps(e); got != want {
+			t.Fatalf("%v overlaps one of %v: %v", e, found, got)
+		}
+	}
+	const labels, wide = words.MaxLabels, words.OverlapWords
+	var found []Entity
+	for end := range wide {
+		for label := range labels {
+			found = append(found, Entity{Start: 0, End: end + 1, Label: 2 * label})
+		}
+	}
+	p := place(found)
+	for label := range 2 * labels {
+		if p.overlaps(Entity{Start: 0, End: wide, Label: label}) != (label%2 == 0) {
+			t.Fatalf("label %d", label)
+		}
+	}
+	if most := 2 * labels * (bits.Len(uint(len(found))) + 1); p.looked > most {
+		t.Errorf("%d entities are looked at %d times for %d, want at most %d", len(found), p.looked,
+			2*labels, most)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/api"
@@ -356,21 +357,29 @@ func (f *finding) put(i int, all []*window) error {
 	return f.putRelations(i, all)
 }
 
-// bytesOf returns a function from code points of a text to bytes. Calls come nearly in order.
-func bytesOf(text string) func(point int) int {
-	point, at := 0, 0
-	return func(to int) int {
-		if to < point {
-			point, at = 0, 0
-		}
-		for i := range text[at:] {
-			if point == to {
-				at += i
-				return at
-			}
-			point++
-		}
-		at = len(text)
-		return at
+// bytesOf returns a function from code points of a text to bytes. Calls come nearly in order: one
+// walks from where the one before ended, or from the beginning if that is nearer.
+func bytesOf(text string) func(point int) int { return (&place{text: text}).to }
+
+// place is a place in a text.
+type place struct {
+	text      string
+	point, at int // in code points and bytes
+	walked    int // code points, for tests
+}
+
+// to moves to a code point, at most to the end of the text, and returns where it is in bytes.
+func (p *place) to(point int) int {
+	if point < p.point-point {
+		p.point, p.at = 0, 0
 	}
+	for ; p.point > point; p.walked++ {
+		_, size := utf8.DecodeLastRuneInString(p.text[:p.at])
+		p.point, p.at = p.point-1, p.at-size
+	}
+	for ; p.point < point && p.at < len(p.text); p.walked++ {
+		_, size := utf8.DecodeRuneInString(p.text[p.at:])
+		p.point, p.at = p.point+1, p.at+size
+	}
+	return p.at
 }
