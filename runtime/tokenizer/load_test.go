@@ -90,6 +90,25 @@ func TestVocabTxtEqualsTokenizerJSON(t *testing.T) {
 	}
 }
 
+// transformers' tokenizer of Gemma has no do_lower_case: the key in its configuration changes
+// nothing, neither in the slow and the fast class of old nor in that of 5.
+func TestGemmaKeepsCase(t *testing.T) {
+	vocabulary, err := os.ReadFile(filepath.Join(filesDir, "gemma", "tokenizer.model"))
+	must(err)
+	var ids [][]int32
+	for _, more := range []string{"", `, "do_lower_case": false`, `, "do_lower_case": true`} {
+		tok := loadDir(t, modelDir(t, map[string]string{"tokenizer.model": string(vocabulary),
+			"tokenizer_config.json": `{"tokenizer_class": "GemmaTokenizer"` + more + `}`}))
+		var upper, lower Batch
+		must(tok.Encode(&upper, []string{"The Cat"}, Options{}))
+		must(tok.Encode(&lower, []string{"the cat"}, Options{}))
+		if ids = append(ids, upper.IDs); slices.Equal(upper.IDs, lower.IDs) ||
+			!slices.Equal(ids[0], upper.IDs) {
+			t.Errorf("%s: %v and %v, without it %v", more, upper.IDs, lower.IDs, ids[0])
+		}
+	}
+}
+
 // The BERT class of transformers takes these flags from its configuration, not from tokenizer.json.
 func TestConfigurationOverridesTheNormalizer(t *testing.T) {
 	for _, c := range []struct{ config, text, same string }{
