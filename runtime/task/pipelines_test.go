@@ -141,6 +141,58 @@ func TestZeroShotEqualsPipeline(t *testing.T) {
 	}
 }
 
+// Of a pair that is too long the text alone is cut, as in the pipeline, also where the hypothesis
+// is the longer one: the answer is that of as much of the text as fits beside all of the
+// hypothesis. Where it leaves the text no token, the longer of both is cut.
+func TestZeroShotCutsTheText(t *testing.T) {
+	const name = "pipeline-zero-shot" // it reads 40 tokens
+	r := start(t, nil, nil, entry(t, "nli", golden.Open(t, name).Dir, "nli_classification_flash",
+		"tasks: {extract: {}}"))
+	score := func(label string, digits int, policy string) (float64, error) { // each is a token
+		res, err := r.Extract(t.Context(), &ExtractRequest{Model: "nli", Labels: []string{label},
+			Texts:   []string{strings.Repeat("7", digits)},
+			Options: map[string]any{"hypothesis_template": "{}", "overflow_policy": policy}})
+		if err != nil {
+			return 0, err
+		}
+		if e := res.Found[0].Err; e != nil {
+			return 0, e
+		}
+		return res.Found[0].Classes[0].Score, nil
+	}
+	for _, cats := range []int{2, 20, 30} {
+		label := strings.TrimSpace(strings.Repeat("cat ", cats))
+		fits := 0
+		for fits < 60 {
+			if _, err := score(label, fits+1, "error"); err != nil {
+				break
+			}
+			fits++
+		}
+		if fits == 0 || fits == 60 {
+			t.Fatalf("%d digits beside %q fit", fits, label)
+		}
+		whole, err := score(label, fits, "error")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, more := range []int{1, 100} {
+			cut, err := score(label, fits+more, "truncate_text")
+			if err != nil || math.Abs(cut-whole) > 1e-6 {
+				t.Errorf("%d digits beside %q: %v, %v; want that of %d, %v", fits+more, label, cut, err,
+					fits, whole)
+			}
+		}
+	}
+	full := strings.TrimSpace(strings.Repeat("sea ", 32)) // 127 characters
+	if _, err := score(full, 100, "truncate_text"); err != nil {
+		t.Errorf("a hypothesis that leaves a text no token: %v", err)
+	}
+	if _, err := score(full, 100, "error"); err == nil {
+		t.Error("such a hypothesis, and nothing may be cut")
+	}
+}
+
 func byScore(a, b api.Class) int {
 	switch {
 	case a.Score > b.Score:

@@ -29,6 +29,7 @@ type reader struct {
 	each        int       // texts per item of the request, in a row; 0: one
 	parts       []int     // what item each item of the request is a part of; nil: of none
 	left        bool      // truncate texts at the start, not at the end
+	onlyFirst   bool      // truncate the first text of a pair, not the longer one
 	prompted    *prompted // where a prompt's tokens are left out; else nil
 	// fail, if set, is called for an item that cannot be answered. Without it, such an item fails
 	// the request.
@@ -53,7 +54,9 @@ func newReader(ctx context.Context, m *model.Model, p *Prepared, field string) *
 }
 
 // cuts returns the tokenizer's options for texts that are too long.
-func (r *reader) cuts() tokenizer.Options { return tokenizer.Options{MaxTokens: r.limit, Left: r.left} }
+func (r *reader) cuts() tokenizer.Options {
+	return tokenizer.Options{MaxTokens: r.limit, Left: r.left, OnlyFirst: r.onlyFirst}
+}
 
 // read tokenises the texts of inputs; first is the number of the first one in the request. Each
 // call returns a new batch, because its ids must stay alive as long as anything refers to them.

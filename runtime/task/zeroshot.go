@@ -45,7 +45,8 @@ func checkClasses(r *Request) error {
 // classifyZeroShot asks the model whether each text entails "This text is about {label}." for each
 // label (Yin 2019, arXiv:1909.00161). The labels' entailment logits share one softmax. With
 // multi_label, or with a single label, each label's entailment competes only with its
-// contradiction, as in the pipeline of transformers: one label alone would always win a softmax.
+// contradiction, as in the pipeline of transformers: one label alone would always win a softmax. As
+// there, only the text is truncated; both are where a hypothesis leaves it no token.
 func classifyZeroShot(r *run) error {
 	names := r.use.Weights().Labels
 	entails, contradicts := entailment(names)
@@ -65,7 +66,7 @@ func classifyZeroShot(r *run) error {
 	n := len(labels)
 	multi, _ := r.option("multi_label").(bool)
 	alone := multi || n == 1
-	r.reader.each = n
+	r.reader.each, r.reader.onlyFirst = n, true
 	if err := r.refuseBlank(); err != nil {
 		return err
 	}

@@ -309,6 +309,7 @@ func (t *Tokenizer) flags(in input, opt Options) C.uint32_t {
 	set(in.second != nil, C.SIETOK_PAIR)
 	set(t.left || opt.Left, C.SIETOK_LEFT)
 	set(opt.OnlySecond, C.SIETOK_SECOND)
+	set(opt.OnlyFirst, C.SIETOK_FIRST)
 	set(opt.general || t.literal, C.SIETOK_GENERAL)
 	set(opt.whole, C.SIETOK_WHOLE)
 	return f

@@ -56,7 +56,7 @@ func (e *TextError) Unwrap() error { return e.Err }
 // Options configures one call.
 type Options struct {
 	// MaxTokens is the number of tokens kept per text or pair, special tokens included; 0 or less
-	// keeps all. The longer text of a pair is cut first, unless OnlySecond says else.
+	// keeps all. The longer text of a pair is cut first, unless OnlySecond or OnlyFirst says else.
 	MaxTokens int
 	// Left keeps the end of a text that is too long, not its start. A tokenizer whose files say
 	// that it cuts at the left always does.
@@ -64,6 +64,8 @@ type Options struct {
 	// OnlySecond cuts only the second text of a pair. A first text that leaves it no token is an
 	// error.
 	OnlySecond bool
+	// OnlyFirst cuts only the first text of a pair, as long as the second leaves it a token.
+	OnlyFirst bool
 	// NoSpecial leaves out the special tokens.
 	NoSpecial bool
 

@@ -23,6 +23,8 @@ pub const LEFT: u32 = 4;
 pub const GENERAL: u32 = 8;
 /// Cut only the second text of a pair.
 pub const SECOND: u32 = 32;
+/// Cut only the first text of a pair, where the second leaves it a token.
+pub const FIRST: u32 = 64;
 /// Never cut a text before tokenizing it (for tests, which compare the two).
 pub const WHOLE: u32 = 16;
 
@@ -156,6 +158,8 @@ impl Model {
                 Some(n) if n > 0 => (order[0], n),
                 _ => return Err(Failure::First(order[0].min(room), room)),
             }
+        } else if plan.has(FIRST) && order[1] < room {
+            (room - order[1], order[1])
         } else {
             if order[0] > room && order[1] > room && room % 2 == 1 {
                 // Both texts are cut and the odd token goes to the longer one, so their full
