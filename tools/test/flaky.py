@@ -292,8 +292,8 @@ def write(args, tally, counts, most):
         head += f" {slow} tests that took longer than {args.quick:g} s were not run again."
     if left:
         head += " Not run: " + ", ".join(f"{k} {n} times" for k, n in left.items()) + "."
-    often = collections.Counter(tally.ran.values())
-    head += "\n\nRuns: " + ", ".join(f"{tests} tests {n} times" for n, tests in sorted(often.items())) + "."
+    often = [(n, sum(ran >= n for ran in tally.ran.values())) for n in (100, 50, 20, 10, 5, 3, 2, 1)]
+    head += "\n\nAt least so often ran: " + ", ".join(f"{n}: {tests} tests" for n, tests in often) + "."
     rows = [f"| {name} | {n} | {tally.ran[name]} |" for name, n in tally.failed.most_common()]
     table = "\n".join([head, *(["", "| test | failed | of |", "|---|---|---|", *rows] if rows else [])])
     said = "".join(f"\n\n## {name}\n\n```\n{said}\n```" for name, said in tally.said.items())

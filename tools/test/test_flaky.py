@@ -158,6 +158,7 @@ class Runs(unittest.TestCase):
                                              "--times", "7")
         self.assertEqual((code, counts["ran"]), (0, {"go a TestA": 7}))
         self.assertIn("1 tests, 7 runs, 0 tests failed", report)
+        self.assertIn(" 10: 0 tests, 5: 1 tests,", report)
         self.assertNotIn("| test |", report)
 
     def test_red_once(self):
