@@ -8,13 +8,23 @@
 
 namespace sie {
 
-// The graph of a bucket. In a placement of the arena, the bucket's first batch runs kernel by
-// kernel, which loads the kernels. The second is captured, and it and all later ones are replayed.
+// All that the addresses in a graph depend on, besides its bucket: where the arena and the state lie, and
+// how the state's segments lie in it.
+struct GraphKey {
+  uint64_t arena;      // the number of the arena's placement
+  uint64_t state;      // the number of the state's placement; 0: none
+  int64_t state_rows;  // that each segment of the state has room for
+  bool operator==(const GraphKey &other) const {
+    return arena == other.arena && state == other.state && state_rows == other.state_rows;
+  }
+};
+
+// The graph of a bucket. For a key, the bucket's first batch runs kernel by kernel, which loads the
+// kernels. The second is captured, and it and all later ones are replayed.
 struct Graph {
   CUgraphExec exec;  // null: not captured
-  uint64_t arena;    // the number of the arena's placement that it was captured for
-  uint64_t state;    // the number of the state's placement; 0: none
-  int64_t runs;      // batches run in this placement
+  GraphKey key;      // that it was captured for
+  int64_t runs;      // batches run with this key
   bool impossible;   // the driver refused to capture it; batches run kernel by kernel
 };
 

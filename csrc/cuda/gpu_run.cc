@@ -103,13 +103,14 @@ sie_status capture(const sie_program *program, const sie_slot *slot, const Input
 }
 
 sie_status submit_graph(const sie_program *program, const sie_slot *slot, sie_error *err) {
-  const uint64_t arena = slot->arena->number, state = slot->kept != nullptr ? slot->kept->number : 0;
+  const sie_state *state = slot->kept;
+  const GraphKey key = {slot->arena->number, state != nullptr ? state->number : 0,
+                        state != nullptr ? state->cap : 0};
   Graph *graph = &program->gpu->graphs[slot->gpu->bucket];
   const InputLayout &layout = program->gpu->layouts[slot->gpu->bucket];
-  if (graph->arena != arena || graph->state != state) {
+  if (!(graph->key == key)) {
     drop(graph);
-    graph->arena = arena;
-    graph->state = state;
+    graph->key = key;
   }
   // The first run loads the kernels, which is impossible during a capture.
   if (graph->runs++ > 0 && graph->exec == nullptr && !graph->impossible) {

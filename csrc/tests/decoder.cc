@@ -20,6 +20,7 @@ namespace {
 
 constexpr int vocabulary = 97, rank = 4, rot = 16;
 constexpr int64_t columns = (heads + 2 * kv_heads) * head_dim, kv = kv_heads * head_dim;
+constexpr int64_t output_bytes[] = {max_seqs * heads * head_dim * 4, max_tokens * hidden * 4};
 
 std::vector<float> rotation(bool sine) {
   std::vector<float> values;
@@ -99,7 +100,7 @@ sie_status Decoder::make() {
   }
   sie_workspace most = {64, 0};
   for (int i = 0; i < n_programs; i++) {
-    TRY(record(static_cast<Program>(i)));
+    TRY(record(static_cast<Program>(i), state_rows));
     sie_workspace workspace;
     TRY(sie_program_end(programs[i], &workspace, &err));
     most = {std::max(most.lane, workspace.lane), std::max(most.region, workspace.region)};
@@ -153,14 +154,14 @@ sie_status Decoder::block(Program which, int i, sie_value *x) {
   return record::layernorm(p, sum, b.gamma, b.beta, 1e-5f, x, &err);
 }
 
-sie_status Decoder::record(Program which) {
+sie_status Decoder::record(Program which, int64_t rows) {
   record::Caps caps;
-  caps.max_tokens = which == writer ? state_rows : max_tokens;
+  caps.max_tokens = which == writer ? rows : max_tokens;
   caps.max_seqs = max_seqs;
-  caps.max_len = max_len;
+  caps.max_len = std::min(max_len, caps.max_tokens);
   TRY(record::begin(m.device, caps, &programs[which], &err));
   sie_program *p = programs[which];
-  if (which != whole) TRY(record::state(p, state_rows, which == reader, &err));
+  if (which != whole) TRY(record::state(p, rows, which == reader, &err));
   sie_value x;
   TRY(record::embed_layernorm(p, word_, nullptr, nullptr, gamma_, beta_, 1e-5f, 0, &x, &err));
   for (int i = 0; i < blocks; i++) TRY(block(which, i, &x));
@@ -174,7 +175,6 @@ void *Decoder::device_memory(int64_t bytes) {
 
 sie_status Decoder::prepare(const sie_workspace &workspace) {
   TRY(sie_arena_create(m.device, &workspace, &arena, &err));
-  int64_t output_bytes[] = {max_seqs * heads * head_dim * 4, max_tokens * hidden * 4};
   sie_slot_caps caps = record::params<sie_slot_caps>();
   caps.n_outputs = 2;
   caps.max_tokens = max_tokens;
@@ -188,9 +188,17 @@ sie_status Decoder::prepare(const sie_workspace &workspace) {
   desc.bytes = std::max(sie_program_state_bytes(programs[writer]), sie_program_state_bytes(programs[reader]));
   TRY(sie_state_create(m.device, &desc, &state, &err));
   if (card_ == nullptr) return SIE_OK;
-  arena_memory_ = device_memory(workspace.lane);
+  TRY(place_arena());
+  return place_state();
+}
+
+sie_status Decoder::place_arena() {
+  arena_memory_ = device_memory(sie_arena_bytes(arena));
   for (int i = 0; i < 2; i++) outputs_[i] = device_memory(output_bytes[i]);
-  TRY(sie_arena_place(arena, arena_memory_, 2, outputs_, output_bytes, &err));
+  return sie_arena_place(arena, arena_memory_, 2, outputs_, output_bytes, &err);
+}
+
+sie_status Decoder::place_state() {
   return sie_state_place(state, device_memory(sie_state_bytes(state)), &err);
 }
 
@@ -268,6 +276,14 @@ Result Decoder::plain(const std::vector<Text> &prefixes, const std::vector<Behin
     result.rows[b].erase(result.rows[b].begin(), result.rows[b].begin() + skip * hidden);
   }
   return result;
+}
+
+sie_status Decoder::replace_writer(int64_t rows) {
+  sie_program_free(programs[writer]);
+  programs[writer] = nullptr;
+  TRY(record(writer, rows));
+  sie_workspace workspace;
+  return sie_program_end(programs[writer], &workspace, &err);
 }
 
 sie_status Decoder::write(const std::vector<Text> &prefixes) {

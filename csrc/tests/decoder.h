@@ -46,6 +46,11 @@ class Decoder {
   Result shared(const std::vector<Text> &prefixes, const std::vector<Behind> &texts);
   // Sets an element of a word's row (Model::plant).
   void plant(int32_t word, int64_t column, float value);
+  // Replaces the program that writes by one whose state has so many rows, at most state_rows.
+  sie_status replace_writer(int64_t rows);
+  // Give the arena with its outputs, or the state, new memory on the card.
+  sie_status place_arena();
+  sie_status place_state();
   sie_status write(const std::vector<Text> &prefixes);
   Result read(const std::vector<Text> &prefixes, const std::vector<Behind> &texts);
 
@@ -67,7 +72,7 @@ class Decoder {
     void end(int adapter_of);
   };
   sie_status make();
-  sie_status record(Program which);
+  sie_status record(Program which, int64_t rows);
   sie_status block(Program which, int i, sie_value *x);
   sie_status prepare(const sie_workspace &workspace);
   sie_status submit(Program which, const Batch &batch, sie_state *with);

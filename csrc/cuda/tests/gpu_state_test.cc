@@ -1,5 +1,7 @@
 // gpu_state_test.cc — sequences behind prefixes in a state, on an emulated GPU: the bits of whole
 // sequences, launched kernel by kernel, captured and replayed.
+#include <string.h>
+
 #include "card.h"
 #include "decoder.h"
 #include "tests/check.h"
@@ -10,6 +12,7 @@ using card::paths;
 using card::StandInCard;
 using decoder::Behind;
 using decoder::Decoder;
+using decoder::Result;
 using decoder::Text;
 
 TEST(gpu_states_give_the_bits_of_whole_sequences) {
@@ -34,5 +37,40 @@ TEST(gpu_states_give_the_bits_of_whole_sequences) {
     const std::vector<Behind> alone = {{{7, 12, -1}, -1}, {{8, 300, -1}, -1}};
     const int n = differences(d.plain({}, alone), d.read({}, alone));
     CHECK(n == 0, "%s: %d results without a prefix differ (%s)", name_of(path), n, d.err.message);
+  }
+}
+
+// Programs with other bounds lay the same state out otherwise: a graph is one for the layout, and for where the
+// state and the arena lie. Without graphs every run finds them for itself.
+TEST(gpu_graphs_find_what_has_moved) {
+  char calls[8192];
+  const std::vector<Text> some = {{1, 60, -1}, {3, 33, 1}}, others = {{4, 51, -1}, {5, 42, 1}};
+  const std::vector<Behind> texts = {{{6, 9, -1}, 0}, {{7, 30, 1}, 1}, {{8, 5, -1}, -1}};
+  for (bool graphs : {false, true}) {
+    StandInCard on(9, 0, graphs);
+    Decoder d;
+    const sie_status status = d.open_on(&on, SIE_COMPUTE_BF16);
+    CHECK(status == SIE_OK, "status %d %s %s", status, d.err.message, d.m.err.message);
+    if (status != SIE_OK) return;
+    const Result of_some = d.plain(some, texts), of_others = d.plain(others, texts);
+    CHECK(sie_standin_command("reset-calls", calls, sizeof calls) == 0, "%s", calls);
+    // The second and the third run replay a graph, which the next step finds.
+    bool first = true;
+    auto three_times = [&](sie_status moved, const char *what) {
+      CHECK(moved == SIE_OK, "%s: %s", what, d.err.message);
+      for (int time = 0; time < 3; time++, first = !first) {
+        const int n = differences(first ? of_some : of_others, d.shared(first ? some : others, texts));
+        CHECK(n == 0, "graphs %d, %s, time %d: %d results differ (%s)", graphs, what, time, n, d.err.message);
+      }
+    };
+    three_times(SIE_OK, "at first");
+    three_times(d.replace_writer(1000), "a state of 1000 rows");
+    three_times(d.replace_writer(97), "a state of 97 rows");  // its only bucket has no graph
+    three_times(d.place_state(), "another place of the state");
+    three_times(d.place_arena(), "another place of the arena");
+    three_times(d.replace_writer(decoder::state_rows), "the first state");
+    CHECK(sie_standin_command("calls", calls, sizeof calls) == 0, "%s", calls);
+    const bool replayed = strstr(calls, "cuGraphLaunch 18") != nullptr;  // 6 · 2 that read, 3 · 2 that write
+    CHECK(replayed == graphs, "graphs %d:\n%s", graphs, calls);
   }
 }
