@@ -35,7 +35,7 @@ Replay make_replay(sie_slot *slot, int32_t slab, int32_t member, int32_t executo
   replay.nonfinite = static_cast<int32_t *>(slot->nonfinite.p);
   if (slot->kept != nullptr) {
     replay.state = slot->kept->base();
-    replay.state_rows = slot->kept->cap;
+    replay.state_rows = slot->kept_cap;
   }
   return replay;
 }
@@ -230,8 +230,12 @@ sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *
   slot->failure = SIE_OK;
   slot->work = run_ticket;
   plan_run(slot);
-  SIE_FAIL_IF(!slot->device->executors.submit(slot), SIE_INVALID_ARGUMENT, err,
-              "%d runs are in flight; wait for one of their slots", max_runs);
+  const StateWrite write = write_of(slot);
+  const int64_t rows = begin_write(write);
+  if (!slot->device->executors.submit(slot)) {
+    if (write.state != nullptr) write.state->rows = rows;
+    return fail(err, SIE_INVALID_ARGUMENT, "%d runs are in flight; wait for one of their slots", max_runs);
+  }
   if (slot->yields) arena->long_runs++;
   return SIE_OK;
 }
@@ -249,10 +253,12 @@ sie_status sie_slot_wait(sie_slot *slot, sie_error *err) {
   const sie_program *program = slot->program;
   int32_t op = slot->failed_op.load(std::memory_order_relaxed);
   sie_status failure = slot->failure;
+  const StateWrite write = write_of(slot);
   uint32_t done = run_done;
   SIE_FAIL_IF(!slot->state.compare_exchange_strong(done, run_idle, std::memory_order_acq_rel),
               SIE_INVALID_ARGUMENT, err, "another thread has waited for the slot's run");
   SIE_FAIL_IF(op >= 0, failure, err, "operation %d (%s) failed with status %d", op,
               op_name(program->plan[op].op.kind), static_cast<int>(failure));
+  end_write(write);
   return SIE_OK;
 }

@@ -48,6 +48,8 @@ struct sie_slot : sie::Run {
   int64_t state_rows = 0;       // rows of a state that the batch writes or names
   sie_arena *arena = nullptr;
   sie_state *kept = nullptr;  // null: the run uses none
+  bool kept_writes = false;   // the run writes it
+  int64_t kept_cap = 0;       // rows that each of its segments has room for in this run; 0 without a state
   std::atomic<int32_t> failed_op{-1};
   sie_status failure = SIE_OK;
 };
@@ -56,7 +58,7 @@ struct sie_state {
   sie_device *device = nullptr;
   sie::Block memory = {};
   int64_t bytes = 0;
-  // Of the run that wrote last:
+  // Of the run that wrote last. While one writes, and after one has failed, there are no rows.
   int64_t rows = 0;  // that hold something
   int64_t cap = 0;   // that each segment has room for
   sie::Segment segments[SIE_MAX_SEGMENTS + 1] = {};
@@ -88,9 +90,21 @@ struct BatchIn {
 sie_status check_batch(const sie_slot *slot, const sie_program *program, const sie_batch &batch, BatchIn *in,
                        sie_error *err);
 
-// Checks that the state is one for the loaded batch. A run that writes gives it its rows and
-// segments. slot->kept becomes the state, or null if the run uses none.
+// Checks that the state is one for the loaded batch. slot->kept becomes the state, or null if the run
+// uses none. The state is as it was.
 sie_status take_state(sie_slot *slot, const sie_program *program, sie_state *state, sie_error *err);
+
+// What a slot's run writes.
+struct StateWrite {
+  sie_state *state;  // null: no state
+  const sie_program *program;
+  int64_t rows, cap;
+};
+StateWrite write_of(const sie_slot *slot);
+// Takes the state's rows away, before the run starts. Returns how many there were.
+int64_t begin_write(const StateWrite &write);
+// Gives the state its new rows, once the run has ended well: on a GPU, once it is enqueued.
+void end_write(const StateWrite &write);
 
 // Where the parts of a batch lie in a slot's inputs on a CPU, in bytes. Slabs point to them; they
 // are in slab order.

@@ -15,15 +15,17 @@ bool alike(const Segment &a, const Segment &b) { return a.columns == b.columns &
 
 // A run that writes takes the whole state. A GPU's segments lie where the program's bound on rows
 // puts them, so that graphs find them in place.
-sie_status take_to_write(const sie_slot *slot, const sie_program *program, sie_state *state, sie_error *err) {
-  int64_t cap = state_cap(slot->device->is_gpu() ? program->state.max_rows : slot->state_rows);
+int64_t cap_to_write(const sie_slot *slot, const sie_program *program) {
+  return state_cap(slot->device->is_gpu() ? program->state.max_rows : slot->state_rows);
+}
+
+sie_status check_to_write(const sie_slot *slot, const sie_program *program, const sie_state *state,
+                          sie_error *err) {
+  int64_t cap = cap_to_write(slot, program);
   SIE_FAIL_IF(state == nullptr, SIE_INVALID_ARGUMENT, err, "state is NULL, but the program writes one");
   SIE_FAIL_IF(state->bytes < cap * program->state.row_bytes, SIE_INVALID_ARGUMENT, err,
               "the state has %lld bytes; the program needs %lld", static_cast<ll>(state->bytes),
               static_cast<ll>(cap * program->state.row_bytes));
-  state->rows = slot->state_rows;
-  state->cap = cap;
-  for (int32_t i = 1; i <= SIE_MAX_SEGMENTS; i++) state->segments[i] = program->state.segments[i];
   return SIE_OK;
 }
 
@@ -51,13 +53,35 @@ namespace sie {
 
 sie_status take_state(sie_slot *slot, const sie_program *program, sie_state *state, sie_error *err) {
   slot->kept = nullptr;
+  slot->kept_cap = 0;
   bool writes = program->state.writes();
   if (!writes && slot->state_rows == 0) return SIE_OK;
-  SIE_TRY(writes ? take_to_write(slot, program, state, err) : check_to_read(slot, program, state, err));
+  SIE_TRY(writes ? check_to_write(slot, program, state, err) : check_to_read(slot, program, state, err));
   SIE_FAIL_IF(slot->device->is_gpu() && state->placed == nullptr, SIE_INVALID_ARGUMENT, err,
               "the state is not placed");
   slot->kept = state;
+  slot->kept_writes = writes;
+  slot->kept_cap = writes ? cap_to_write(slot, program) : state->cap;
   return SIE_OK;
+}
+
+StateWrite write_of(const sie_slot *slot) {
+  return {slot->kept_writes ? slot->kept : nullptr, slot->program, slot->state_rows, slot->kept_cap};
+}
+
+int64_t begin_write(const StateWrite &write) {
+  if (write.state == nullptr) return 0;
+  int64_t rows = write.state->rows;
+  write.state->rows = 0;
+  return rows;
+}
+
+void end_write(const StateWrite &write) {
+  sie_state *state = write.state;
+  if (state == nullptr) return;
+  state->rows = write.rows;
+  state->cap = write.cap;
+  for (int32_t i = 1; i <= SIE_MAX_SEGMENTS; i++) state->segments[i] = write.program->state.segments[i];
 }
 
 }  // namespace sie

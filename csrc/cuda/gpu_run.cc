@@ -51,7 +51,7 @@ sie_status launch_all(const sie_program *program, const sie_slot *slot, const In
   replay.nonfinite = reinterpret_cast<int32_t *>(places.input + layout.nonfinite);
   if (slot->kept != nullptr) {
     replay.state = slot->kept->base();
-    replay.state_rows = slot->kept->cap;
+    replay.state_rows = slot->kept_cap;
   }
   for (int32_t i = 0; i < program->plan.size(); i++) {
     sie_status status = replay_op(replay, i);
@@ -103,9 +103,7 @@ sie_status capture(const sie_program *program, const sie_slot *slot, const Input
 }
 
 sie_status submit_graph(const sie_program *program, const sie_slot *slot, sie_error *err) {
-  const sie_state *state = slot->kept;
-  const GraphKey key = {slot->arena->number, state != nullptr ? state->number : 0,
-                        state != nullptr ? state->cap : 0};
+  const GraphKey key = {slot->arena->number, slot->kept != nullptr ? slot->kept->number : 0, slot->kept_cap};
   Graph *graph = &program->gpu->graphs[slot->gpu->bucket];
   const InputLayout &layout = program->gpu->layouts[slot->gpu->bucket];
   if (!(graph->key == key)) {
@@ -121,6 +119,12 @@ sie_status submit_graph(const sie_program *program, const sie_slot *slot, sie_er
   }
   int result = cuGraphLaunch(graph->exec, static_cast<CUstream>(program->device->on.stream));
   return result == CUDA_SUCCESS ? SIE_OK : driver_failure(result, "graph", err);
+}
+
+sie_status submit_batch(const sie_program *program, const sie_slot *slot, sie_error *err) {
+  if (slot->gpu->bucket < whole_bucket && program->device->graphs) return submit_graph(program, slot, err);
+  return launch_all(program, slot, program->gpu->layouts[slot->gpu->bucket], slot->gpu->sizes,
+                    &program->device->on, err);
 }
 
 }  // namespace
@@ -154,9 +158,11 @@ sie_status gpu_submit(sie_program *program, sie_arena *arena, sie_slot *slot, si
                 static_cast<long long>(slot->caps.output_bytes[i]));
   }
   slot->arena = arena;
-  if (slot->gpu->bucket < whole_bucket && program->device->graphs) return submit_graph(program, slot, err);
-  return launch_all(program, slot, program->gpu->layouts[slot->gpu->bucket], slot->gpu->sizes,
-                    &program->device->on, err);
+  const StateWrite write = write_of(slot);
+  begin_write(write);
+  SIE_TRY(submit_batch(program, slot, err));
+  end_write(write);
+  return SIE_OK;
 }
 
 int64_t gpu_program_input_bytes(const sie_program *program) {

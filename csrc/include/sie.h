@@ -914,9 +914,11 @@ SIE_API sie_status sie_slot_load(sie_slot *slot, const sie_program *program, con
                                  sie_error *err);
 
 /* State that outlives a batch: memory for the rows that one program writes and others read
- * (SIE_STATE). A run that writes gives the state its rows and segments; they last until the next
- * one. Runs that read come after the writing run has ended, on a GPU after it was submitted. The
- * state must outlive the runs that were submitted with it. */
+ * (SIE_STATE). A run that writes takes the state's rows away when it is submitted. When it has ended
+ * well, that is after sie_slot_wait, on a GPU after sie_program_submit, the state has its rows and
+ * segments. A run that fails leaves no rows; one that is refused leaves the state as it was. Runs
+ * that read come after the writing run has ended, on a GPU after it was submitted. The state must
+ * outlive the runs that were submitted with it. */
 typedef struct sie_state_desc {
   uint32_t struct_size;
   uint32_t reserved; /* 0 */

@@ -204,3 +204,85 @@ TEST(runs_are_waited_for_once) {
   PASSES(sie_slot_wait(&m->slot, &err));
   CHECK(m->slot.state.load() == sie::run_idle, "the slot is in state %u", m->slot.state.load());
 }
+
+namespace {
+
+// A run of one ticket that no thread does.
+struct Waiting : sie::Run {
+  Waiting() { tickets = 1; }
+};
+
+}  // namespace
+
+// A refused run leaves a state as it was. A run that is taken leaves it without rows until it has been
+// waited for, and for ever where it fails.
+TEST(runs_fill_their_state) {
+  const auto m = std::make_unique<Loaded>();
+  const auto state = std::make_unique<sie_state>();
+  state->device = &m->device;
+  state->bytes = 800;
+  state->rows = 3, state->cap = 4;
+  state->segments[2] = {7, SIE_F32, 16, 8};
+  m->p.state.declared = true;
+  m->p.state.max_rows = 97, m->p.state.row_bytes = 100;
+  m->p.state.segments[1] = {16, SIE_F32, 16, 0};
+  m->p.state.segments[SIE_MAX_SEGMENTS] = {9, SIE_BF16, 32, 64};
+  m->slot.state_rows = 5;
+  auto holds = [&state](int64_t rows, int64_t cap, bool old, const char *when) {
+    CHECK(state->rows == rows && state->cap == cap, "%s: %lld rows, room for %lld", when,
+          static_cast<long long>(state->rows), static_cast<long long>(state->cap));
+    const int64_t columns[] = {old ? 0 : 16, old ? 7 : 0, old ? 0 : 9};
+    const int32_t numbers[] = {1, 2, SIE_MAX_SEGMENTS};
+    for (int i = 0; i < 3; i++)
+      CHECK(state->segments[numbers[i]].columns == columns[i], "%s: segment %d has %lld columns", when,
+            numbers[i], static_cast<long long>(state->segments[numbers[i]].columns));
+  };
+  state->bytes = 799;
+  SAYS("the state has 799 bytes", m->submit(&err, state.get()));
+  holds(3, 4, true, "too small");
+  state->bytes = 800;
+  m->arena.lane_stride = 64;
+  SAYS("lanes of 64 bytes", m->submit(&err, state.get()));
+  holds(3, 4, true, "lanes are too small");
+  m->arena.lane_stride = 128;
+  {
+    Waiting first, second;
+    CHECK(m->device.executors.submit(&first) && m->device.executors.submit(&second), "refused");
+    SAYS("2 runs are in flight", m->submit(&err, state.get()));
+    holds(3, 4, true, "no place");
+  }
+  const auto fresh = std::make_unique<Loaded>();
+  state->device = &fresh->device;
+  fresh->p.state = m->p.state;
+  fresh->slot.state_rows = 5;
+  PASSES(fresh->submit(&err, state.get()));
+  CHECK(state->rows == 0, "a run that nobody waited for leaves %lld rows",
+        static_cast<long long>(state->rows));
+  PASSES(sie_slot_wait(&fresh->slot, &err));
+  holds(5, 8, false, "waited for");
+  // One that reads leaves what it read, whether it fails or not.
+  fresh->p.state.rows = 3;
+  sie::PlannedOp planned = {};
+  planned.op.kind = SIE_OP_LINEAR;
+  for (bool fails : {false, true}) {
+    fresh->slot.state.store(sie::run_loaded);
+    PASSES(fresh->submit(&err, state.get()));
+    CHECK(state->rows == 5, "a run that reads leaves %lld rows", static_cast<long long>(state->rows));
+    if (fails) {
+      CHECK(fresh->p.plan.push(planned), "no memory");
+      fresh->slot.failed_op.store(0);
+      fresh->slot.failure = SIE_INTERNAL;
+      SAYS("operation 0 (linear) failed", sie_slot_wait(&fresh->slot, &err), SIE_INTERNAL);
+    } else {
+      PASSES(sie_slot_wait(&fresh->slot, &err));
+    }
+    holds(5, 8, false, "read");
+  }
+  fresh->p.state.rows = 0;
+  fresh->slot.state.store(sie::run_loaded);
+  PASSES(fresh->submit(&err, state.get()));
+  fresh->slot.failed_op.store(0);
+  fresh->slot.failure = SIE_INTERNAL;
+  SAYS("operation 0 (linear) failed", sie_slot_wait(&fresh->slot, &err), SIE_INTERNAL);
+  CHECK(state->rows == 0, "a run that failed leaves %lld rows", static_cast<long long>(state->rows));
+}

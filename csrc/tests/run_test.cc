@@ -141,9 +141,9 @@ TEST(tickets_have_a_replay) {
   sie_state state;
   state.device = &m->device;
   state.memory.p = m.get();
-  state.cap = 12;
   for (bool kept : {false, true}) {
     m->slot->kept = kept ? &state : nullptr;
+    m->slot->kept_cap = kept ? 12 : 0;
     sie::shares_of(m->slot)[1].members = 4;
     const sie::Replay r = sie::make_replay(m->slot, 1, 3, 2);
     const sie::Slab *slab = static_cast<const sie::Slab *>(m->slot->slabs.p) + 1;

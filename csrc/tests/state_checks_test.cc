@@ -23,6 +23,7 @@ struct Made {
   Made() {
     device.kind = SIE_DEVICE_CPU;
     p.device = slot.device = state.device = &device;
+    slot.program = &p;
     p.state.declared = true;
     p.state.max_rows = 97;
     p.state.row_bytes = 100;
@@ -34,6 +35,15 @@ struct Made {
   sie_status take(sie_error *err, bool with_state = true) {
     return sie::take_state(&slot, &p, with_state ? &state : nullptr, err);
   }
+  // What a run does that is taken and ends well. Returns the rows that the state had.
+  int64_t write() {
+    const sie::StateWrite write = sie::write_of(&slot);
+    const int64_t rows = sie::begin_write(write);
+    CHECK(write.state == nullptr || state.rows == 0, "%lld rows while a run writes",
+          static_cast<long long>(state.rows));
+    sie::end_write(write);
+    return rows;
+  }
 };
 
 }  // namespace
@@ -41,8 +51,14 @@ struct Made {
 // 5 rows take the room of 8.
 TEST(states_take_what_is_written) {
   const auto m = std::make_unique<Made>();
+  m->state.rows = 3, m->state.cap = 4;
   PASSES(m->take(&err));
-  CHECK(m->slot.kept == &m->state && m->state.rows == 5 && m->state.cap == 8, "%lld rows, room for %lld",
+  CHECK(m->slot.kept == &m->state && m->slot.kept_cap == 8, "room for %lld",
+        static_cast<long long>(m->slot.kept_cap));
+  CHECK(m->state.rows == 3 && m->state.cap == 4 && m->state.segments[1].columns == 0,
+        "a state that is taken has %lld rows", static_cast<long long>(m->state.rows));
+  CHECK(m->write() == 3, "other rows than it had");
+  CHECK(m->state.rows == 5 && m->state.cap == 8, "%lld rows, room for %lld",
         static_cast<long long>(m->state.rows), static_cast<long long>(m->state.cap));
   for (int32_t i : {1, 2, last_segment}) {
     const sie::Segment &got = m->state.segments[i], &want = m->p.state.segments[i];
@@ -52,11 +68,14 @@ TEST(states_take_what_is_written) {
   }
   m->state.bytes = 799;
   SAYS("the state has 799 bytes; the program needs 800", m->take(&err));
-  CHECK(m->slot.kept == nullptr, "a refused state is kept");
+  CHECK(m->slot.kept == nullptr && m->slot.kept_cap == 0, "a refused state is kept");
+  CHECK(m->write() == 0 && m->state.rows == 5, "a refused run leaves %lld rows",
+        static_cast<long long>(m->state.rows));
   SAYS("state is NULL, but the program writes one", m->take(&err, false));
   m->slot.state_rows = 0;
   SAYS("state is NULL, but the program writes one", m->take(&err, false));
   PASSES(m->take(&err));
+  m->write();
   CHECK(m->slot.kept == &m->state && m->state.rows == 0, "a run that writes nothing leaves %lld rows",
         static_cast<long long>(m->state.rows));
 }
@@ -71,8 +90,8 @@ TEST(states_of_a_gpu_are_placed) {
   char memory[1];
   m->state.placed = memory;
   PASSES(m->take(&err));
-  CHECK(m->state.cap == 100 && m->state.base() == memory, "room for %lld",
-        static_cast<long long>(m->state.cap));
+  CHECK(m->slot.kept_cap == 100 && m->state.base() == memory, "room for %lld",
+        static_cast<long long>(m->slot.kept_cap));
   m->device.kind = SIE_DEVICE_CPU;
   m->state.memory.p = &m->state;
   CHECK(m->state.base() == reinterpret_cast<char *>(&m->state), "a state of a CPU lies in its own memory");
@@ -82,10 +101,16 @@ TEST(states_of_a_gpu_are_placed) {
 TEST(states_are_read_as_far_as_they_are_written) {
   const auto m = std::make_unique<Made>();
   PASSES(m->take(&err));
+  m->write();
   m->p.state.rows = 3;
+  m->slot.state_rows = 4;
   PASSES(m->take(&err));
-  CHECK(m->slot.kept == &m->state && m->state.rows == 5, "a run that reads leaves %lld rows",
+  CHECK(m->slot.kept == &m->state && m->slot.kept_cap == 8, "room for %lld",
+        static_cast<long long>(m->slot.kept_cap));
+  CHECK(m->write() == 0 && m->state.rows == 5, "a run that reads leaves %lld rows",
         static_cast<long long>(m->state.rows));
+  m->slot.state_rows = 5;
+  PASSES(m->take(&err));
   m->slot.state_rows = 6;
   SAYS("names 6 rows of the state; 5 are written", m->take(&err));
   SAYS("state is NULL, but the batch names rows of one", m->take(&err, false));

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "decoder.h"
+#include "device.h"
 #include "paths.h"
 #include "refused.h"
 #include "tests/check.h"
@@ -167,6 +169,56 @@ TEST(states_refuse_what_does_not_fit) {
   REFUSED(sie_state_create(d.m.device, &small, &own, &err));
   REFUSED(sie_state_place(other.state, &small, &err));
   REFUSED(sie_state_place(nullptr, &small, &err));
+}
+
+namespace {
+
+const sie_ops *real;
+std::atomic<int> calls_left{0};
+
+// The n-th call fails.
+sie_status failing_linear(const sie_linear_args *a, const sie_share *share) {
+  if (*a->rows.n > 0 && calls_left.fetch_sub(1) == 1) return SIE_INTERNAL;
+  return real->linear(a, share);
+}
+
+}  // namespace
+
+// A run that is refused leaves the rows that are written; one that fails leaves none, whichever linear fails.
+TEST(states_keep_no_rows_of_a_failed_run) {
+  Decoder d;
+  CHECK(d.open(SIE_DEVICE_CPU, 0, 2, SIE_COMPUTE_F32) == SIE_OK, "%s", d.err.message);
+  const std::vector<Text> prefix = {{1, 60, -1}}, longer = {{2, 70, -1}};
+  const std::vector<Behind> texts = {{{3, 5, -1}, 0}, {{4, 20, -1}, 0}};
+  const Result want = d.plain(prefix, texts);
+  auto refuses = [&](const std::vector<Text> &prefixes, const char *says) {
+    const Result got = d.read(prefixes, texts);
+    CHECK(got.status == SIE_INVALID_ARGUMENT && strstr(d.err.message, says) != nullptr, "%s: status %d: %s",
+          says, got.status, d.err.message);
+  };
+  CHECK(d.write(prefix) == SIE_OK, "%s", d.err.message);
+  sie_arena *const own = d.arena;
+  const sie_workspace small = {64, 0};
+  CHECK(sie_arena_create(d.m.device, &small, &d.arena, &d.err) == SIE_OK, "%s", d.err.message);
+  CHECK(d.write(longer) == SIE_INVALID_ARGUMENT && strstr(d.err.message, "the arena has lanes") != nullptr,
+        "%s", d.err.message);
+  sie_arena_free(d.arena);
+  d.arena = own;
+  refuses(longer, "names 70 rows of the state; 60 are written");
+  CHECK(differences(want, d.read(prefix, texts)) == 0, "a refused run changes what is read: %s",
+        d.err.message);
+  real = d.m.device->ops;
+  sie_ops faulty = *real;
+  faulty.linear = failing_linear;
+  for (int n : {1, 2, 5}) {  // of three blocks with two linears, the last of which has one
+    d.m.device->ops = &faulty;
+    calls_left.store(n);
+    CHECK(d.write(longer) == SIE_INTERNAL, "call %d does not fail: %s", n, d.err.message);
+    d.m.device->ops = real;
+    for (const auto *prefixes : {&longer, &prefix}) refuses(*prefixes, "0 are written");
+    CHECK(d.write(prefix) == SIE_OK && differences(want, d.read(prefix, texts)) == 0, "after call %d: %s", n,
+          d.err.message);
+  }
 }
 
 namespace {

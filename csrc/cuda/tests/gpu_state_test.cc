@@ -74,3 +74,45 @@ TEST(gpu_graphs_find_what_has_moved) {
     CHECK(replayed == graphs, "graphs %d:\n%s", graphs, calls);
   }
 }
+
+// A run that is refused leaves the rows that are written; one whose launches or whose graph are refused leaves
+// none.
+TEST(gpu_states_keep_no_rows_of_a_failed_run) {
+  char answer[256];
+  const std::vector<Text> prefix = {{1, 60, -1}}, longer = {{2, 64, -1}};
+  const std::vector<Behind> texts = {{{3, 5, -1}, 0}, {{4, 20, -1}, 0}};
+  for (const char *failure :
+       {"fail cuLaunchKernelEx 1 912", "fail cuLaunchKernelEx 9 912", "fail cuGraphLaunch 1 912"}) {
+    StandInCard on(9, 0, strstr(failure, "Graph") != nullptr);
+    Decoder d;
+    const sie_status status = d.open_on(&on, SIE_COMPUTE_BF16);
+    CHECK(status == SIE_OK, "status %d %s %s", status, d.err.message, d.m.err.message);
+    if (status != SIE_OK) return;
+    const Result want = d.plain(prefix, texts);
+    auto refuses = [&](const std::vector<Text> &prefixes, const char *says) {
+      const Result got = d.read(prefixes, texts);
+      CHECK(got.status == SIE_INVALID_ARGUMENT && strstr(d.err.message, says) != nullptr, "%s: status %d: %s",
+            says, got.status, d.err.message);
+    };
+    auto reads = [&](const char *when) {
+      const int n = differences(want, d.read(prefix, texts));
+      CHECK(n == 0, "%s: %d results differ (%s)", when, n, d.err.message);
+    };
+    for (int time = 0; time < 3; time++) CHECK(d.write(prefix) == SIE_OK, "%s", d.err.message);
+    reads("written");
+    sie_arena *const own = d.arena;
+    const sie_workspace workspace = {sie_arena_bytes(own), 0};
+    CHECK(sie_arena_create(d.m.device, &workspace, &d.arena, &d.err) == SIE_OK, "%s", d.err.message);
+    CHECK(d.write(longer) == SIE_INVALID_ARGUMENT && strstr(d.err.message, "arena is not placed") != nullptr,
+          "%s", d.err.message);
+    sie_arena_free(d.arena);
+    d.arena = own;
+    refuses(longer, "names 64 rows of the state; 60 are written");
+    reads("a refused run");
+    CHECK(sie_standin_command(failure, answer, sizeof answer) == 0, "%s", answer);
+    CHECK(d.write(longer) == SIE_INTERNAL, "%s: %s", failure, d.err.message);
+    for (const auto *prefixes : {&longer, &prefix}) refuses(*prefixes, "0 are written");
+    CHECK(d.write(prefix) == SIE_OK, "%s", d.err.message);
+    reads(failure);
+  }
+}
