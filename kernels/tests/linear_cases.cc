@@ -3,7 +3,7 @@
 
 #include "common/dtype.h"
 #include "common/tol.h"
-#include "harness.h"
+#include "tests/linear_case.h"
 #include "tests/model_cases.h"
 
 namespace harness {
@@ -47,17 +47,13 @@ double tol_gate(int32_t gate, uint32_t compute, int32_t stored_as, double z_gate
   return g * (fabs(z_up) + dz_up) + (fabs(z_gate) + 1) * dz_up;
 }
 
-class LinearCase : public Case {
+class LinearCase : public LinearOperands<Case, Config> {
  public:
-  LinearCase(const Config &config, Layout layout, int seed) : c_(config) {
+  LinearCase(const Config &config, Layout layout, int seed)
+      : LinearOperands(config, SIE_OP_LINEAR, input_names[config.input]) {
     form = text("linear class=%s%s y=%s residual=%s%s%s%s", classes[c_.compute],
                 c_.compute == SIE_COMPUTE_FP8 && c_.group == 128 ? " blocks" : "", dtype_text(c_.y),
                 dtype_text(c_.residual), gates[c_.gate], c_.addend ? " addend" : "", c_.why);
-    shape = text("R=%lld N=%lld K=%lld input=%s", static_cast<long long>(c_.r), static_cast<long long>(c_.n),
-                 static_cast<long long>(c_.k), input_names[c_.input]);
-    units = c_.r;
-    bench = c_.bench;
-    columns_ = c_.gate != SIE_GATE_NONE ? c_.n / 2 : c_.n;
     Random random(static_cast<uint32_t>(seed));
     x_.reset(new Rows(&random, operand(layout), c_.r, c_.k, x_dtype(c_.compute), {c_.outliers, c_.group}));
     y_.reset(new Rows(&random, layout, c_.r, columns_, c_.y, {c_.outliers, 128}));
@@ -71,21 +67,9 @@ class LinearCase : public Case {
     return ops->linear != nullptr && (ops->compute_mask >> c_.compute & 1) != 0;
   }
 
-  sie_op_bounds bounds() const override {
-    sie_op_bounds b = {};
-    b.kind = SIE_OP_LINEAR;
-    b.compute = c_.compute;
-    b.rows = c_.r;
-    b.n = c_.n;
-    b.k = b.c = c_.k;
-    return b;
-  }
-
   sie_status call(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count) override {
-    // In place, the first share that is run brings the residual.
-    if (c_.in_place && first_share(share)) y_->copy(*residual_, first, first + count);
-    sie_status status =
-        call_into(ops, share, first, count, c_.act, c_.gate, *y_, c_.in_place ? y_.get() : residual_.get());
+    const sie_linear_args a = linear_args(ops, *y_, residual_of(share, y_.get(), first, count), first, count);
+    const sie_status status = ops->linear(&a, share);
     if (c_.in_place && status == SIE_UNSUPPORTED) y_->clear();
     return status;
   }
@@ -97,8 +81,12 @@ class LinearCase : public Case {
     sie_op_bounds b = bounds();
     Scratch scratch(ref, b);
     sie_share share = scratch.share(0, 1);
-    call_into(ref, &share, 0, c_.r, c_.act, c_.gate, *expected_, residual_.get());
-    call_into(ref, &share, 0, c_.r, SIE_ACT_NONE, SIE_GATE_NONE, *before_act_, nullptr);
+    sie_linear_args a = linear_args(ref, *expected_, residual_.get(), 0, c_.r);
+    ref->linear(&a, &share);
+    a = linear_args(ref, *before_act_, nullptr, 0, c_.r);
+    a.act = SIE_ACT_NONE;
+    a.gate = SIE_GATE_NONE;
+    ref->linear(&a, &share);
   }
 
   void verify(const char *backend) override {
@@ -134,13 +122,6 @@ class LinearCase : public Case {
     }
   }
 
-  void poison(int64_t u) override {
-    x_->poison(u);
-    if (addend_ != nullptr) addend_->poison(u);
-    if (residual_ != nullptr) residual_->poison(u);
-  }
-
-  double flops() const override { return 2.0 * static_cast<double>(c_.r * c_.n * c_.k); }
   double bytes() const override {
     const int64_t element = bytes_of(x_dtype(c_.compute));
     return static_cast<double>(element * (c_.n * c_.k + c_.r * c_.k) +
@@ -150,23 +131,6 @@ class LinearCase : public Case {
   }
 
  private:
-  sie_status call_into(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count, int32_t act,
-                       int32_t gate, const Rows &y, const Rows *residual) {
-    sie_linear_args a = {};
-    a.rows = row_count(0, c_.r - first, count);
-    a.n = c_.n;
-    a.k = c_.k;
-    a.x = x_->tensor(first);
-    a.w = weight_->packed(ops);
-    a.bias = c_.bias ? bias_.data() : nullptr;
-    a.act = act;
-    a.gate = gate;
-    if (addend_ != nullptr) a.addend = addend_->tensor(first);
-    if (residual != nullptr) a.residual = residual->tensor(first);
-    a.y = y.tensor(first);
-    return ops->linear(&a, share);
-  }
-
   // How far element (r, j) may be from `want` before it is stored.
   double computed_within(int64_t r, int64_t j, double x_norm, double want) const {
     auto dz = [&](int64_t n) {
@@ -312,12 +276,8 @@ class LinearCase : public Case {
     return sqrt(sum);
   }
 
-  Config c_;
-  int64_t columns_ = 0;  // of y
   double flushed_ = 0;
-  std::unique_ptr<Rows> x_, y_, addend_, residual_, expected_, before_act_;
-  std::unique_ptr<Weight> weight_;
-  Array<float> bias_;
+  std::unique_ptr<Rows> y_, expected_, before_act_;
 };
 
 // What y and residual may be in a class.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/dtype.h"
+#include "tests/linear_case.h"
 #include "tests/model_cases.h"
 #include "tests/norm_case.h"
 
@@ -27,18 +28,14 @@ struct Config {
 
 int32_t type_of(uint32_t compute) { return compute == SIE_COMPUTE_F16 ? SIE_F16 : SIE_BF16; }
 
-class LinearNormCase : public NormCase {
+class LinearNormCase : public LinearOperands<NormCase, Config> {
  public:
-  LinearNormCase(const Config &config, Layout layout, int seed) : c_(config) {
+  LinearNormCase(const Config &config, Layout layout, int seed)
+      : LinearOperands(config, SIE_OP_LINEAR_NORM, input_names[config.input]) {
     form = text("linear_norm%s class=%s y=%s residual=%s%s%s%s", c_.norm == SIE_NORM_RMS ? " rms" : "",
                 dtype_text(type_of(c_.compute)), dtype_text(c_.y), dtype_text(c_.residual),
                 c_.gate != SIE_GATE_NONE ? " gate" : "", c_.act != SIE_ACT_NONE ? " act" : "",
                 c_.addend ? " addend" : "");
-    shape = text("R=%lld N=%lld K=%lld input=%s", static_cast<long long>(c_.r), static_cast<long long>(c_.n),
-                 static_cast<long long>(c_.k), input_names[c_.input]);
-    units = c_.r;
-    bench = c_.bench;
-    columns_ = c_.gate != SIE_GATE_NONE ? c_.n / 2 : c_.n;
     Random random(static_cast<uint32_t>(seed));
     x_.reset(new Rows(&random, operand(layout), c_.r, c_.k, type_of(c_.compute)));
     make_outputs(&random, layout, c_.r, columns_, c_.y, no_twin, c_.beta, c_.norm, c_.weight_offset);
@@ -59,21 +56,9 @@ class LinearNormCase : public NormCase {
   }
 
   bool present(const sie_ops *ops) const override { return ops->linear_norm != nullptr; }
-  sie_op_bounds bounds() const override {
-    sie_op_bounds b = {};
-    b.kind = SIE_OP_LINEAR_NORM;
-    b.compute = c_.compute;
-    b.rows = c_.r;
-    b.n = c_.n;
-    b.k = b.c = c_.k;
-    return b;
-  }
-
   sie_status call(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count) override {
-    // In place, the first share that is run brings the residual.
-    if (c_.in_place && first_share(share)) y_->copy(*residual_, first, first + count);
     write_changed(&called_, ops);
-    const sie_linear_norm_args a = args(ops, *y_, c_.in_place ? y_.get() : residual_.get(), first, count);
+    const sie_linear_norm_args a = args(ops, *y_, residual_of(share, y_.get(), first, count), first, count);
     const sie_status status = ops->linear_norm(&a, share);
     if (c_.in_place && status == SIE_UNSUPPORTED) y_->clear();
     return status;
@@ -102,13 +87,6 @@ class LinearNormCase : public NormCase {
     }
   }
 
-  void poison(int64_t u) override {
-    x_->poison(u);
-    if (addend_ != nullptr) addend_->poison(u);
-    if (residual_ != nullptr) residual_->poison(u);
-  }
-
-  double flops() const override { return 2.0 * static_cast<double>(c_.r * c_.n * c_.k); }
   double bytes() const override {
     const int64_t residual = c_.residual == 0 ? 0 : (c_.residual == SIE_F32 ? 4 : 2);
     return static_cast<double>(2 * (c_.n * c_.k + c_.r * c_.k) + (2 + residual) * c_.r * columns_);
@@ -118,17 +96,9 @@ class LinearNormCase : public NormCase {
   sie_linear_norm_args args(const sie_ops *ops, const Rows &y, const Rows *residual, int64_t first,
                             int64_t count) {
     sie_linear_norm_args a = {};
-    a.linear.rows = a.norm.rows = row_count(0, c_.r - first, count);
-    a.linear.n = c_.n;
-    a.linear.k = c_.k;
-    a.linear.x = x_->tensor(first);
-    a.linear.w = weight_->packed(ops);
-    a.linear.bias = c_.bias ? bias_.data() : nullptr;
-    a.linear.act = c_.act;
-    a.linear.gate = c_.gate;
-    if (addend_ != nullptr) a.linear.addend = addend_->tensor(first);
-    if (residual != nullptr) a.linear.residual = residual->tensor(first);
-    a.linear.y = a.norm.x = a.norm.y = y.tensor(first);
+    a.linear = linear_args(ops, y, residual, first, count);
+    a.norm.rows = a.linear.rows;
+    a.norm.x = a.norm.y = a.linear.y;
     a.norm.c = columns_;
     a.norm.gamma = gamma_.data();
     a.norm.beta = beta();
@@ -150,12 +120,7 @@ class LinearNormCase : public NormCase {
           "%s %s %s: operation %u alone is refused", called_->name, form.c_str(), shape.c_str(), kind);
   }
 
-  Config c_;
-  int64_t columns_ = 0;  // of y
   const sie_ops *called_ = nullptr;
-  std::unique_ptr<Rows> x_, residual_, addend_;
-  std::unique_ptr<Weight> weight_;
-  Array<float> bias_;
 };
 
 // What programs have: a residual in y's type. The widths that one kernel knows, at rows that fill its tiles and
