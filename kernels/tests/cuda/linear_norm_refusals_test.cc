@@ -1,5 +1,6 @@
 // linear_norm_refusals_test.cc — what the GPU tables refuse of linear_norm, before they write anything: all that
 // either of its two operations refuses of such a call, and whatever is not in place.
+#include "cuda/gemm_sm90_norm.h"
 #include "tests/cuda/operands.h"
 
 using namespace calls;
@@ -130,5 +131,32 @@ TEST(linear_norm_refuses) {
     CHECK(gpu.ops->linear_norm(&right, &whole) == SIE_OK && memory.finish(&gpu.on) == SIE_OK &&
               !call.untouched(),
           "%s: refuses what is right", gpu.ops->name);
+  }
+}
+
+// The one kernel knows no shares: a part of a call that it would take is refused before it is asked.
+TEST(linear_norm_by_one_kernel_is_whole) {
+  constexpr int64_t n = 768, most = 16384;
+  for (const Gpu &gpu : gpus()) {
+    if (gpu.on.sm / 10 != 9) continue;
+    sie_stream on = gpu.on;
+    on.multiprocessors = 132;
+    CHECK(sie_cuda::gemm_sm90_norm_pick(SIE_COMPUTE_BF16, most, n, n, on) >= 0, "two kernels are chosen");
+    Weight weight(SIE_COMPUTE_BF16, n, n, std::vector<float>(n * n, 0.5f));
+    Array<uint16_t> x(n, 0x3f80), y(n, 0xffff);
+    Array<float> gamma(n, 1.0f);
+    Array<int32_t> none = {0};
+    Args a = {};
+    a.linear.rows = a.norm.rows = {most, none.data()};
+    a.linear.n = a.linear.k = a.norm.c = n;
+    a.linear.w = weight.packed(gpu.ops);
+    a.linear.x = a.linear.residual = {x.data(), n, SIE_BF16, 0, nullptr, nullptr, nullptr};
+    a.linear.y = a.norm.x = a.norm.y = {y.data(), n, SIE_BF16, 0, nullptr, nullptr, nullptr};
+    a.norm.gamma = gamma.data();
+    a.norm.norm = SIE_NORM_LAYER;
+    for (const sie_share &share : {sie_share{0, 2, nullptr, 0, &on}, sie_share{1, 1, nullptr, 0, &on}}) {
+      const sie_status got = gpu.ops->linear_norm(&a, &share);
+      CHECK(got == invalid, "%s: part %d of %d: status %d", gpu.ops->name, share.part, share.parts, got);
+    }
   }
 }
