@@ -51,10 +51,16 @@ func (r *chunkRoom) add(items []batch.Item, whole int) error {
 // large.
 func (r *chunkRoom) above(field string, value float64, items []batch.Item, whole int) error {
 	err := r.add(items, whole)
-	if err != nil && errs.As(err).Status == 400 {
-		return errs.Invalidf(field,
-			"Field '%s' is %v, and what the model finds above it takes %d bytes at a time, more than there may be: raise it, or send fewer texts or labels",
-			field, value, r.asked)
+	return tooLow(field, value, r.asked, err)
+}
+
+// tooLow returns the error of a Hold that was asked for bytes, which are many because an option has
+// that value: where the request can never have them, an error that names the option.
+func tooLow(field string, value float64, bytes int64, err error) error {
+	if err == nil || errs.As(err).Status != 400 {
+		return err
 	}
-	return err
+	return errs.Invalidf(field,
+		"Field '%s' is %v, and what the model finds above it takes %d bytes at a time, more than there may be: raise it, or send fewer texts or labels",
+		field, value, bytes)
 }

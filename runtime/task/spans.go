@@ -47,6 +47,9 @@ type finding struct {
 	limits   words.Limits
 	tokenize words.Tokenize
 	room     chunkRoom
+
+	waiting int64 // bytes of what windows found whose texts are not answered yet
+	held    int64 // the most of them that room was asked for
 }
 
 // window is a window of an input.
@@ -145,6 +148,7 @@ func (f *finding) readWords(t *tokenizer.Tokenizer, markers ...int32) {
 
 // answer finds the entities of inputs [first, end).
 func (f *finding) answer(first, end int) error {
+	f.waiting = 0 // those before them are answered
 	var all []*window
 	for i := first; i < end; i++ {
 		list, err := f.windows(i)
@@ -322,11 +326,32 @@ func (f *finding) decode(w *window, out []byte) (again bool, err error) {
 		w.room = count
 		return true, nil
 	}
+	if err := f.wait(len(found), w.input); err != nil {
+		return false, err
+	}
 	w.found = spans.Entities(found, w.Words)
 	if f.related != nil {
 		f.pairSpans(w, found, between)
 	}
 	return false, nil
+}
+
+// foundBytes are the bytes that an entity of a window takes until its text is answered: in the list
+// of its window, in the order in which windows are put together, and under its place and label.
+const foundBytes = 160
+
+// wait counts n entities of a window of an input, and asks room for them, but for a few of each
+// window. An answer holds those that are in it.
+func (f *finding) wait(n, input int) error {
+	f.waiting += max(0, int64(n)*foundBytes-usualFound)
+	if f.waiting <= f.held {
+		return nil
+	}
+	if err := f.hold(f.waiting-f.held, input); err != nil {
+		return tooLow("options.threshold", f.decoding.Threshold, f.waiting, err)
+	}
+	f.held = f.waiting
+	return nil
 }
 
 // put answers input i from what its windows found.

@@ -2,6 +2,7 @@ package task_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -273,6 +274,35 @@ func TestSpansAreCut(t *testing.T) {
 		Texts: []string{most, "a", most}, Labels: labels[:60], Options: options}); err != nil ||
 		held < 2*4*4*272_520 {
 		t.Errorf("two results of 272,520 spans: %d bytes are held, %v", held, err)
+	}
+	// So is that of what waits until all texts that are read together are, 128 at most, beside what
+	// their answers hold.
+	wait := int64(len(first.Found[0].Entities))*160 - 64<<10 // for a text
+	asked := func(texts []string, refuse error) (times int, err error) {
+		_, err = r.With(func(bytes int64, _ int) error {
+			if bytes != wait {
+				return nil
+			}
+			times++
+			return refuse
+		}).Extract(t.Context(), &ExtractRequest{Model: "many", Texts: texts, Labels: labels[:60],
+			Options: options})
+		return times, err
+	}
+	three := []string{most, most, most}
+	apart := append(append([]string{most}, slices.Repeat([]string{"a"}, 127)...), most)
+	for want, texts := range map[int][]string{3: three, 1: apart} {
+		if times, err := asked(texts, nil); times != want || err != nil {
+			t.Errorf("room for what a text found is asked for %d times, not %d: %v", times, want, err)
+		}
+	}
+	refused := errors.New("not now")
+	if times, err := asked(three, refused); times != 1 || !errors.Is(err, refused) {
+		t.Errorf("asked %d times, then %v", times, err)
+	}
+	if _, err := asked(three, errs.AnswerTooLarge("items", 2, 1, 0)); errs.As(err).Status != 400 ||
+		errs.As(err).Param != "options.threshold" {
+		t.Errorf("more than there may be: %v", err)
 	}
 	// No two spans that cross are kept; all of one word are, each with both labels.
 	singles := 0
