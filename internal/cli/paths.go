@@ -14,7 +14,22 @@ import (
 // is not set leaves it. Kong would make the working directory of it, and a server would serve the
 // models that happen to be there, or none.
 func Paths() kong.Option {
-	return kong.NamedMapper("path", kong.MapperFunc(readPath))
+	return kong.OptionFunc(func(k *kong.Kong) error {
+		return errors.Join(kong.NamedMapper("path", kong.MapperFunc(readPath)).Apply(k),
+			kong.NamedMapper("existingdir", kong.MapperFunc(readDirectory)).Apply(k))
+	})
+}
+
+// readDirectory is readPath for a directory that must be there.
+func readDirectory(ctx *kong.DecodeContext, target reflect.Value) error {
+	if err := readPath(ctx, target); err != nil || target.String() == "" {
+		return err
+	}
+	info, err := os.Stat(target.String())
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is no directory", target)
+	}
+	return err
 }
 
 // readPath reads the path of a flag, "" or "-" (standard output) as it is.
@@ -35,7 +50,7 @@ func readPath(ctx *kong.DecodeContext, target reflect.Value) error {
 func CheckPaths(k *kong.Context) error {
 	var all []error
 	for _, f := range k.Flags() {
-		if f.Tag.Type != "path" || f.Target.String() != "" {
+		if !isPath(f) || f.Target.String() != "" {
 			continue
 		}
 		given := slices.ContainsFunc(k.Path, func(p *kong.Path) bool { return p.Flag == f })
@@ -58,3 +73,6 @@ func variable(f *kong.Flag) (name string, set bool) {
 	}
 	return "", false
 }
+
+// isPath reports whether a flag is read as Paths has it.
+func isPath(f *kong.Flag) bool { return f.Tag.Type == "path" || f.Tag.Type == "existingdir" }

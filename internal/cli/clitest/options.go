@@ -67,7 +67,7 @@ func orDash(command string) string {
 func emptyPaths(t *testing.T, n *kong.Node) {
 	t.Helper()
 	for _, f := range n.Flags {
-		if f.Tag.Type != "path" {
+		if f.Tag.Type != "path" && f.Tag.Type != "existingdir" {
 			continue
 		}
 		path := reflect.New(f.Target.Type()).Elem()
