@@ -22,6 +22,7 @@ counts of the report before, and a test that has run as often as it is to is lef
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import ctypes
 import json
 import os
@@ -80,10 +81,28 @@ class Tally:
         self.said, self.seconds, self.turn = kept["said"], kept["seconds"], kept.get("turn", 0)
 
 
+running = set()  # the process groups of the commands that run
+
+
+def end_all(*_):
+    """Ends every command that runs, with the programs that it has started, and the runs."""
+    for group in running.copy():
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+    raise KeyboardInterrupt
+
+
 def run(command, cwd=ROOT, **env):
-    done = subprocess.run(command, cwd=cwd, env={**os.environ, **ENVIRONMENT, **env}, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", preexec_fn=die_with_parent)
-    return done.returncode, done.stdout
+    """Runs a command. Returns its status and what it said."""
+    with subprocess.Popen(command, cwd=cwd, env={**os.environ, **ENVIRONMENT, **env}, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", process_group=0,
+                          preexec_fn=die_with_parent) as process:
+        running.add(process.pid)
+        try:
+            out, _ = process.communicate()
+        finally:
+            running.discard(process.pid)
+    return process.returncode, out
 
 
 class Go:
@@ -234,6 +253,8 @@ def main():
     tally, began = Tally(), time.monotonic()
     if args.add and args.report.with_suffix(".json").exists():
         tally.load(args.report.with_suffix(".json"))
+    for number in signal.SIGINT, signal.SIGTERM:
+        signal.signal(number, end_all)
     most = {name: rounds(args, name) for name in args.part or PARTS}
     counts = dict.fromkeys(most, 0)
     spinners = [subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=die_with_parent)

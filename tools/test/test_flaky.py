@@ -3,14 +3,19 @@
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 import types
 import unittest
 from pathlib import Path
 from unittest import mock
 
 import flaky
+
+PATIENCE = 600  # seconds that an end may take on a busy machine
 
 # As a test program prints it under -test.v=test2json: a parallel part, a failure, a skip, a part that fails.
 MARK = "\x16"
@@ -197,6 +202,35 @@ class Runs(unittest.TestCase):
             with mock.patch.dict(os.environ):
                 self.run_with(part, "--times", "3", *given, twice=True)
             self.assertEqual("".join(turns), want)
+
+    def test_an_end_ends_what_commands_have_started(self):
+        with tempfile.TemporaryDirectory() as folder:
+            started, report = Path(folder) / "started", Path(folder) / "flaky.md"
+            program = f"""
+import signal
+import subprocess
+import time
+import sys
+sys.path.insert(0, {str(Path(flaky.__file__).parent)!r})
+import flaky
+def part(*_):
+    flaky.run(["bash", "-c", "sleep 9999 & echo $! > {folder}/pid; mv {folder}/pid {started}; wait"])
+flaky.PARTS["go"], flaky.BUILT = part, flaky.Path({folder!r})
+sys.argv = ["flaky.py", "--part", "go", "--busy", "0", "--report", {str(report)!r}]
+flaky.main()
+"""
+            for number in signal.SIGTERM, signal.SIGINT:
+                with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL) as process:
+                    while not started.exists():
+                        self.assertIsNone(process.poll())
+                        time.sleep(0.01)
+                    process.send_signal(number)
+                    self.assertEqual(process.wait(PATIENCE), 1)
+                state, begun = Path(f"/proc/{started.read_text().strip()}/stat"), time.monotonic()
+                while state.exists() and state.read_text().split()[2] != "Z":  # killed, it ends soon
+                    self.assertLess(time.monotonic() - begun, PATIENCE, "what a command started lives on")
+                    time.sleep(0.01)
+                started.unlink()
 
     def test_no_run_begins_after_the_time(self):
         clock = iter(range(0, 10**6, 50))
