@@ -150,7 +150,7 @@ func gliclassBounds(compute engine.Compute) (share, cosine float64) {
 	case engine.ComputeBF16:
 		return 0.1, 0.998
 	case engine.ComputeFP8:
-		return 0.4, 0.94 // the worst: 0.35 and 0.948
+		return 0.5, 0.92 // the worst: 0.451 of gliclass-mlp, and 0.926 of gliclass-mt5
 	}
 	return 0.3, 0.97
 }
