@@ -94,7 +94,7 @@ race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/bat
 
 # The number of commits says what takes turns; a clone of depth 1 has turn 1. Four commits in a row
 # see each of these, eight both halves of each, 72 every part of every list:
-#   1 of 4   AddressSanitizer; clients of one sie-server
+#   1 of 4   AddressSanitizer on the kernels' tests or on csrc's; clients of one sie-server
 #   2 of 4   the CUDA kernels for one of two cards and the build with them inside; clients of a
 #            cluster
 #   3 of 4   a sample of mutants of the CPU's code, and all of the architectures'; the chart; formats
@@ -136,6 +136,9 @@ toolkit=${TOOLKIT:-13.0}
 case $((turn / 4 % 2)) in 0) targets=89 ;; 1) targets=90a ;; esac
 [ ! -e "build/cuda-$toolkit/libsie_cuda.a" ] || targets=""
 
+# The half of the C tests that runs under sanitizers.
+case $((turn / 4 % 2)) in 0) sanitized=kernels ;; 1) sanitized=csrc ;; esac
+
 cuda_inside() {
   step "CUDA kernels, compiled" tools/kernels/check.sh check "$toolkit" "$targets"
   step "The build with CUDA inside" tools/setup/build-cuda.sh "$toolkit" "$targets"
@@ -163,8 +166,9 @@ c_side() {
     *) later $(((turn + 2) % 4)) "Mutants: a sample" ;;
   esac
   if [ $of = sanitizers ]; then
-    step "C under AddressSanitizer and UBSan: build" tools/test/asan.sh build host
-    step "C under AddressSanitizer and UBSan" env "SIE_TEST_TURN=$turn" tools/test/asan.sh run
+    step "C under AddressSanitizer and UBSan: build" tools/test/asan.sh build host "$sanitized"
+    step "C under AddressSanitizer and UBSan: $sanitized" env "SIE_TEST_TURN=$turn" \
+      tools/test/asan.sh run "$sanitized"
   else
     later 1 "C under AddressSanitizer and UBSan"
   fi
