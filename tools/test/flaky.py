@@ -13,8 +13,8 @@ time (as many as there are CPUs by default): with more, each has less of a CPU. 
 not the end: the report says of each test how often it ran and failed, and keeps the first output of
 each failure. Ends with 1 when any failed.
 
-`--quick` is for a machine that has an hour, not a day: a test that took longer than these seconds
-in its first run has only that one, and the report counts such tests. With `--minutes` it stops
+`--quick` is for a machine that has an hour, not a day: a test of which no run was quicker than these
+seconds is not run again, and the report counts such tests. With `--minutes` it stops
 starting runs after that time and says how many were left out; with `--add` it goes on with the
 counts of the report before, and a test that has run as often as it is to is left out.
 """
@@ -50,27 +50,28 @@ def die_with_parent():
 
 
 class Tally:
-    """How often each test ran and failed, how long its longest passing run was, what it said when it
-    first failed, and the turn that the next run has."""
+    """How often each test ran and failed, how long its longest and its quickest passing run were, what
+    it said when it first failed, and the turn that the next run has."""
 
     def __init__(self):
         self.ran, self.failed = collections.Counter(), collections.Counter()
-        self.said, self.seconds, self.turn = {}, {}, 0
+        self.said, self.seconds, self.quickest, self.turn = {}, {}, {}, 0
 
     def note(self, name, passed, output, seconds=0.0):
         self.ran[name] += 1
         if not passed:
             self.failed[name] += 1
             self.said.setdefault(name, output[-6000:])
-        elif seconds > self.seconds.get(name, -1.0):
-            self.seconds[name] = seconds
+        else:
+            self.seconds[name] = max(seconds, self.seconds.get(name, seconds))
+            self.quickest[name] = min(seconds, self.quickest.get(name, seconds))
 
     def done(self, args, part, prefix):
         """The tests of a part that are not run again: those that are slow, and those that have run as
         often as they are to."""
         times = rounds(args, part)
         return [name.removeprefix(prefix) for name, ran in self.ran.items() if name.startswith(prefix) and
-                (args.quick and self.seconds.get(name, 0) > args.quick or args.add and ran >= times)]
+                (args.quick and self.quickest.get(name, 0) > args.quick or args.add and ran >= times)]
 
     def save(self, path):
         path.write_text(json.dumps(vars(self)), encoding="utf-8")
@@ -79,6 +80,7 @@ class Tally:
         kept = json.loads(path.read_text(encoding="utf-8"))
         self.ran, self.failed = collections.Counter(kept["ran"]), collections.Counter(kept["failed"])
         self.said, self.seconds, self.turn = kept["said"], kept["seconds"], kept.get("turn", 0)
+        self.quickest = kept.get("quickest", dict(self.seconds))
 
 
 running = set()  # the process groups of the commands that run
@@ -241,7 +243,7 @@ def main():
     p.add_argument("--part", action="append", choices=PARTS,
                    help="only this part; may be given several times")
     p.add_argument("--times", type=int, default=100, help="runs of Go and client tests")
-    p.add_argument("--quick", type=float, default=0, help="run tests once that take longer; 0: all as often")
+    p.add_argument("--quick", type=float, default=0, help="run no test again that always takes longer")
     p.add_argument("--busy", type=int, default=1, help="CPUs that spin meanwhile")
     p.add_argument("--jobs", type=int, default=os.cpu_count(), help="Go packages or C tests at a time")
     p.add_argument("--only", default="", help="only tests whose names match")
@@ -309,8 +311,8 @@ def write(args, tally, counts, most):
     head = (f"{done}, beside {args.busy} busy CPUs of {os.cpu_count()}: {len(tally.ran)} tests, "
             f"{sum(tally.ran.values())} runs, {len(tally.failed)} tests failed at least once.")
     if args.quick:
-        slow = sum(seconds > args.quick for seconds in tally.seconds.values())
-        head += f" {slow} tests that took longer than {args.quick:g} s were not run again."
+        slow = sum(seconds > args.quick for seconds in tally.quickest.values())
+        head += f" {slow} tests that always took longer than {args.quick:g} s were not run again."
     if left:
         head += " Not run: " + ", ".join(f"{k} {n} times" for k, n in left.items()) + "."
     often = [(n, sum(ran >= n for ran in tally.ran.values())) for n in (100, 50, 20, 10, 5, 3, 2, 1)]

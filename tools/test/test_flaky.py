@@ -102,6 +102,7 @@ class Counts(unittest.TestCase):
 
     def test_counts_are_the_same_after_they_were_saved(self):
         flaky.Go().judge(self.tally, "batch", 1, PRINTED)
+        self.tally.note("go batch TestParts", True, "", 0.1)
         with tempfile.TemporaryDirectory() as folder:
             self.tally.save(Path(folder) / "flaky.json")
             again = flaky.Tally()
@@ -126,6 +127,13 @@ class LeftOut(unittest.TestCase):
     def test_slow_tests(self):
         self.assertEqual(self.left_out(quick=1), ["TestSlow"])
         self.assertEqual(self.left_out(quick=9), [], "as long as the limit is quick")
+
+    def test_a_test_that_was_slow_once_beside_others_is_run_again(self):
+        self.tally.note("go batch TestOften", True, "", 9)
+        self.assertEqual(self.left_out(quick=1), ["TestSlow"])
+        self.tally.note("go batch TestSlow", True, "", 0.1)
+        self.assertEqual(self.left_out(quick=1), [])
+        self.assertEqual(self.tally.seconds["go batch TestSlow"], 9, "the report tells the longest")
 
     def test_tests_that_have_their_runs(self):
         self.assertEqual(self.left_out(times=3, add=True), ["TestOften"])
