@@ -5,6 +5,7 @@ package arch
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -109,14 +110,25 @@ func TestGPUHeads(t *testing.T) {
 			{"folded", checkFolded},
 			{"adapted", checkAdaptedHeads},
 			{"tasks", checkTasks},
-			{"alone", func(t *testing.T, dev *engine.Device, compute engine.Compute) {
-				checkHeadsAlone(t, dev, dev, compute)
-			}},
 		} {
 			for _, compute := range classesOfCase(t, dev, head.what, i) {
 				t.Run(fmt.Sprintf("%s/%s", head.what, compute), func(t *testing.T) {
 					head.check(t, dev, compute)
 				})
+			}
+		}
+	})
+}
+
+// A text has the same bits from a head alone, in any batch and order, with and without a graph. A
+// sixth of the models are in a turn.
+func TestGPUHeadsAlone(t *testing.T) {
+	const parts = 6
+	inTurn(t, parts, func(t *testing.T, dev *engine.Device, compute engine.Compute, part int) {
+		direct := open(t, engine.Options{Kind: engine.CUDA, NoGraphs: true})
+		for i, name := range slices.Sorted(maps.Keys(headModels)) {
+			if i%parts == part && !headModels[name].odd {
+				checkHeadAlone(t, dev, direct, compute, name)
 			}
 		}
 	})

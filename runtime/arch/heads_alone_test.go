@@ -9,7 +9,7 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// headModels are golden models of every head, behind every architecture that has it.
+// headModels has golden models of every head, behind every architecture that has it.
 var headModels = map[string]struct {
 	task    Task
 	answers []int32
@@ -38,45 +38,41 @@ func TestHeadsAlone(t *testing.T) {
 		many, one := open(t, o), open(t, single)
 		for _, compute := range computes(t, many) {
 			t.Run(fmt.Sprintf("%s/%s", o.ISA, compute), func(t *testing.T) {
-				checkHeadsAlone(t, many, one, compute)
+				for name := range headModels {
+					checkHeadAlone(t, many, one, compute, name)
+				}
 			})
 		}
 	}
 }
 
-func checkHeadsAlone(t *testing.T, many, one *engine.Device, compute engine.Compute) {
-	info, err := many.Info()
-	if err != nil {
-		t.Fatal(err)
+// checkHeadAlone sees that each text of a golden model has the same bits from its head alone and in
+// batches, on the devices many and one.
+func checkHeadAlone(t *testing.T, many, one *engine.Device, compute engine.Compute, name string) {
+	t.Helper()
+	g := golden.Open(t, name)
+	o := Options{Task: headModels[name].task, Compute: compute, Answers: headModels[name].answers}
+	m, r := load(t, many, g.Dir, o)
+	m1, r1 := load(t, one, g.Dir, o)
+	b := asRead(m, goldenBatch(g))
+	alone := make([][]float32, b.seqs())
+	for i := range alone {
+		alone[i] = headRows(t, m, r, b.pick(i))[0]
+		if err := sameBits(headRows(t, m1, r1, b.pick(i))[0], alone[i]); err != nil {
+			t.Errorf("%s: text %d alone, the other device: %v", name, i, err)
+		}
 	}
-	for name, c := range headModels {
-		if c.odd && info.Kind == engine.CUDA {
-			continue
-		}
-		g := golden.Open(t, name)
-		o := Options{Task: c.task, Compute: compute, Answers: c.answers}
-		m, r := load(t, many, g.Dir, o)
-		m1, r1 := load(t, one, g.Dir, o)
-		b := asRead(m, goldenBatch(g))
-		alone := make([][]float32, b.seqs())
-		for i := range alone {
-			alone[i] = headRows(t, m, r, b.pick(i))[0]
-			if err := sameBits(headRows(t, m1, r1, b.pick(i))[0], alone[i]); err != nil {
-				t.Errorf("%s: text %d alone, one thread: %v", name, i, err)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for round := range 3 {
+		order := rng.Perm(b.seqs())
+		order = append(order, order[rng.IntN(len(order))]) // one of them twice
+		got, got1 := headRows(t, m, r, b.pick(order...)), headRows(t, m1, r1, b.pick(order...))
+		for at, i := range order {
+			if err := sameBits(got[at], alone[i]); err != nil {
+				t.Fatalf("%s, round %d: text %d at place %d: %v", name, round, i, at, err)
 			}
-		}
-		rng := rand.New(rand.NewPCG(1, 2))
-		for round := range 3 {
-			order := rng.Perm(b.seqs())
-			order = append(order, order[rng.IntN(len(order))]) // one of them twice
-			got, got1 := headRows(t, m, r, b.pick(order...)), headRows(t, m1, r1, b.pick(order...))
-			for at, i := range order {
-				if err := sameBits(got[at], alone[i]); err != nil {
-					t.Fatalf("%s, round %d: text %d at place %d: %v", name, round, i, at, err)
-				}
-				if err := sameBits(got1[at], alone[i]); err != nil {
-					t.Fatalf("%s, round %d, one thread: text %d at place %d: %v", name, round, i, at, err)
-				}
+			if err := sameBits(got1[at], alone[i]); err != nil {
+				t.Fatalf("%s, round %d, the other device: text %d at place %d: %v", name, round, i, at, err)
 			}
 		}
 	}
