@@ -5,10 +5,11 @@ PORT ?= 8080
 WORKERS ?= 2
 MODEL ?= sentence-transformers/all-MiniLM-L6-v2
 GO ?= go
-# Google's storage is spoken to over HTTP alone: its gRPC client would make each program 17 MB larger. Every build has
-# these tags, so that packages are compiled once.
-PURETAGS := -tags disable_grpc_modules
-GOTAGS := -tags native,disable_grpc_modules
+# Google's storage is spoken to over HTTP alone: its gRPC client would make each program 17 MB larger. Hosts and users are
+# looked up without the C library, by sie-server as by the programs that need no C. Every build has these tags, so that
+# packages are compiled once: a third of them reach the network, and would be compiled anew for a program without C.
+PURETAGS := -tags disable_grpc_modules,netgo,osusergo
+GOTAGS := -tags native,disable_grpc_modules,netgo,osusergo
 JOBS := $(shell nproc)
 # What the binary says it was built from; given where there is no .git (Dockerfile).
 COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
@@ -55,7 +56,7 @@ build-arm64: deps ## build the same for arm64 on another machine, into bin/arm64
 	@GO=$(GO) tools/setup/arm64.sh "$(COMMIT)"
 
 sbom: ## write bin/sbom: what is in each program that has been built, as CycloneDX, and the licences of it
-	@$(GO) run ./tools/sbom -to bin/sbom -commit "$(COMMIT)" -cargo runtime/tokenizer/rust/Cargo.lock -- $$(ls bin/sie-* bin/cuda/sie-server 2>/dev/null)
+	@$(GO) run $(PURETAGS) ./tools/sbom -to bin/sbom -commit "$(COMMIT)" -cargo runtime/tokenizer/rust/Cargo.lock -- $$(ls bin/sie-* bin/cuda/sie-server 2>/dev/null)
 
 build-cuda: deps tokenizers ## build bin/cuda/sie-server, with the CUDA kernels in it (TOOLKIT=13.0|12.4, TARGETS="80 90a")
 	@tools/setup/build-cuda.sh "$(TOOLKIT)" "$(TARGETS)"
@@ -121,7 +122,7 @@ test-go: libsie tokenizers minilm ## Go tests only
 	SIE_REQUIRE_MINILM=1 $(GO) test $(GOTAGS) ./...
 
 test-race: libsie tokenizers minilm ## Go tests under the race detector, with the order of locks checked
-	SIE_REQUIRE_MINILM=1 $(GO) test -tags native,lockcheck,disable_grpc_modules -race ./...
+	SIE_REQUIRE_MINILM=1 $(GO) test -tags native,lockcheck,disable_grpc_modules,netgo,osusergo -race ./...
 
 test-long: ## random operations against plain models of the batcher and the registry, for minutes (SIE_SEED=… for one)
 	SIE_LONG_TESTS=1 $(GO) test -count=1 -timeout 60m -run 'PlainModel|ManyAtOnce' ./runtime/batch ./runtime/registry
@@ -186,7 +187,7 @@ CHAOS = bin/tools/chaos run --bin bin $(if $(ROWS),--rows "$(ROWS)") $(if $(RESU
 
 chaos-build: build venv-clients
 	@mkdir -p bin/tools
-	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/tools/ ./tools/chaos
+	@CGO_ENABLED=0 $(GO) build $(PURETAGS) -trimpath -o bin/tools/ ./tools/chaos
 
 chaos: chaos-build ## kill, freeze, cut off and fill every part of a cluster under load, and see that no caller notices (ROWS=…)
 	@$(CHAOS)

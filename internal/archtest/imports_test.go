@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -307,25 +309,75 @@ func TestOnlyTheBoundaryUsesCgo(t *testing.T) {
 // pure lists the programs that build with CGO_ENABLED=0.
 var pure = []string{"cmd/sie-gateway", "cmd/sie-sidecar", "cmd/sie-config"}
 
-// Programs without inference need no C: of everything they import, all is there without cgo.
+// buildTags returns the tags that the Makefile gives to every build.
+func buildTags(t *testing.T) string {
+	text, err := os.ReadFile(filepath.Join(root(t), "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tags, _ := strings.Cut(string(text), "\nPURETAGS := -tags ")
+	tags, _, _ = strings.Cut(tags, "\n")
+	if tags == "" {
+		t.Fatal("the Makefile has no PURETAGS")
+	}
+	return tags
+}
+
+// Programs without inference need no C: of everything they import, all is there without cgo. With
+// cgo it is of the same files, so that sie-server and the tests share packages with those programs.
 func TestTheClusterBuildsWithoutCgo(t *testing.T) {
-	for _, dir := range pure {
-		cmd := exec.Command("go", "list", "-deps", "-f",
-			"{{.ImportPath}} {{.Name}} {{len .GoFiles}} {{len .CgoFiles}}",
-			"./"+dir)
+	files := map[string]string{}
+	for _, with := range []string{"0", "1"} {
+		cmd := exec.Command("go", "list", "-deps", "-tags", buildTags(t), "-f",
+			"{{.ImportPath}} {{len .GoFiles}} {{len .CgoFiles}} {{.GoFiles}}")
+		for _, dir := range pure {
+			cmd.Args = append(cmd.Args, "./"+dir)
+		}
 		cmd.Dir, cmd.Stderr = root(t), os.Stderr
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED="+with)
 		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("go list %s: %v", dir, err)
+			t.Fatalf("go list: %v", err)
 		}
 		for line := range strings.Lines(string(out)) {
 			f := strings.Fields(line)
-			if p, ours := rel(f[0]); ours && slices.Contains(cgo, p) || f[3] != "0" || f[2] == "0" &&
+			if p, ours := rel(f[0]); ours && slices.Contains(cgo, p) || f[2] != "0" || f[1] == "0" &&
 				f[0] != "unsafe" {
-				t.Errorf("%s imports %s, which needs cgo: %s", dir, f[0], line)
+				t.Errorf("with CGO_ENABLED=%s: %s needs cgo: %s", with, f[0], line)
+			}
+			if with == "0" {
+				files[f[0]] = line
+			} else if files[f[0]] != line {
+				t.Errorf("with cgo %swithout it %s", line, files[f[0]])
 			}
 		}
+	}
+}
+
+// A build with other tags than the Makefile's compiles a third of all packages anew.
+func TestEveryBuildHasTheSameTags(t *testing.T) {
+	named, seen := regexp.MustCompile(`disable_grpc_[a-z_,]*`), 0
+	for _, dir := range []string{"tools", "sidecar", "cmd", "gateway", "configd", "runtime"} {
+		top := filepath.Join(root(t), dir)
+		err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+			if kind := filepath.Ext(path); err != nil || kind != ".go" && kind != ".py" && kind != ".sh" {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, tags := range named.FindAllString(string(text), -1) {
+				seen++
+				if tags != buildTags(t) {
+					t.Errorf("%s builds with %s, the Makefile with %s", path, tags, buildTags(t))
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if seen < 15 {
+		t.Errorf("%d builds with tags were found", seen)
 	}
 }
 

@@ -30,7 +30,7 @@ var programs = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	for _, name := range []string{"sie-server", "sie-sidecar"} {
-		out, err := exec.Command("go", "build", "-tags", "native,disable_grpc_modules", "-o",
+		out, err := exec.Command("go", "build", "-tags", "native,disable_grpc_modules,netgo,osusergo", "-o",
 			filepath.Join(dir, name), "../../cmd/"+name).CombinedOutput()
 		if err != nil {
 			return dir, fmt.Errorf("build %s: %w\n%s", name, err, out)

@@ -29,7 +29,7 @@ if [ "${1:-}" = --rehearse ]; then
   bundle=build/gpu-rehearsal
   home=$(tools/setup/cuda.sh "${TOOLKIT:-13.0}")
   eval "$(tools/setup/cgo-cuda.sh build "$home")"
-  fill "$bundle" "$2" native,cuda,emulated,disable_grpc_modules
+  fill "$bundle" "$2" native,cuda,emulated,disable_grpc_modules,netgo,osusergo
   cp "$3" "$bundle/bin/sie_conformance"
   { commit; echo "emulated, for a rehearsal"; } >"$bundle/bundle.txt"
   exit 0
@@ -42,7 +42,7 @@ cmake --build "$build" -j "$(nproc)" --target gpu_programs >&2
 bundle=build/gpu-bundle
 home=$(sed -n 's/^home //p' "$build/cuda-objects/build.txt")
 eval "$(tools/setup/cgo-cuda.sh "$build" "$home")"
-fill "$bundle" "$server" native,cuda,disable_grpc_modules
+fill "$bundle" "$server" native,cuda,disable_grpc_modules,netgo,osusergo
 for program in sie_conformance sie_bench sie_record; do
   strip -o "$bundle/bin/$program" "$build/$program"
 done

@@ -27,7 +27,8 @@ if [ -z "$server" ]; then
   home=$(tools/setup/cuda.sh "${TOOLKIT:-13.0}")
   (
     eval "$(tools/setup/cgo-cuda.sh build "$home")"
-    "${GO:-go}" build -tags native,cuda,emulated,disable_grpc_modules -trimpath -o "$server" ./cmd/sie-server
+    "${GO:-go}" build -tags native,cuda,emulated,disable_grpc_modules,netgo,osusergo -trimpath \
+      -o "$server" ./cmd/sie-server
   )
   export SIE_LIBCUDA=$PWD/build/standin/libcuda.so.1
 fi

@@ -14,8 +14,9 @@ import (
 // returns its path.
 func built(t *testing.T, from, to string) string {
 	t.Helper()
-	c := exec.Command("go", "build", "-tags", "disable_grpc_modules", "-trimpath", "-buildvcs=false",
-		"-ldflags", "-X github.com/sie-engine/sie/internal/build.Commit=0123456789ab", "-o", to, "./cmd/sie-config")
+	c := exec.Command("go", "build", "-tags", "disable_grpc_modules,netgo,osusergo", "-trimpath",
+		"-buildvcs=false", "-ldflags", "-X github.com/sie-engine/sie/internal/build.Commit=0123456789ab",
+		"-o", to, "./cmd/sie-config")
 	c.Dir = from
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := c.CombinedOutput(); err != nil {
@@ -49,7 +50,7 @@ func TestBillMatchesTheModules(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	list := exec.Command("go", "list", "-tags", "disable_grpc_modules", "-deps", "-f",
+	list := exec.Command("go", "list", "-tags", "disable_grpc_modules,netgo,osusergo", "-deps", "-f",
 		"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", "./cmd/sie-config")
 	list.Dir = "../.."
 	list.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")

@@ -81,9 +81,9 @@ JSON
 mkdir -p bin/arm64
 ldflags="-X github.com/sie-engine/sie/internal/build.Commit=$what"
 CGO_ENABLED=1 GOOS=linux GOARCH=arm64 CC=aarch64-linux-gnu-gcc CXX=aarch64-linux-gnu-g++ \
-  ${GO:-go} build -tags native,disable_grpc_modules -trimpath -overlay "$build/overlay.json" \
+  ${GO:-go} build -tags native,disable_grpc_modules,netgo,osusergo -trimpath -overlay "$build/overlay.json" \
   -ldflags "$ldflags" -o bin/arm64/ ./cmd/sie-server
 CGO_ENABLED=0 GOOS=linux GOARCH=arm64 \
-  ${GO:-go} build -tags disable_grpc_modules -trimpath -ldflags "$ldflags" -o bin/arm64/ \
+  ${GO:-go} build -tags disable_grpc_modules,netgo,osusergo -trimpath -ldflags "$ldflags" -o bin/arm64/ \
   ./cmd/sie-gateway ./cmd/sie-sidecar ./cmd/sie-config
 echo "arm64: the programs are in bin/arm64"

@@ -11,6 +11,6 @@ stamp=build/bin/.buckets-$(cat tools/buckets/go.mod "$0" | sha256sum | cut -c1-1
 
 echo "sie: versitygw and fake-gcs-server, for the tests of the model cache (about a minute)"
 mkdir -p build/bin
-go -C tools/buckets build -tags disable_grpc_modules -trimpath -ldflags=-s -o "$PWD/build/bin/" \
+go -C tools/buckets build -tags disable_grpc_modules,netgo,osusergo -trimpath -ldflags=-s -o "$PWD/build/bin/" \
   github.com/versity/versitygw/cmd/versitygw github.com/fsouza/fake-gcs-server
 touch "$stamp"

@@ -19,7 +19,7 @@ cmake --build "$build" -j "$(nproc)" --target cgo_flags_cuda >"$build/gpu.log" 2
 home=$(sed -n 's/^home //p' "$build/cuda-objects/build.txt")
 eval "$(tools/setup/cgo-cuda.sh "${SIE_CGO_BUILD:-$build}" "$home")"
 mkdir -p bin/cuda
-"${GO:-go}" build -tags native,cuda,disable_grpc_modules -trimpath \
+"${GO:-go}" build -tags native,cuda,disable_grpc_modules,netgo,osusergo -trimpath \
   -ldflags "-X github.com/sie-engine/sie/internal/build.Commit=${COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)}" \
   -o bin/cuda/sie-server ./cmd/sie-server
 

@@ -11,7 +11,7 @@ if [ ! -e "$out/.done" ]; then
   trap 'git worktree remove --force "$tree" >/dev/null' EXIT
   git worktree add --quiet --detach "$tree" "$commit"
   mkdir -p "$out"
-  (cd "$tree" && CGO_ENABLED=0 go build -tags disable_grpc_modules -trimpath -o "$out/" \
+  (cd "$tree" && CGO_ENABLED=0 go build -tags disable_grpc_modules,netgo,osusergo -trimpath -o "$out/" \
     ./cmd/sie-server ./cmd/sie-gateway ./cmd/sie-sidecar ./cmd/sie-config) >&2
   touch "$out/.done"
 fi

@@ -201,7 +201,7 @@ go_side() {
   touch "$work/set-up"
   step "GPU check, its own tests" build/venv-clients/bin/python -B -m unittest discover -q -s tools/gpu
   step "Go" env "SIE_TEST_TURN=$turn" SIE_REQUIRE_MINILM=1 SIE_REQUIRE_BROWSER=1 SIE_REQUIRE_BUCKETS=1 SIE_REQUIRE_CLIENTS=1 \
-    go test -tags native,disable_grpc_modules -timeout 30m ./...
+    go test -tags "native,$tags" -timeout 30m ./...
   if [ $of = mutants ]; then
     # Its other packages have no test that runs without an API server (make kube-check); make lint vets them.
     step "Chart, and what is beside it" go -C tools/kube test -count=1 -timeout 10m ./chart ./check ./natscheck
@@ -211,8 +211,8 @@ go_side() {
   fi
   if [ $of = race ]; then
     # shellcheck disable=SC2046,SC2086
-    step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test -tags native,lockcheck,disable_grpc_modules \
-      -race -short -timeout 30m $(half $race_packages)
+    step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test \
+      -tags "native,lockcheck,$tags" -race -short -timeout 30m $(half $race_packages)
   else
     later 0 "Go under the race detector"
   fi
@@ -224,7 +224,8 @@ go_side() {
 # The programs as they are used, by clients, under faults, and the fuzz targets: much of it waits.
 used_side() {
   until_done set-up
-  step "Clients" env "SIE_TARGETS=$target" build/venv-clients/bin/python -m pytest -q tools/test/clients
+  step "Clients" env "SIE_TARGETS=$target" \
+    build/venv-clients/bin/python -m pytest -q tools/test/clients
   step "Many models, briefly" python3 -B bench/models.py --models 30 --room 5 --requests 300
   step "Chaos, briefly" "${MAKE:-make}" --no-print-directory --old-file=libsie chaos-short
   step "Fuzz targets, briefly" env FUZZTIME=2s "SIE_TEST_TURN=$turn" tools/test/fuzz.sh
@@ -236,13 +237,14 @@ written() {
   local bad
   bad=$(git ls-files -z '*.go' | xargs -0 gofmt -l)
   [ -z "$bad" ] || { echo "gofmt (make format repairs it): $bad"; return 1; }
-  go test -tags native,disable_grpc_modules -timeout 30m ./internal/archtest
+  go test -tags "native,$tags" -timeout 30m ./internal/archtest
 }
 
 # One set of flags for every Go build here, so that each package is compiled once: as in the product
-# (-trimpath), with what the tag cuda needs (the plain builds do not use it), and without debug
-# information. make lint vets.
-export GOFLAGS="${GOFLAGS:+$GOFLAGS }-trimpath -ldflags=-w -vet=off"
+# (-trimpath, its tags), with what the tag cuda needs (the plain builds do not use it), and without
+# debug information. make lint vets.
+tags=disable_grpc_modules,netgo,osusergo
+export GOFLAGS="${GOFLAGS:+$GOFLAGS }-trimpath -ldflags=-w -vet=off -tags=$tags"
 step "What is written" written
 toolkit_home() { home=$(tools/setup/cuda.sh "$toolkit"); }
 step "CUDA toolkit" toolkit_home

@@ -12,4 +12,4 @@ fi
   { echo "amx: runtime/engine/libsie_amx_gen.go is missing: make test-c writes it" >&2; exit 1; }
 [ $# -gt 0 ] ||
   set -- -timeout 30m -run 'States/kind=cpu/isa=amx|Pruning/amx|QwenBatchInvariance/amx' ./runtime/arch
-exec "${GO:-go}" test -tags native,emulated,disable_grpc_modules "$@"
+exec "${GO:-go}" test -tags native,emulated,disable_grpc_modules,netgo,osusergo "$@"

@@ -51,7 +51,7 @@ if [ "${1:-run}" = run ]; then
       runtime/engine/libsie_gen.go >"$changed/libsie_gen.go"
     printf '{"Replace": {"%s": "%s"}}' "$PWD/runtime/engine/libsie_gen.go" "$changed/libsie_gen.go" \
       >"$changed/overlay.json"
-    UBSAN_OPTIONS=halt_on_error=1 go test -asan -tags native,disable_grpc_modules \
+    UBSAN_OPTIONS=halt_on_error=1 go test -asan -tags native,disable_grpc_modules,netgo,osusergo \
       -overlay "$changed/overlay.json" ./runtime/model -count 3 -run '^(TestChaos|TestArchitecturesShareAServer)$'
   fi
 fi

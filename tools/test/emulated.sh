@@ -13,7 +13,7 @@ cmake --build build -j "$(nproc)" --target cgo_flags_emulated >build/emulated.lo
 home=$(tools/setup/cuda.sh "${TOOLKIT:-13.0}")
 eval "$(tools/setup/cgo-cuda.sh build "$home")"
 export SIE_LIBCUDA=$PWD/build/standin/libcuda.so.1
-go=${GO:-go} tags=native,cuda,emulated,disable_grpc_modules
+go=${GO:-go} tags=native,cuda,emulated,disable_grpc_modules,netgo,osusergo
 
 # test_files TAGS: every test file of these tags, with its folder.
 test_files() {

@@ -114,7 +114,7 @@ class Go:
         self.race, self.prefix, self.programs = race, "race " if race else "go ", None
 
     def build(self):
-        tags = "native,disable_grpc_modules"
+        tags = "native,disable_grpc_modules,netgo,osusergo"
         flags = ["-tags", f"{tags},lockcheck", "-race"] if self.race else ["-tags", tags]
         tested = "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"
         code, out = run(["go", "list", *flags, "-f", tested, *(RACE_PACKAGES if self.race else ["./..."])])

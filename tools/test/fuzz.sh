@@ -6,15 +6,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 time=${FUZZTIME:-30s}
+tags=native,disable_grpc_modules,netgo,osusergo
 kept=$(go env GOCACHE)/fuzz # where the go command, too, keeps inputs that found something
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 log=$work/log
 found=0
 while read -r folder targets; do
-  go test -tags native,disable_grpc_modules -gcflags="$(go list -m)/...=-d=libfuzzer" -c -o "$work/tests" \
-    "./$folder"
-  package=$(go list -tags native,disable_grpc_modules "./$folder")
+  go test -tags "$tags" -gcflags="$(go list -m)/...=-d=libfuzzer" -c -o "$work/tests" "./$folder"
+  package=$(go list -tags "$tags" "./$folder")
   for target in $targets; do
     found=$((found + 1))
     printf '   %-34s' "$target"

@@ -42,7 +42,7 @@ type Bench struct {
 // The programs that need no C, and with what they are built.
 var (
 	pure     = []string{"sie-gateway", "sie-sidecar", "sie-config"}
-	pureTags = "disable_grpc_modules"
+	pureTags = "disable_grpc_modules,netgo,osusergo"
 )
 
 // The bounds of a test without its fix, which may wait for what never comes, and with it.

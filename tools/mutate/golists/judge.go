@@ -105,8 +105,8 @@ func build(ctx context.Context, root, out string, mutants []*mutant) (*program, 
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-tags", "native,disable_grpc_modules", "-overlay",
-		path, "-o", p.path, "./"+target)
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-tags",
+		"native,disable_grpc_modules,netgo,osusergo", "-overlay", path, "-o", p.path, "./"+target)
 	cmd.Dir = root
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("the mutants do not compile:\n%s", said)

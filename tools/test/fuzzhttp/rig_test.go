@@ -50,8 +50,8 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "sie-server")
-	if out, err := exec.Command("go", "build", "-tags", "native,disable_grpc_modules", "-o", binary,
-		"../../../cmd/sie-server").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-tags", "native,disable_grpc_modules,netgo,osusergo",
+		"-o", binary, "../../../cmd/sie-server").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build sie-server: %v\n%s", err, out)
 		return 1
 	}

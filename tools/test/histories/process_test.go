@@ -22,8 +22,8 @@ const patience = 2 * time.Minute
 func build(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	cmd := exec.Command("go", "build", "-trimpath", "-tags", "disable_grpc_modules", "-o", dir+"/",
-		"../../../cmd/sie-gateway", "../../../cmd/sie-config")
+	cmd := exec.Command("go", "build", "-trimpath", "-tags", "disable_grpc_modules,netgo,osusergo",
+		"-o", dir+"/", "../../../cmd/sie-gateway", "../../../cmd/sie-config")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
