@@ -146,7 +146,7 @@ def versitygw(root: str) -> tuple[subprocess.Popen, dict]:
     os.makedirs(root + "/meta")
     env = dict(os.environ, ROOT_ACCESS_KEY="tester", ROOT_SECRET_KEY="not-a-secret")
     gateway = subprocess.Popen(
-        ["build/bin/versitygw", "--port", address, "posix", "--sidecar", root + "/meta", root + "/data"],
+        ["build/bin/versitygw", "--address", address, "--sidecar", root + "/meta", root + "/data"],
         env=env, stdout=subprocess.DEVNULL)
     for _ in range(100):
         try:

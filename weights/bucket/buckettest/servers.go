@@ -45,7 +45,7 @@ func S3(tb testing.TB) (url string, env []string, dir string) {
 	}
 	name := program(tb, "versitygw")
 	address := start(tb, func(address string) *exec.Cmd {
-		cmd := exec.Command(name, "--port", address, "posix", "--sidecar", meta, root)
+		cmd := exec.Command(name, "--address", address, "--sidecar", meta, root)
 		cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY=tester", "ROOT_SECRET_KEY=not-a-secret")
 		return cmd
 	})
@@ -67,9 +67,7 @@ func GCS(tb testing.TB) (url string, env []string, dir string) {
 	}
 	name := program(tb, "fake-gcs-server")
 	address := start(tb, func(address string) *exec.Cmd {
-		host, port, _ := net.SplitHostPort(address)
-		return exec.Command(name, "-scheme", "http", "-host", host, "-port", port, "-backend", "filesystem",
-			"-filesystem-root", root, "-external-url", "http://"+address, "-public-host", address)
+		return exec.Command(name, "--address", address, root)
 	})
 	env = []string{"STORAGE_EMULATOR_HOST=" + address, "NO_PROXY=*"}
 	setenv(tb, env)
