@@ -84,9 +84,7 @@ if [ ! -e "$stamp" ]; then
   tmp=$(mktemp -d "$dir/.fetch-XXXXXX")
   trap 'rm -rf "$tmp"' EXIT
   printf '%s\n' "$pins" >"$tmp/requirements.txt"
-  [ -x build/venv-fetch/bin/python ] || python3 -m venv build/venv-fetch
-  build/venv-fetch/bin/python -m pip --disable-pip-version-check install \
-    -q --no-cache-dir --no-deps --no-compile \
+  tools/setup/pip.sh install -q --no-cache-dir --no-deps --no-compile \
     --only-binary :all: --require-hashes --target "$tmp/site" -r "$tmp/requirements.txt" >&2 ||
     fail "the CUDA wheels could not be installed (messages above). Without PyPI, set CUDA_HOME to a toolkit of 12.4 or newer, or try TOOLKIT=12.4, which needs a Debian mirror"
 

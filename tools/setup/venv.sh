@@ -29,20 +29,19 @@ stamp=$venv/.stamp-$(cat "$list" "$0" | sha256sum | cut -c1-16)-$release
 echo "sie: Python packages for '$name' into $venv"
 rm -rf "$venv"
 mkdir -p build
-"$python" -m venv "$venv"
-pip="$venv/bin/python -m pip --disable-pip-version-check"
-# Python 3.11's own pip takes 37 s of CPU to read the index pages of the clients' packages, this one 14.
-$pip install -q pip==26.3
+"$python" -m venv --without-pip "$venv"
+pip() { tools/setup/pip.sh --python "$venv" "$@"; }
 plain=$(mktemp)
 trap 'rm -f "$plain"' EXIT
 grep -vE '^(#|--no-deps|--target|$)' "$list" > "$plain" || true
 if [ -s "$plain" ]; then
-  $pip install --progress-bar off --no-compile -r "$plain"
+  pip install --progress-bar off --no-compile -r "$plain"
 fi
-{ grep -E '^--no-deps ' "$list" || true; } | while read -r _ spec; do
-  $pip install -q --no-compile --no-deps --ignore-requires-python "$spec"
-done
-{ grep -E '^--target ' "$list" || true; } | while read -r _ dir spec; do
-  $pip install -q --no-compile --no-deps --ignore-requires-python --target "$venv/$dir" "$spec"
-done
+mapfile -t alone < <(sed -n 's/^--no-deps //p' "$list")
+if [ ${#alone[@]} -gt 0 ]; then
+  pip install -q --no-compile --no-deps --ignore-requires-python "${alone[@]}"
+fi
+while read -r _ dir spec; do
+  pip install -q --no-compile --no-deps --ignore-requires-python --target "$venv/$dir" "$spec" </dev/null
+done < <(grep -E '^--target ' "$list" || true)
 touch "$stamp"
