@@ -115,7 +115,7 @@ func loadProjection(dir string, modules []denseConfig, columns int64, p *packer)
 			return nil, 0, err
 		}
 		if pending != nil {
-			a = pending.then(a)
+			a = p.joined(*pending, a)
 		}
 		if pending, columns = &a, c.out; c.act != engine.NoAct {
 			out, pending = append(out, a.pack(p, c.act)), nil

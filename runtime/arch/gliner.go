@@ -178,10 +178,12 @@ func (p *packer) affineOf(n, k int64, name string) affine {
 // columns returns the matrix of a's columns from first to first + n, without the bias.
 func (a affine) columns(first, n int64) affine {
 	part := affine{in: n, out: a.out}
+	if a.weight == nil {
+		return part
+	}
+	part.weight = make([]float32, 0, n*a.out)
 	for o := range a.out {
-		if a.weight != nil {
-			part.weight = append(part.weight, a.weight[o*a.in+first:][:n]...)
-		}
+		part.weight = append(part.weight, a.weight[o*a.in+first:][:n]...)
 	}
 	return part
 }

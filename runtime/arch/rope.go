@@ -348,10 +348,17 @@ func (p *packer) rope(r *rope, headDim, positions int64) rotary {
 	if p.err != nil {
 		return rotary{}
 	}
-	cos, sin := r.tables(headDim, positions)
 	pairs := (dim + 1) / 2
-	return rotary{columns: int32(2 * pairs), cos: p.data(pairs, engine.F32, littleEndian(cos)),
-		sin: p.data(pairs, engine.F32, littleEndian(sin))}
+	var cos, sin []byte
+	if p.sizing != nil {
+		cos = make([]byte, 4*pairs*positions) // its size alone counts
+		sin = cos
+	} else {
+		c, s := r.tables(headDim, positions)
+		cos, sin = littleEndian(c), littleEndian(s)
+	}
+	return rotary{columns: int32(2 * pairs), cos: p.data(pairs, engine.F32, cos),
+		sin: p.data(pairs, engine.F32, sin)}
 }
 
 // ropeByLength is rope, and where the kind is dynamic longer texts than it has positions turn by
@@ -388,6 +395,8 @@ func (r *rope) turns(headDim, tabled, positions int64) []int32 {
 // tables returns cos and sin of each position's angles, [positions, pairs].
 func (r *rope) tables(headDim, positions int64) (cos, sin []float32) {
 	angles, scale := r.frequencies(headDim, positions)
+	size := int(positions) * len(angles)
+	cos, sin = make([]float32, 0, size), make([]float32, 0, size)
 	for position := range positions {
 		for _, angle := range angles {
 			s, c := math.Sincos(float64(position) * angle)

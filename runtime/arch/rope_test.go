@@ -168,3 +168,20 @@ func TestRopeRefuses(t *testing.T) {
 		}
 	}
 }
+
+// Where weights are only counted a rope counts what its tables have, and they are not computed.
+func TestRopeIsCounted(t *testing.T) {
+	for _, part := range []float64{1, 0.75, 0.55} {
+		r := newRope(10000, 512)
+		r.part = part
+		cos, sin := r.tables(64, 300)
+		var s sizing
+		p := &packer{sizing: &s}
+		got := p.rope(&r, 64, 300)
+		want := int64(4 * (len(cos) + len(sin)))
+		if p.err != nil || s.packed != want || int(got.columns) != 2*len(cos)/300 {
+			t.Errorf("a share of %g: %d bytes of %d columns, %v; want %d",
+				part, s.packed, got.columns, p.err, want)
+		}
+	}
+}
