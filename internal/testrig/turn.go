@@ -20,3 +20,11 @@ func Turn(t testing.TB) (n int, given bool) {
 	}
 	return int(u), true
 }
+
+// Part returns what says whether this turn has case number i of a list of equals: one of parts
+// turns in a row has it, and each without a number in SIE_TEST_TURN.
+func Part(t testing.TB, parts int) func(i int) bool {
+	t.Helper()
+	turn, given := Turn(t)
+	return func(i int) bool { return !given || i%parts == turn%parts }
+}

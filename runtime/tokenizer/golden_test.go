@@ -54,10 +54,7 @@ func TestTruncatedIDsEqualPython(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			tok, g := load(t, k.name), golden(k.name)
-			var b, all Batch
-			if err := tok.EncodeParallel(context.Background(), &all, texts(), Options{}); err != nil {
-				t.Fatal(err)
-			}
+			var b Batch
 			for limit, want := range g.Cut {
 				n, err := strconv.Atoi(limit)
 				must(err)
@@ -68,9 +65,10 @@ func TestTruncatedIDsEqualPython(t *testing.T) {
 					if w != nil {
 						w.check(t, fmt.Sprintf("text %d, limit %d", i, n), b.Text(i))
 					}
-					if over := len(all.Text(i)) > n; b.Truncated[i] != over {
+					all := max(g.Full[i].Count, len(g.Full[i].IDs))
+					if b.Truncated[i] != (all > n) {
 						t.Errorf("text %d, limit %d: Truncated is %v, %d tokens in all",
-							i, n, b.Truncated[i], len(all.Text(i)))
+							i, n, b.Truncated[i], all)
 					}
 				}
 			}
