@@ -165,10 +165,10 @@ func TestKeysOfTransformersConfigurations(t *testing.T) {
 	for modelType, c := range configKeys {
 		t.Run(modelType, func(t *testing.T) {
 			keys := c.keys.with(everyKey)
-			from := golden.Open(t, c.model).Dir
+			dir := edit(t, golden.Open(t, c.model).Dir, configFile, nil)
 			asks := func(key string, value any) error {
-				changed := edit(t, from, configFile, map[string]any{key: value})
-				_, err := SizeOf(changed, dev, Options{Task: Embed})
+				defer editIn(t, dir, configFile, map[string]any{key: value})()
+				_, err := SizeOf(dir, dev, Options{Task: Embed})
 				return err
 			}
 			says := func(key string, err error) bool {

@@ -112,13 +112,20 @@ func edit(t *testing.T, from, file string, change map[string]any) string {
 	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
 		t.Fatal(err)
 	}
+	editIn(t, dir, file, change)
+	return dir
+}
+
+// editIn changes keys of a JSON file in dir, and returns what restores it; nil removes a key.
+func editIn(t *testing.T, dir, file string, change map[string]any) (restore func()) {
+	t.Helper()
 	path := filepath.Join(dir, file)
-	data, err := os.ReadFile(path)
+	before, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := map[string]any{}
-	if err := json.Unmarshal(data, &config); err != nil {
+	if err := json.Unmarshal(before, &config); err != nil {
 		t.Fatal(err)
 	}
 	for k, v := range change {
@@ -128,11 +135,12 @@ func edit(t *testing.T, from, file string, change map[string]any) string {
 			config[k] = v
 		}
 	}
-	if data, err = json.Marshal(config); err != nil {
+	data, err := json.Marshal(config)
+	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, path, data)
-	return dir
+	return func() { write(t, path, before) }
 }
 
 func write(t *testing.T, path string, data []byte) {
