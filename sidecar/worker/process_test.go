@@ -17,14 +17,19 @@ import (
 	"github.com/tinylib/msgp/msgp"
 
 	"github.com/sie-engine/sie/internal/bus/bustest"
+	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/internal/work"
 )
 
 // minilm is a model of the built-in catalog; the null device makes its vectors up.
 const minilm = "sentence-transformers/all-MiniLM-L6-v2"
 
-// programs builds sie-server and sie-sidecar once and returns their folder.
+// programs returns the folder of sie-server and sie-sidecar, which it builds once where nobody has.
 var programs = sync.OnceValues(func() (string, error) {
+	if dir := testrig.Programs(); dir != "" {
+		return dir, nil
+	}
+	built = true
 	dir, err := os.MkdirTemp("", "sie-sidecar-test-")
 	if err != nil {
 		return "", err
@@ -48,6 +53,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// built says that the folder of programs is of this process.
 var built bool
 
 // process is a program that runs.
@@ -58,7 +64,6 @@ type process struct {
 
 func start(t *testing.T, name string, env []string, args ...string) *process {
 	t.Helper()
-	built = true
 	dir, err := programs()
 	if err != nil {
 		t.Fatal(err)

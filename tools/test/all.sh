@@ -202,7 +202,7 @@ go_side() {
   step "GPU check, its own tests" build/venv-clients/bin/python -B -m unittest discover -q -s tools/gpu
   # shellcheck disable=SC2046
   step "Go" env "SIE_TEST_TURN=$turn" SIE_REQUIRE_MINILM=1 SIE_REQUIRE_BROWSER=1 SIE_REQUIRE_BUCKETS=1 SIE_REQUIRE_CLIENTS=1 \
-    go test -tags "native,$tags" -timeout 30m $(go_packages)
+    "SIE_TEST_PROGRAMS=$PWD/bin" go test -tags "native,$tags" -timeout 30m $(go_packages)
   if [ $of = mutants ]; then
     # Its other packages have no test that runs without an API server (make kube-check); make lint vets them.
     step "Chart, and what is beside it" go -C tools/kube test -count=1 -timeout 10m ./chart ./check ./natscheck

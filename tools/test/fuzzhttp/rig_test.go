@@ -43,6 +43,10 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	if there := testrig.Programs(); there != "" {
+		binary = filepath.Join(there, "sie-server")
+		return m.Run()
+	}
 	dir, err := os.MkdirTemp("", "fuzzhttp-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
