@@ -54,6 +54,13 @@ sie_emulate(${SIE_CUDA_SOURCES})
 add_library(sie_cuda_emulated STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:cuda_emulated> $<TARGET_OBJECTS:sie_simt>)
 set_target_properties(sie_cuda_emulated PROPERTIES LINKER_LANGUAGE CXX)
 
+# sie_add_third(NAME COMMAND…): every third case, in three turns all of them; with `ctest -C whole` all at once, too.
+function(sie_add_third name)
+  add_test(NAME ${name} COMMAND ${ARGN})
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT SIE_TEST_CASES=0/3)
+  add_test(NAME ${name}_whole COMMAND ${ARGN} CONFIGURATIONS whole)
+endfunction()
+
 # Fibers change stacks behind ThreadSanitizer's back: its build goes without them.
 set(SIE_EMULATED OFF)
 if(SIE_TESTS AND SIE_EMULATION AND NOT SIE_SANITIZE MATCHES "thread")
@@ -71,9 +78,8 @@ if(SIE_TESTS AND SIE_EMULATION AND NOT SIE_SANITIZE MATCHES "thread")
   add_executable(gemm_tests ${gemm_test_sources} ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/activation_test.cc
                  ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/norm_order_test.cc ${CMAKE_SOURCE_DIR}/kernels/simt/tests/main.cc)
   target_link_libraries(gemm_tests PRIVATE sie_flags simt_flags sie_cuda_emulated m pthread)
-  foreach(cases gemm_sm80 gemm_sm90)
-    add_test(NAME cuda_${cases} COMMAND gemm_tests ${cases})
-  endforeach()
+  add_test(NAME cuda_gemm_sm80 COMMAND gemm_tests gemm_sm80)
+  sie_add_third(cuda_gemm_sm90 gemm_tests gemm_sm90)
   add_test(NAME cuda_gemm COMMAND gemm_tests gemm_cost gemm_epilogue gemm_tiles gemm_f32 activations norm_order)
 
   set(tests ${CMAKE_SOURCE_DIR}/kernels/tests)
@@ -81,5 +87,5 @@ if(SIE_TESTS AND SIE_EMULATION AND NOT SIE_SANITIZE MATCHES "thread")
                  ${tests}/cuda/attention_disentangled_test.cc ${tests}/cuda/attention_sm90_test.cc
                  ${tests}/cuda/attention_problem.cc ${tests}/rows.cc)
   target_link_libraries(cuda_attention_tests PRIVATE sie_flags simt_flags sie_cuda_emulated sie m pthread)
-  add_test(NAME cuda_attention COMMAND cuda_attention_tests)
+  sie_add_third(cuda_attention cuda_attention_tests)
 endif()

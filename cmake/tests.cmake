@@ -19,17 +19,20 @@ if(TARGET kernels_cpu_amx)
   include(cmake/tables.cmake)
 endif()
 # sie_add_halves(NAME PART OF COST COMMAND…): a long list in two processes, for two cores, the longest of all tests first; each
-# has every OF-th entry of its lists (PART is SHARD) or every OF-th case (CASES). Where OF is more than 2, `ctest -C whole` runs
-# all of them too (make test-c, make test-asan).
+# has every OF-th entry of its lists and half of its other cases (PART is SHARD) or every OF-th case (CASES). Where OF is more
+# than 2, `ctest -C whole` runs all of them too (make test-c, make test-asan).
 # The C library fills memory from malloc with bytes that are no sensible value: what reads it before it is written shows.
 function(sie_add_halves name part of cost)
-  set(filled MALLOC_PERTURB_=90)
   foreach(half 0 1)
+    set(rest MALLOC_PERTURB_=90)
+    if(part STREQUAL SHARD)
+      list(APPEND rest SIE_TEST_OTHERS=${half}/2)
+    endif()
     add_test(NAME ${name}_${half} COMMAND ${ARGN})
-    set_tests_properties(${name}_${half} PROPERTIES ENVIRONMENT "SIE_TEST_${part}=${half}/${of};${filled}" COST ${cost})
+    set_tests_properties(${name}_${half} PROPERTIES ENVIRONMENT "SIE_TEST_${part}=${half}/${of};${rest}" COST ${cost})
     if(of GREATER 2)
       add_test(NAME ${name}_whole_${half} COMMAND ${ARGN} CONFIGURATIONS whole)
-      set_tests_properties(${name}_whole_${half} PROPERTIES ENVIRONMENT "SIE_TEST_${part}=${half}/2;${filled}" COST ${cost})
+      set_tests_properties(${name}_whole_${half} PROPERTIES ENVIRONMENT "SIE_TEST_${part}=${half}/2;${rest}" COST ${cost})
     endif()
   endforeach()
 endfunction()

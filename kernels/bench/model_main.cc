@@ -57,7 +57,7 @@ void print_kernels(const Card &card) {
       "| --- | --- | ---: | --- | ---: | --- | ---: |\n",
       card.name);
   for (const bench::Point &point : bench::points()) {
-    const double bytes = bench::predicts_bytes(point) ? point.make()->bytes() : 0;
+    const double bytes = bench::predicts_bytes(point) ? point.named()->bytes() : 0;
     bench::Predicted p;
     if (!bench::predict(card, point, bytes, &p)) continue;
     printf("| %s | %s | %.1f | %s | %.0f |", point.name().c_str(), p.variant, p.by.us, limit_name(p.by.limit),

@@ -39,7 +39,7 @@ TEST(model_products_are_those_of_the_cases) {
     for (ModelLinear part :
          {ModelLinear::qkv, ModelLinear::attention_out, ModelLinear::up, ModelLinear::down}) {
       if (point.part != bench::part_name(part)) continue;
-      const auto c = point.make();
+      const auto c = point.named();
       const sie_cuda::GemmWork w =
           bench::linear_work(*point.model, harness::tokens_of(point.lengths), part, point.type == "fp8");
       const double flops = 2.0 * static_cast<double>(w.rows * w.n * w.k);
@@ -138,7 +138,7 @@ TEST(model_predicts_splade) {
   }
   for (const bench::Point &point : bench::points()) {
     if (point.op != "splade" || point.load != "query") continue;
-    const auto c = point.make();
+    const auto c = point.named();
     Predicted p;
     CHECK(bench::predict(card_h200, point, 0, &p), "%s", point.name().c_str());
     CHECK(same(p.by.floor_us, c->bytes() / card_h200.dram_bytes_s * 1e6),
@@ -167,7 +167,7 @@ TEST(model_heads_have_the_floors_of_their_cases) {
   for (const bench::Point &point : bench::points()) {
     for (int i = 0; i < 7; i++) {
       if (point.op != heads[i] || (point.load != "query" && point.load != "document")) continue;
-      const auto c = point.make();
+      const auto c = point.named();
       Predicted p;
       CHECK(bench::predict(card_h200, point, 0, &p), "%s", point.name().c_str());
       const double bytes = c->bytes() / card_h200.dram_bytes_s * 1e6,
@@ -187,7 +187,7 @@ TEST(model_heads_have_the_floors_of_their_cases) {
 TEST(model_predicts_the_adapters_of_its_cases) {
   for (const bench::Point &point : bench::points()) {
     if (point.op != "lora" || point.load != "query") continue;
-    const auto c = point.make();
+    const auto c = point.named();
     CHECK(c->flops() == 2.0 * 16 * 16 * 2 * point.model->width, "%s", point.name().c_str());
     Predicted p;
     bench::predict(card_h200, point, 0, &p);

@@ -19,6 +19,11 @@ struct Point {
   harness::Lengths lengths;
   Roof roof;
   std::function<std::unique_ptr<harness::Case>()> make;
+  // The case without its operands.
+  std::unique_ptr<harness::Case> named() const {
+    const harness::NamesOnly names;
+    return make();
+  }
 
   // op=…/model=…/… as in names of Go benchmarks.
   std::string name() const;

@@ -82,6 +82,7 @@ class AttentionCase : public Case {
              c_.lengths.size(), c_.heads, static_cast<long long>(all_keys_.longest()), input_names[c_.input]);
     units = sequences_.count();
     bench = c_.bench;
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
     int64_t q_columns = int64_t{c_.heads} * c_.head_dim, kv_columns = int64_t{c_.kv_heads} * c_.head_dim;
     // As columns of one value the rows lie three times as far apart, and a row ends where the next

@@ -194,10 +194,11 @@ static void check_hidden_buckets(AttentionCase *c, const sie_ops *ops, int64_t l
 }
 
 void check_attention_hidden_buckets() {
+  int index = 0;
   for (int32_t dtype : {SIE_F32, SIE_BF16}) {
     for (int32_t length : {90, 150, 600}) {
       for (int32_t tables : {1, 2, 3}) {
-        if (length == 600 && tables != 3) continue;
+        if ((length == 600 && tables != 3) || !check::in_shard(index++)) continue;
         for (const sie_ops *ops : backends()) {
           if (ops == sie_ref_ops() || !has_own_attention(ops, dtype)) continue;
           Config config = {{length}, 1, 1, 64, SIE_MASK_FULL, 0, dtype, false, true, plain, false};
@@ -216,9 +217,11 @@ void check_attention_hidden_buckets() {
 void check_attention_hidden_keys() {
   const std::pair<int32_t, int32_t> shapes[] = {{100, 64}, {700, 64},  {1100, 64},
                                                 {90, 32},  {600, 128}, {520, 256}};
+  int index = 0;
   for (int32_t dtype : {SIE_F32, SIE_BF16}) {
     for (const auto &[length, d] : shapes) {
       for (int32_t mask : {SIE_MASK_CAUSAL, SIE_MASK_WINDOW}) {
+        if (!check::in_shard(index++)) continue;
         for (const sie_ops *ops : backends()) {
           if (!has_own_attention(ops, dtype)) continue;
           const Config config = {{length}, 2, 1, d, mask, 20, dtype, false, true, plain, false};

@@ -12,6 +12,8 @@
 //   SIE_TEST_SHARD=3/16  of cases that are long lists, every 16th entry from the third on (from 0)
 //   SIE_TEST_CASES=1/2   of the selected cases every second from the first on (from 0)
 //   SIE_TEST_TURN=5      both begin 2·5 entries later: turns in a row see all of them
+//   SIE_TEST_OTHERS=1/2  of the selected cases that are no long lists every second, in each turn the
+//                        same ones
 #ifndef SIE_KERNELS_TESTS_CHECK_H
 #define SIE_KERNELS_TESTS_CHECK_H
 
@@ -27,10 +29,16 @@ extern "C" [[gnu::weak]] void sie_mutants_judge(const char *name, void (*observe
 
 namespace check {
 
+enum class Kind {
+  single,
+  list,    // asks for judgement of each entry
+  verdict  // on what the cases before it have seen: in every process
+};
+
 struct Case {
   const char *name;
   void (*run)();
-  bool in_parts;  // asks for judgement of each entry of its list
+  Kind kind;
   Case *next;
 };
 
@@ -114,8 +122,8 @@ inline double seconds() {
 
 // Runs the selected cases in order of definition; returns the exit status of main.
 inline int run_tests(int argc, char **argv) {
-  int ran = 0, number = 0;
-  const Part part = Part("SIE_TEST_CASES").in_turn("SIE_TEST_TURN");
+  int ran = 0, number = 0, others = 0;
+  const Part part = Part("SIE_TEST_CASES").in_turn("SIE_TEST_TURN"), of_others = Part("SIE_TEST_OTHERS");
   for (Case *c = first_case; c != nullptr; c = c->next) {
     bool selected = argc < 2;
     for (int i = 1; i < argc; i++) {
@@ -124,14 +132,15 @@ inline int run_tests(int argc, char **argv) {
           selected || (exact ? strcmp(c->name, argv[i] + 1) == 0 : strstr(c->name, argv[i]) != nullptr);
     }
     if (!selected || !part.has(number++)) continue;
+    if (c->kind == Kind::single && !of_others.has(others++)) continue;
     if (const char *list = getenv("SIE_TEST_LIST")) {
-      if (strcmp(list, "parts") != 0 || c->in_parts) puts(c->name);
+      if (strcmp(list, "parts") != 0 || c->kind == Kind::list) puts(c->name);
       ran++;
       continue;
     }
     failures_of_case = 0;
     double begin = seconds();
-    if (c->in_parts) {
+    if (c->kind == Kind::list) {
       c->run();
     } else {
       judged(c->name, [c] { c->run(); });
@@ -146,14 +155,16 @@ inline int run_tests(int argc, char **argv) {
 
 }  // namespace check
 
-#define TEST(name) CHECK_TEST(name, false)
+#define TEST(name) CHECK_TEST(name, single)
 // A long list; its entries pass through check::judged one by one.
-#define TEST_LIST(name) CHECK_TEST(name, true)
+#define TEST_LIST(name) CHECK_TEST(name, list)
+// What the cases before it have seen, together.
+#define TEST_VERDICT(name) CHECK_TEST(name, verdict)
 
-#define CHECK_TEST(name, in_parts)                                          \
-  static void test_##name();                                                \
-  static check::Case case_##name = {#name, test_##name, in_parts, nullptr}; \
-  static check::Register register_##name(&case_##name);                     \
+#define CHECK_TEST(name, kind)                                                       \
+  static void test_##name();                                                         \
+  static check::Case case_##name = {#name, test_##name, check::Kind::kind, nullptr}; \
+  static check::Register register_##name(&case_##name);                              \
   static void test_##name()
 
 // The message is mandatory: a failure must say what it saw.

@@ -35,6 +35,7 @@ class EmbedCase : public NormCase {
              static_cast<long long>(sequences_.count()), static_cast<long long>(c_.c), input_names[c_.input]);
     units = sequences_.count();
     bench = c_.bench;
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
     word_ = table(layout, c_.vocabulary, &random);
     position_ = table(layout, positions, &random);

@@ -28,6 +28,7 @@ FoundCase::FoundCase(const FoundShape &shape, Layout layout, int32_t logits, int
       random_(seed) {
   units = words_.count();
   bench = f_.bench;
+  if (names_only) return;
   if (f_.write) {
     items_.reset(new Rows(&random_, aligned, units, item_bytes(f_.room, numbers_ + logits_), SIE_I8));
     outputs = {items_.get()};

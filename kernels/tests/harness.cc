@@ -259,11 +259,11 @@ void run_case(Case &c, int index, bool first_of_form) {
 
 void run_group(const Group &group) {
   for (int index = 0;; index++) {
-    std::unique_ptr<Case> c = group.make(index);
-    if (c == nullptr) return;
-    if (c->bench) continue;  // sizes the reference would need minutes for
-    const bool ours = check::in_shard(index), first_of_form = note_form(*c, ours);
-    if (ours) run_case(*c, index, first_of_form);
+    const std::unique_ptr<Case> name = named(group.make, index);
+    if (name == nullptr) return;
+    if (name->bench) continue;  // sizes the reference would need minutes for
+    const bool ours = check::in_shard(index), first_of_form = note_form(*name, ours);
+    if (ours) run_case(*group.make(index), index, first_of_form);
   }
 }
 
@@ -279,9 +279,9 @@ void run_production(int part, int parts) {
   int index = 0, ran = 0;
   for (const Make make : {make_production_linear, make_production_attention}) {
     for (int i = 0;; i++, index++) {
-      std::unique_ptr<Case> c = make(i);
-      if (c == nullptr) break;
+      if (named(make, i) == nullptr) break;
       if (index % parts != part || index / parts % production_step != 0 || !check::in_shard(index)) continue;
+      const std::unique_ptr<Case> c = make(i);
       for (const sie_ops *ops : backends()) {
         if (ops == sie_ref_ops() || is_gpu(ops) || borrowed(*c, ops)) continue;
         check::judged((c->form + " " + c->shape + " " + ops->name).c_str(), [&] {
@@ -300,10 +300,12 @@ void run_production(int part, int parts) {
 void bench_all(const char *filter) {
   for (const Group &group : groups()) {
     for (int index = 0;; index++) {
-      std::unique_ptr<Case> c = group.make(index);
-      if (c == nullptr) break;
-      if (!c->bench || (filter != nullptr && (c->form + " " + c->shape).find(filter) == std::string::npos))
+      const std::unique_ptr<Case> name = named(group.make, index);
+      if (name == nullptr) break;
+      if (!name->bench ||
+          (filter != nullptr && (name->form + " " + name->shape).find(filter) == std::string::npos))
         continue;
+      const std::unique_ptr<Case> c = group.make(index);
       for (const sie_ops *ops : backends()) {
         if (ops->isa == 0 || is_gpu(ops) || !c->present(ops)) continue;
         if (run(*c, ops, 0, c->units, 1) != SIE_OK) continue;  // correct calls only: the cases are tests too

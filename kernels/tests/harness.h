@@ -162,6 +162,16 @@ void write_changed(T *to, const T &value) {
   if (memcmp(to, &value, sizeof value) != 0) *to = value;
 }
 
+// While one of these lives, cases are made without their operands, to be asked for form, shape, units,
+// bench, layout, flops and bytes alone: most processes run a small part of a list.
+inline bool names_only = false;
+struct NamesOnly {
+  NamesOnly() { names_only = true; }
+  NamesOnly(const NamesOnly &) = delete;
+  NamesOnly &operator=(const NamesOnly &) = delete;
+  ~NamesOnly() { names_only = false; }
+};
+
 class Case {
  public:
   virtual ~Case() = default;
@@ -243,6 +253,11 @@ struct Group {
   const char *name;
   Make make;  // null when the index is past the end
 };
+// Makes the case without its operands.
+inline std::unique_ptr<Case> named(Make make, int index) {
+  const NamesOnly names;
+  return make(index);
+}
 const std::vector<Group> &groups();
 
 std::unique_ptr<Case> make_embed(int index);

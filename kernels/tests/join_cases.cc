@@ -28,7 +28,7 @@ class JoinCase : public Case {
       if (c_.c[i] > 0) form += text("%s%s", i > 0 ? "+" : "", dtype_text(c_.dtypes[i]));
       shape += text("%s%lld", i > 0 ? "+" : "", static_cast<long long>(c_.c[i]));
       columns += c_.c[i];
-      if (c_.c[i] == 0) {
+      if (c_.c[i] == 0 || names_only) {
         x_.emplace_back();
         continue;
       }
@@ -39,6 +39,7 @@ class JoinCase : public Case {
     shape += text(" input=%s", input_names[c_.input]);
     units = c_.rows;
     bench = c_.bench;
+    if (names_only) return;
     y_.reset(new Rows(&random, layout, c_.rows, columns, c_.y_dtype));
     want_.reset(new Rows(c_.rows, columns, c_.y_dtype));
     outputs = {y_.get()};
@@ -87,14 +88,16 @@ class JoinCase : public Case {
       if (x != nullptr) x->poison(u);
     }
   }
-  double flops() const override { return static_cast<double>(c_.rows * y_->columns()); }
+  double flops() const override {
+    int64_t columns = 0;
+    for (int64_t c : c_.c) columns += c;
+    return static_cast<double>(c_.rows * columns);
+  }
   double bytes() const override {
     double read = 0;
-    for (const std::unique_ptr<Rows> &x : x_) {
-      if (x != nullptr) read += static_cast<double>(x->columns() * (x->dtype() == SIE_F32 ? 4 : 2));
-    }
-    return static_cast<double>(c_.rows) *
-           (read + static_cast<double>(y_->columns() * (c_.y_dtype == SIE_F32 ? 4 : 2)));
+    for (size_t i = 0; i < c_.c.size(); i++)
+      read += static_cast<double>(c_.c[i] * (c_.dtypes[i] == SIE_F32 ? 4 : 2));
+    return static_cast<double>(c_.rows) * read + flops() * (c_.y_dtype == SIE_F32 ? 4 : 2);
   }
 
  private:

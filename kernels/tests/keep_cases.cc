@@ -29,6 +29,7 @@ class KeepCase : public Case {
                  static_cast<long long>(rows), static_cast<long long>(c_.c), input_names[c_.input]);
     units = c_.kept;
     bench = c_.bench;
+    if (names_only) return;
     x_.reset(new Rows(&random, operand(layout), rows, c_.c, c_.dtype));
     y_.reset(new Rows(&random, layout, c_.kept, c_.c, c_.dtype));
     fill(x_.get(), &random, c_.input);

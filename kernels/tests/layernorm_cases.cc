@@ -33,6 +33,7 @@ class LayerNormCase : public NormCase {
                  input_names[c_.input]);
     units = c_.r;
     bench = c_.bench;
+    if (names_only) return;
     eps_ = c_.norm == SIE_NORM_RMS ? 1e-6f : 1e-12f;
     Random random(static_cast<uint32_t>(seed));
     x_.reset(new Rows(&random, operand(layout), c_.r, c_.c, c_.x));

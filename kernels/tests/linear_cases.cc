@@ -54,6 +54,7 @@ class LinearCase : public LinearOperands<Case, Config> {
     form = text("linear class=%s%s y=%s residual=%s%s%s%s", classes[c_.compute],
                 c_.compute == SIE_COMPUTE_FP8 && c_.group == 128 ? " blocks" : "", dtype_text(c_.y),
                 dtype_text(c_.residual), gates[c_.gate], c_.addend ? " addend" : "", c_.why);
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
     x_.reset(new Rows(&random, operand(layout), c_.r, c_.k, x_dtype(c_.compute), {c_.outliers, c_.group}));
     y_.reset(new Rows(&random, layout, c_.r, columns_, c_.y, {c_.outliers, 128}));

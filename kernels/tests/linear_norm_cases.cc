@@ -36,6 +36,7 @@ class LinearNormCase : public LinearOperands<NormCase, Config> {
                 dtype_text(type_of(c_.compute)), dtype_text(c_.y), dtype_text(c_.residual),
                 c_.gate != SIE_GATE_NONE ? " gate" : "", c_.act != SIE_ACT_NONE ? " act" : "",
                 c_.addend ? " addend" : "");
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
     x_.reset(new Rows(&random, operand(layout), c_.r, c_.k, type_of(c_.compute)));
     make_outputs(&random, layout, c_.r, columns_, c_.y, no_twin, c_.beta, c_.norm, c_.weight_offset);

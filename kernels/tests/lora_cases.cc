@@ -30,15 +30,16 @@ class LoraCase : public Case {
     for (int32_t rank : c_.ranks) shape += text(" rank=%d", rank);
     shape += text(" input=%s", input_names[c_.input]);
     bench = c_.bench;
-    Random random(static_cast<uint32_t>(seed));
-    x_.reset(new Rows(&random, operand(layout), rows(), c_.k, c_.x));
-    y_.reset(new Rows(&random, layout, rows(), c_.n, SIE_F32));
-    fill(x_.get(), &random, c_.input);
     const int32_t count = static_cast<int32_t>(c_.ranks.size());
     for (int64_t b = 0; b < units; b++) {
       const int32_t i = static_cast<int32_t>(b * c_.step % (count + 1));
       adapter_.push_back(i == count ? -1 : i);
     }
+    if (names_only) return;
+    Random random(static_cast<uint32_t>(seed));
+    x_.reset(new Rows(&random, operand(layout), rows(), c_.k, c_.x));
+    y_.reset(new Rows(&random, layout, rows(), c_.n, SIE_F32));
+    fill(x_.get(), &random, c_.input);
     // Odd: shifted by one element, so that no two elements lie in one aligned word.
     const int64_t off = layout == odd ? 1 : 0;
     for (int32_t rank : c_.ranks) {

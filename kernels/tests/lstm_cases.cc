@@ -25,10 +25,10 @@ class LstmCase : public Case {
     bench = c_.bench;
     shape = text("R=%lld B=%lld H=%lld", static_cast<long long>(sequences_.tokens()),
                  static_cast<long long>(units), static_cast<long long>(c_.h));
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
-    const int64_t directions = (c_.ahead ? 1 : 0) + (c_.back ? 1 : 0);
-    gates_.reset(new Rows(&random, operand(layout), sequences_.tokens(), 4 * c_.h * directions, c_.gates));
-    y_.reset(new Rows(&random, layout, sequences_.tokens(), c_.h * directions, c_.y));
+    gates_.reset(new Rows(&random, operand(layout), sequences_.tokens(), 4 * c_.h * directions(), c_.gates));
+    y_.reset(new Rows(&random, layout, sequences_.tokens(), c_.h * directions(), c_.y));
     fill(gates_.get(), &random, plain);
     for (std::unique_ptr<Weight> *w : {&w_, &w_reverse_}) {
       if (w == &w_ ? !c_.ahead : !c_.back) continue;
@@ -81,15 +81,17 @@ class LstmCase : public Case {
     for (int64_t r = sequences_.first(u); r < sequences_.first(u + 1); r++) gates_->poison(r);
   }
   double flops() const override {
-    return 2.0 * static_cast<double>(sequences_.tokens() * gates_->columns() * c_.h);
+    return 2.0 * static_cast<double>(sequences_.tokens() * 4 * directions() * c_.h * c_.h);
   }
   double bytes() const override {
-    const int64_t rows =
-        gates_->columns() * (c_.gates == SIE_F32 ? 4 : 2) + y_->columns() * (c_.y == SIE_F32 ? 4 : 2);
-    return static_cast<double>(sequences_.tokens() * rows + 4 * gates_->columns() * c_.h);
+    const int64_t columns = directions() * c_.h,
+                  row = columns * (4 * (c_.gates == SIE_F32 ? 4 : 2) + (c_.y == SIE_F32 ? 4 : 2));
+    return static_cast<double>(sequences_.tokens() * row + 16 * columns * c_.h);
   }
 
  private:
+  int64_t directions() const { return (c_.ahead ? 1 : 0) + (c_.back ? 1 : 0); }
+
   sie_status call_into(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count,
                        const Rows &y) {
     const int64_t row = sequences_.first(first);

@@ -35,6 +35,7 @@ class MarkCase : public Case {
                  c_.lengths.empty() ? " alone" : "", c_.place ? " placed" : "", c_.scales ? " scales" : "",
                  input_names[c_.input]);
     bench = c_.bench;
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
     const bool quantised = c_.x == SIE_U8 || c_.x == SIE_F8E4M3;
     const int64_t rows = sequences_.tokens();

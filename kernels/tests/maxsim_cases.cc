@@ -34,6 +34,7 @@ class MaxsimCase : public Case {
              static_cast<long long>(units), static_cast<long long>(queries_.tokens()),
              static_cast<long long>(c_.c), partner_names[c_.partners], input_names[c_.input]);
     bench = c_.bench;
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
     x_.reset(new Rows(&random, operand(layout), sequences_.tokens(), c_.c, c_.x));
     y_.reset(new Rows(&random, layout, units, 1, SIE_F32));

@@ -35,6 +35,7 @@ class MuveraCase : public Case {
                  c_.final_dims);
     units = sequences_.count();
     bench = c_.bench;
+    if (names_only) return;
     block_ = (int64_t{1} << c_.bits) * (c_.projected != 0 ? c_.projected : c_.c);
     columns_ = c_.final_dims != 0 ? c_.final_dims : c_.repetitions * block_;
     Random random(static_cast<uint32_t>(seed));

@@ -28,6 +28,7 @@ class OutputCase : public Case {
                  c_.out.dims, input_names[c_.input]);
     units = c_.b;
     bench = c_.bench;
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
     x_.reset(new Rows(&random, layout, c_.b, c_.c, SIE_F32));
     out_.reset(new OutRows(&random, c_.b, c_.c, c_.out));
@@ -64,8 +65,10 @@ class OutputCase : public Case {
   }
 
   void poison(int64_t u) override { x_->poison(u); }
-  double flops() const override { return 4.0 * static_cast<double>(c_.b * out_->dims()); }
-  double bytes() const override { return 4.0 * static_cast<double>(c_.b * out_->dims()); }
+  double flops() const override {
+    return 4.0 * static_cast<double>(c_.b * (c_.out.dims != 0 ? c_.out.dims : c_.c));
+  }
+  double bytes() const override { return flops(); }
 
  private:
   sie_status call_into(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count,
@@ -102,13 +105,13 @@ class PoolOutputCase : public Case {
     form = text("pool_output x=%s%s %s%s %s", dtype_text(c_.x), c_.by_sequence ? " by sequence" : "",
                 pooling_text(c_.pooling), c_.kept ? " of kept rows" : "", out_type_text(c_.out).c_str());
     units = sequences_.count();
-    int64_t rows = c_.by_sequence ? units : sequences_.tokens();
     shape =
-        text("rows=%lld B=%lld C=%lld dims=%d input=%s", static_cast<long long>(rows),
+        text("rows=%lld B=%lld C=%lld dims=%d input=%s", static_cast<long long>(rows()),
              static_cast<long long>(units), static_cast<long long>(c_.c), c_.out.dims, input_names[c_.input]);
     bench = c_.bench;
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
-    x_.reset(new Rows(&random, layout, rows, c_.c, c_.x));
+    x_.reset(new Rows(&random, layout, rows(), c_.c, c_.x));
     out_.reset(new OutRows(&random, units, c_.c, c_.out));
     expected_.reset(new OutRows(nullptr, units, c_.c, c_.out));
     values_.reset(new OutRows(nullptr, units, c_.c, {SIE_F32, c_.out.dims, c_.out.normalize}));
@@ -169,10 +172,12 @@ class PoolOutputCase : public Case {
     if (c_.by_sequence) return x_->poison(u);
     for (int64_t t = sequences_.first(u); t < sequences_.first(u + 1); t++) x_->poison(t);
   }
-  double flops() const override { return static_cast<double>(x_->rows() * c_.c); }
-  double bytes() const override { return static_cast<double>(x_->rows() * c_.c) * (c_.x == SIE_F32 ? 4 : 2); }
+  double flops() const override { return static_cast<double>(rows() * c_.c); }
+  double bytes() const override { return flops() * (c_.x == SIE_F32 ? 4 : 2); }
 
  private:
+  int64_t rows() const { return c_.by_sequence ? units : sequences_.tokens(); }
+
   sie_status call_into(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count,
                        OutRows *out) {
     sie_pool_output_args a = {};

@@ -38,6 +38,7 @@ class PairsCase : public FoundCase {
                  static_cast<long long>(words()), static_cast<long long>(units),
                  static_cast<long long>(labels_.tokens()), static_cast<long long>(f_.k),
                  static_cast<long long>(c_.n), c_.logits, f_.above, f_.room, f_.holes ? " holes" : "");
+    if (names_only) return;
     t_.reset(new Rows(&random_, operand(layout), words(), f_.k, c_.x));
     u_.reset(new Rows(&random_, operand(layout), words(), c_.n, c_.x));
     l_.reset(new Rows(&random_, operand(layout), labels_.tokens(), f_.k, c_.x));

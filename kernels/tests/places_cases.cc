@@ -29,6 +29,7 @@ class TakeCase : public Case {
     shape = text("B=%lld R=%lld of %lld C=%lld widest=%d input=%s", static_cast<long long>(units),
                  static_cast<long long>(y_of_.tokens()), static_cast<long long>(x_of_.tokens()),
                  static_cast<long long>(c_.c), c_.widest, input_names[c_.input]);
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
     for (int64_t b = 0; b < units; b++) {
       for (int64_t r = 0; r < y_of_.length(b); r++) {

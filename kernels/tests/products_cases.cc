@@ -26,6 +26,7 @@ class PairCase : public Case {
                  input_names[c_.input]);
     units = c_.rows;
     bench = c_.bench;
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
     a_.reset(new Rows(&random, operand(layout), c_.rows, c_.c, c_.a));
     b_.reset(new Rows(&random, layout, c_.rows, c_.c, c_.b));

@@ -25,6 +25,7 @@ class QuantiseCase : public Case {
                  input_names[c_.input]);
     units = c_.r;
     bench = c_.bench;
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
     const int32_t type = c_.f8_group != 0 ? SIE_F8E4M3 : SIE_U8;
     const Rows::Quantised quantised = {c_.outliers, c_.f8_group != 0 ? c_.f8_group : -1};

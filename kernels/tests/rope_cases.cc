@@ -34,6 +34,7 @@ class RopeCase : public Case {
                  input_names[c_.input]);
     units = sequences_.count();
     bench = c_.bench;
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
     const int64_t tokens = sequences_.tokens(), q_columns = int64_t{c_.heads} * c_.head_dim,
                   k_columns = int64_t{c_.kv_heads} * c_.head_dim, extra = c_.packed ? 2 * k_columns : 0;

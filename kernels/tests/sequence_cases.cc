@@ -30,12 +30,12 @@ class SequenceCase : public Case {
     form = text("%s x=%s%s %s%s", op, dtype_text(c_.x), c_.by_sequence ? " by sequence" : "",
                 pooling_text(c_.pooling), c_.kept ? " of kept rows" : "");
     units = sequences_.count();
-    int64_t rows = c_.by_sequence ? units : sequences_.tokens();
-    shape = text("rows=%lld B=%lld C=%lld input=%s", static_cast<long long>(rows),
+    shape = text("rows=%lld B=%lld C=%lld input=%s", static_cast<long long>(rows()),
                  static_cast<long long>(units), static_cast<long long>(c_.c), input_names[c_.input]);
     bench = c_.bench;
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
-    x_.reset(new Rows(&random, operand(layout), rows, c_.c, c_.x));
+    x_.reset(new Rows(&random, operand(layout), rows(), c_.c, c_.x));
     y_.reset(new Rows(&random, layout, units, c_.c, y));
     fill(x_.get(), &random, c_.input);
     for (int64_t i = 0; i < c_.c; i++) w_.push_back(random.real() * (c_.c < 16 ? 4.0f : 1.0f));
@@ -57,8 +57,8 @@ class SequenceCase : public Case {
     if (c_.by_sequence) return x_->poison(u);
     for (int64_t t = sequences_.first(u); t < sequences_.first(u + 1); t++) x_->poison(t);
   }
-  double flops() const override { return static_cast<double>(x_->rows() * c_.c); }
-  double bytes() const override { return static_cast<double>(x_->rows() * c_.c) * (c_.x == SIE_F32 ? 4 : 2); }
+  double flops() const override { return static_cast<double>(rows() * c_.c); }
+  double bytes() const override { return flops() * (c_.x == SIE_F32 ? 4 : 2); }
 
   void verify(const char *backend) override {
     for (int64_t b = 0; b < units; b++) {
@@ -93,6 +93,7 @@ class SequenceCase : public Case {
 
  protected:
   // First row of x for a call from sequence `first` on.
+  int64_t rows() const { return first_row(units); }
   int64_t first_row(int64_t first) const { return c_.by_sequence ? first : sequences_.first(first); }
 
   SequenceConfig c_;

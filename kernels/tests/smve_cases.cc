@@ -33,6 +33,7 @@ class SmveCase : public Case {
                  c_.c, c_.repetitions, c_.width, c_.top, c_.max_nonzeros, c_.room);
     units = sequences_.count();
     bench = c_.bench;
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
     fill_anchors(&random);
     x_.reset(new Rows(&random, layout, sequences_.tokens(), c_.c, c_.dtype));
@@ -80,7 +81,7 @@ class SmveCase : public Case {
   }
   double bytes() const override {
     return static_cast<double>(sequences_.tokens()) * c_.c * (c_.dtype == SIE_F32 ? 4 : 2) +
-           4.0 * static_cast<double>(anchors_.size());
+           4.0 * static_cast<double>(columns()) * c_.c;
   }
 
  private:

@@ -22,6 +22,7 @@ class SpansCase : public FoundCase {
     shape = text("R=%lld B=%lld labels=%lld K=%lld W=%d above=%d room=%d%s", static_cast<long long>(words()),
                  static_cast<long long>(units), static_cast<long long>(labels_.tokens()),
                  static_cast<long long>(f_.k), c_.widest, f_.above, f_.room, f_.holes ? " holes" : "");
+    if (names_only) return;
     starts_.reset(new Rows(&random_, operand(layout), words(), f_.k, c_.words_type));
     ends_.reset(new Rows(&random_, operand(layout), words(), f_.k, c_.words_type));
     m_.reset(new Rows(&random_, operand(layout), labels_.tokens(), f_.k, c_.labels_type));

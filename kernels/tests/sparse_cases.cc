@@ -28,6 +28,7 @@ class SparseCase : public Case {
                  static_cast<long long>(c_.c), c_.kept, c_.room, input_names[c_.input]);
     units = c_.b;
     bench = c_.bench;
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
     x_.reset(new Rows(&random, layout, c_.b, c_.c, SIE_F32));
     out_.reset(new SparseRows(&random, c_.b, c_.room, c_.dtype));

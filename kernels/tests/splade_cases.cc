@@ -35,6 +35,7 @@ class SpladeCase : public Case {
                  static_cast<long long>(c_.k), c_.bias ? " bias" : "");
     units = sequences_.count();
     bench = c_.bench;
+    if (names_only) return;
     Random random(static_cast<uint32_t>(seed));
     x_.reset(new Rows(&random, operand(layout), sequences_.tokens(), c_.k, x_dtype(c_.compute),
                       {c_.outliers, c_.group}));
@@ -113,8 +114,8 @@ class SpladeCase : public Case {
   }
   double flops() const override { return 2.0 * static_cast<double>(sequences_.tokens() * c_.n * c_.k); }
   double bytes() const override {
-    const int64_t element =
-        c_.compute == SIE_COMPUTE_F32 ? 4 : (x_->dtype() == SIE_BF16 || x_->dtype() == SIE_F16 ? 2 : 1);
+    const int32_t x = x_dtype(c_.compute);
+    const int64_t element = x == SIE_F32 ? 4 : (x == SIE_BF16 || x == SIE_F16 ? 2 : 1);
     return static_cast<double>(element * (c_.n * c_.k + sequences_.tokens() * c_.k) + 4 * units * c_.n);
   }
 

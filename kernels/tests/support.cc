@@ -38,9 +38,10 @@ const std::vector<Support> &noted_support() { return noted; }
 void note_all_support() {
   for (const Group &group : groups()) {
     for (int index = 0;; index++) {
-      std::unique_ptr<Case> c = group.make(index);
-      if (c == nullptr) break;
-      if (c->bench || !note_form(*c, true)) continue;
+      const std::unique_ptr<Case> name = named(group.make, index);
+      if (name == nullptr) break;
+      if (name->bench || !note_form(*name, true)) continue;
+      const std::unique_ptr<Case> c = group.make(index);
       for (const sie_ops *ops : backends()) {
         if (affordable(*c, ops, true) && run_whole(*c, ops)) note_support(*c, ops);
       }

@@ -100,7 +100,7 @@ void check_support() {
     }
   }
   bool whole = true;  // or some groups were not asked for
-  for (const Group &group : groups()) whole = whole && forms.count(group.make(0)->form) != 0;
+  for (const Group &group : groups()) whole = whole && forms.count(named(group.make, 0)->form) != 0;
   for (const auto &line : golden) {
     CHECK(!whole || forms.count(line.first) != 0, "%s is no longer in the list; %s", line.first.c_str(),
           update);

@@ -101,10 +101,11 @@ race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/bat
 #            of C and of scripts; clients of one sie-server
 #   0 of 4   half of the packages under the race detector; a sample of mutants of the CUDA kernels;
 #            clients of a cluster
-#   each     parts of the conformance list and of csrc's tests (cmake/tests.cmake), one of three cards
-#            that models are emulated on, each model in one of its classes, a third of the fuzz
-#            targets, a tenth of MiniLM's passages, long texts and cuts of a part of the tokenizers,
-#            two of six forms of a flood (gateway/queue)
+#   each     parts of the conformance list and of csrc's tests (cmake/tests.cmake), a third of
+#            attention's own tests and of wgmma's products (cmake/simt.cmake), one of three cards that
+#            models are emulated on, each model in one of its classes, a third of the fuzz targets, a
+#            tenth of MiniLM's passages, long texts and cuts of a part of the tokenizers, two of six
+#            forms of a flood (gateway/queue)
 turn=${SIE_TEST_TURN:-$(git rev-list --count HEAD 2>/dev/null || echo 1)}
 unset SIE_TEST_TURN # for the steps alone that are given it
 case $((turn % 4)) in

@@ -13,7 +13,7 @@ using model::Model;
 using model::Shape;
 
 // Each head meets each value on some path: the CPU's test tries every value everywhere.
-TEST(gpu_nonfinite_sequences_are_flagged) {
+TEST_LIST(gpu_nonfinite_sequences_are_flagged) {
   const float values[] = {NAN, INFINITY, -INFINITY};
   for (int i = 0; i < heads::count; i++) {
     if (!check::in_shard(i)) continue;

@@ -36,7 +36,7 @@ Batch ragged(const Shape &shape, std::initializer_list<int> lengths) {
 
 }  // namespace
 
-TEST(gpu_program_agrees_with_the_reference) {
+TEST_LIST(gpu_program_agrees_with_the_reference) {
   for (const Shape &shape : {small_shape(false), small_shape(true), small_shape(false, true)}) {
     Batch batch = ragged(shape, {1, 7, 31, 64, 0, 65, 33, 2, 130});
     Model reference;
@@ -65,7 +65,7 @@ TEST(gpu_program_agrees_with_the_reference) {
   }
 }
 
-TEST(gpu_program_results_do_not_depend_on_the_batch_or_the_graph) {
+TEST_LIST(gpu_program_results_do_not_depend_on_the_batch_or_the_graph) {
   for (const Path &path : paths) {
     if (!check::in_shard(card::index_of(path))) continue;
     Shape shape = small_shape(path.minor == 0, true);

@@ -15,7 +15,7 @@ using decoder::Decoder;
 using decoder::Result;
 using decoder::Text;
 
-TEST(gpu_states_give_the_bits_of_whole_sequences) {
+TEST_LIST(gpu_states_give_the_bits_of_whole_sequences) {
   const std::vector<Text> prefixes = {{1, 60, -1}, {2, 1, 0}, {3, 33, 1}};
   std::vector<Behind> texts;
   for (int length : {1, 4, 5, 70}) texts.push_back({{100 + length, length, -1}, 0});
@@ -23,6 +23,7 @@ TEST(gpu_states_give_the_bits_of_whole_sequences) {
   for (int length : {2, 16, 95, 96}) texts.push_back({{300 + length, length, 1}, 2});
   texts.push_back({{400, 20, -1}, -1});
   for (const Path &path : paths) {
+    if (!check::in_shard(card::index_of(path))) continue;
     StandInCard on(path.major, path.minor, true);
     Decoder d;
     const sie_status status = d.open_on(&on, path.compute);

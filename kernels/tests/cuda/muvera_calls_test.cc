@@ -270,6 +270,7 @@ void check_large_blocks(int32_t c, int32_t f, bool slots) {
       CHECK(got == expected, "%s, sm_%d with %d: other bits", gpu.ops->name, sm, multiprocessors);
     }
   }
+  if (gpus().empty()) return;
   for (int32_t b : with_tokens) {
     float most = 0;
     for (int32_t i = 0; i < f; i++) most = std::max(most, std::abs(expected[static_cast<size_t>(b * f + i)]));
