@@ -25,6 +25,10 @@ if(NOT SIE_SANITIZE)
 endif()
 target_compile_options(kernel_case_objects PRIVATE ${SIE_CASE_FLAGS})
 
+if(NOT SIE_SANITIZE)
+  sie_precompile(kernel_case_objects <math.h> <stdio.h> <string.h> <algorithm> <memory> <string> <vector>)
+endif()
+
 if(SIE_SANITIZE MATCHES "address")
   # The harness, which fills and compares, is compiled as in the plain build: AddressSanitizer watches what the kernels do
   # with the blocks that it allocates. Its loops in double would take most of the time.

@@ -99,6 +99,10 @@ if(SIE_ISAS)
     sie_kernel_objects(kernels_cpu_${isa} SOURCES ${own}
                        FLAGS ${isa_${isa}} -DSIE_ISA_NS=${isa} -fno-math-errno -fno-trapping-math
                        ${header_noise})
+    list(LENGTH own sources)
+    if(flag_${isa} AND sources GREATER 2)
+      sie_precompile(kernels_cpu_${isa} <immintrin.h>)
+    endif()
     # Sanitizers see what runs. A table that this machine cannot run is compiled without them and hardly optimised, in a
     # sixth of the time; not at all, and AMX's assembly would lack its constants.
     if(SIE_SANITIZE AND flag_${isa})

@@ -50,6 +50,7 @@ target_link_libraries(cuda_emulated PRIVATE sie_flags simt_flags)
 if(NOT SIE_SANITIZE)  # -O3 takes twice as long to compile, and the emulator's switches take the time
   target_compile_options(cuda_emulated PRIVATE -O2)
 endif()
+sie_precompile(cuda_emulated <math.h>)
 sie_emulate(${SIE_CUDA_SOURCES})
 add_library(sie_cuda_emulated STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:cuda_emulated> $<TARGET_OBJECTS:sie_simt>)
 set_target_properties(sie_cuda_emulated PROPERTIES LINKER_LANGUAGE CXX)

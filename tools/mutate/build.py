@@ -62,7 +62,7 @@ class Sources:
         folder = self.root / "kernels" / "cuda"
         for entry in entries:
             path = pathlib.Path(entry["directory"], entry["file"]).resolve()
-            words = shlex.split(entry["command"])
+            words = words_of(entry)
             self.objects.add(pathlib.Path(entry["directory"], words[words.index("-o") + 1]).resolve())
             if path.parent == folder and path.suffix == ".cu":
                 self.commands[path.name] = (entry["directory"], words)
@@ -125,6 +125,14 @@ class Sources:
         for folder in ("tests", "simt", "ref", "common", "cuda/ptx", "cuda"):
             paths += [p for p in (kernels / folder).rglob("*") if p.suffix in (".h", ".cc", ".bin", ".txt")]
         return digest_of(str(p) + p.read_text(errors="replace") for p in sorted(set(paths)))
+
+
+def words_of(entry):
+    """The compiler's command without precompiled headers (cmake/precompile.cmake): with other flags
+    than its own GCC reads one wrong, or dies of it."""
+    words = shlex.split(entry["command"])
+    places = [i for i, word in enumerate(words) if word == "-include" and "/cmake_pch." in words[i + 1]]
+    return [word for i, word in enumerate(words) if i not in places and i - 1 not in places]
 
 
 def object_of(folder, unit):

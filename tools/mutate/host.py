@@ -39,7 +39,7 @@ class Sources(build.Sources):
 
     def _find(self, entries):
         self._sources = {}  # unit → path of what is compiled, relative to the root
-        units = [shlex.split(entry["command"]) for entry in entries]
+        units = [build.words_of(entry) for entry in entries]
         emulated = any("kernels_avx512_emulated" in word for words in units for word in words)
         lacks = machine()[1]
         lacked = {table for table, flag in _FLAG_OF_TABLE.items() if flag in lacks} if emulated else set()

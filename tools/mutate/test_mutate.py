@@ -240,6 +240,17 @@ class Host(unittest.TestCase):
             self.assertIn(f"{target}.dir", units)
             self.assertEqual("kernels_cpu_avx512.dir" in units, not lacks)
 
+    def test_precompiled_headers_are_left_out(self):
+        path = self.root / "build/compile_commands.json"
+        entries = json.loads(path.read_text())
+        added = " -Wall -include /b/x.dir/cmake_pch.hxx -include /r/emulated_avx512.h -o "
+        entries[4]["command"] = entries[4]["command"].replace(" -o ", added)
+        path.write_text(json.dumps(entries))
+        unit = "CMakeFiles/kernels_cpu_avx2.dir/kernels/cpu/norm.cc.o"
+        with mock.patch.object(host, "machine", return_value=((), ())):
+            words = host.Sources(self.root / "build").commands[unit][1]
+        self.assertEqual(words[2:6], ["-Wall", "-include", "/r/emulated_avx512.h", "-o"])
+
     def test_a_test_is_compiled_again_where_it_sees_a_mutated_header(self):
         hooked, test = (f"CMakeFiles/{t}" for t in ("csrc_hooked.dir/csrc/word.cc.o",
                                                     "csrc_tests.dir/csrc/tests/word_test.cc.o"))
