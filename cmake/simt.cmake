@@ -47,8 +47,8 @@ endfunction()
 
 add_library(cuda_emulated OBJECT EXCLUDE_FROM_ALL ${SIE_CUDA_SOURCES})
 target_link_libraries(cuda_emulated PRIVATE sie_flags simt_flags)
-if(NOT SIE_SANITIZE)  # -O3 takes twice as long to compile, and the emulator's switches take the time
-  target_compile_options(cuda_emulated PRIVATE -O2)
+if(NOT SIE_SANITIZE)  # -O3 takes three times as long to compile, and the emulator's switches take the time
+  target_compile_options(cuda_emulated PRIVATE -O1)
 endif()
 sie_precompile(cuda_emulated <math.h>)
 sie_emulate(${SIE_CUDA_SOURCES})
