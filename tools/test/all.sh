@@ -103,9 +103,10 @@ race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/bat
 #            clients of a cluster
 #   each     parts of the conformance list and of csrc's tests (cmake/tests.cmake), a third of
 #            attention's own tests and of wgmma's products (cmake/simt.cmake), one of three cards that
-#            models are emulated on, each model in one of its classes, a third of the fuzz targets, a
-#            tenth of MiniLM's passages, long texts and cuts of a part of the tokenizers, two of six
-#            forms of a flood (gateway/queue)
+#            models are emulated on, each model in one of its classes, a sixth of the fuzz targets, a
+#            tenth of MiniLM's passages (a fifth for clients), long texts and cuts of a part of the
+#            tokenizers, two of six forms of a flood (gateway/queue), half of the requests in which a
+#            cluster is compared with one sie-server
 turn=${SIE_TEST_TURN:-$(git rev-list --count HEAD 2>/dev/null || echo 1)}
 unset SIE_TEST_TURN # for the steps alone that are given it
 case $((turn % 4)) in
@@ -226,7 +227,7 @@ go_side() {
 # The programs as they are used, by clients, under faults, and the fuzz targets: much of it waits.
 used_side() {
   until_done set-up
-  step "Clients" env "SIE_TARGETS=$target" \
+  step "Clients" env "SIE_TARGETS=$target" "SIE_TEST_TURN=$turn" \
     build/venv-clients/bin/python -m pytest -q tools/test/clients
   step "Many models, briefly" python3 -B bench/models.py --models 30 --room 5 --requests 300
   step "Chaos, briefly" "${MAKE:-make}" --no-print-directory --old-file=libsie chaos-short

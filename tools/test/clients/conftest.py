@@ -2,7 +2,6 @@
 judge or heads run twice: against one sie-server, and against the gateway of a cluster with the same
 models. Tests about one process ask for alone or fp32, or start a Server themselves."""
 import contextlib
-import ctypes
 import json
 import os
 import pathlib
@@ -19,6 +18,7 @@ import pytest
 import yaml
 
 from cluster import Cluster
+from sdk import VERSIONS, Release, die_with_parent
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "testdata/golden"
@@ -32,11 +32,6 @@ JUDGE = "cross-encoder/ms-marco-MiniLM-L-6-v2"
 TINY = "tiny"
 QUERY = "how tall is the mountain"
 DOCS = ["the cat sat on the mat", "zebra", "the tallest mountain in the world is 8849 metres tall", "zebra"]
-
-
-def die_with_parent():
-    """For preexec_fn: what a test starts ends with it, however it ends."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 class Server:
@@ -142,6 +137,27 @@ def ended(s):
     text = s.text()
     assert s.stop() == 0, text
     assert "panic" not in text, text
+
+
+@pytest.fixture(scope="session")
+def releases(tmp_path_factory):
+    """The releases of the official SDK, each in a process, by version."""
+    folder = tmp_path_factory.mktemp("releases")
+    started = {version: Release(version, folder) for version in VERSIONS}
+    yield started
+    for release in started.values():
+        release.stop()
+
+
+@pytest.fixture(params=VERSIONS)
+def sdk(releases, request):
+    """Runs a program sdk_*.py with each release of the official SDK."""
+    def run(program, *arguments):
+        release = releases[request.param]
+        release.end(release.start(program, *arguments), PATIENCE)
+
+    run.version = request.param
+    return run
 
 
 @pytest.fixture(scope="session")

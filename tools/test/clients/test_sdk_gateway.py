@@ -4,15 +4,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 
-from conftest import MODEL, PATIENCE, ROOT, die_with_parent
+from conftest import MODEL, PATIENCE, ROOT, die_with_parent, until
 
-HERE = ROOT / "tools/test/clients"
 GATEWAY = str(ROOT / "bin/sie-gateway")
-VERSIONS = ["0.3.4", "0.6.30", "0.10.1"]
 
 
 @contextlib.contextmanager
@@ -45,9 +42,9 @@ def started(tmp_path, *more, env=None):
     assert code == 0, text()
 
 
-def test_sdks_wait_for_the_first_worker(tmp_path):
+def test_sdks_wait_for_the_first_worker(releases, tmp_path):
     with started(tmp_path, "--workers", "0") as (url, scale):
-        run_sdks(url, lambda: scale(2))
+        run_sdks(releases, url, lambda: scale(2))
 
 
 # Some of deploy/helm/sie-cluster/files/triggers.yaml, in a hurry.
@@ -75,7 +72,7 @@ spec:
                               ("sie_gateway_active_lease_gpus", 1)))
 
 
-def test_sdks_start_workers_by_themselves(tmp_path):
+def test_sdks_start_workers_by_themselves(releases, tmp_path):
     """From no worker to as many as the pools and the requests ask for, and to none again; the gateways
     ask for a key, as the callers have it."""
     (tmp_path / "triggers.yaml").write_text(TRIGGERS)
@@ -91,7 +88,7 @@ def test_sdks_start_workers_by_themselves(tmp_path):
         watcher = threading.Thread(target=watch)
         watcher.start()
         try:
-            run_sdks(url, lambda: None, "auto", "a-key")
+            run_sdks(releases, url, lambda: None, "auto", "a-key")
         finally:
             over.set()
             watcher.join()
@@ -102,22 +99,13 @@ def test_sdks_start_workers_by_themselves(tmp_path):
             time.sleep(0.2)
 
 
-def run_sdks(url, start, *how):
+def run_sdks(releases, url, start, *how):
     """Runs every release; start is called when each has seen the cluster without a worker."""
-    runs = []
-    for version in VERSIONS:
-        env = dict(os.environ)
-        if version != "0.10.1":
-            env["PYTHONPATH"] = str(ROOT / f"build/venv-clients/sdk-{version}")
-        runs.append(subprocess.Popen(
-            [sys.executable, str(HERE / "sdk_gateway.py"), url, MODEL, version, *how], env=env,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=die_with_parent))
-    for run in runs:
-        assert run.stdout.readline() == "waiting\n", run.stdout.read()
+    said = {version: release.start("sdk_gateway.py", url, MODEL, version, *how)
+            for version, release in releases.items()}
+    for version, release in releases.items():
+        until(lambda: said[version].read_text() or release.ended(), f"a call of {version}")
+        assert said[version].read_text() == "waiting\n", said[version].read_text()
     start()
-    for version, run in zip(VERSIONS, runs):
-        limit = threading.Timer(PATIENCE, run.kill)
-        limit.start()
-        rest = run.stdout.read()
-        limit.cancel()
-        assert run.wait() == 0 and f"ok {version}" in rest, rest
+    for version, release in releases.items():
+        release.end(said[version], PATIENCE)

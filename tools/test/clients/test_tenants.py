@@ -1,8 +1,4 @@
 """Quotas and priorities, as the official clients meet them: OpenAI, Cohere, Hugging Face, SIE."""
-import os
-import subprocess
-import sys
-
 import cohere
 import openai
 import pytest
@@ -10,9 +6,9 @@ import requests
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 
-from conftest import DOCS, GOLDEN, JUDGE, PATIENCE, QUERY, ROOT, TINY, Server, all_models, clustered, ended
+from conftest import DOCS, GOLDEN, JUDGE, QUERY, TINY, Server, all_models, clustered, ended
+from sdk import VERSIONS
 
-VERSIONS = ["0.3.4", "0.6.30", "0.10.1"]
 CLIENTS = ["openai", "cohere", "hub", *VERSIONS]
 # of each client: one without an item for an hour and more, one without for a moment
 TENANTS = "".join(f"- {{name: spent-{c}, tokens: [spent-{c}], items_per_s: 0.01}}\n"
@@ -111,14 +107,7 @@ def test_hub(url):
     assert len(InferenceClient(model=url, token="brief-hub").feature_extraction("a")) == 1
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_sdk(url, version):
-    spend(url, f"spent-{version}", 50)
-    spend(url, f"brief-{version}", 60)
-    env = dict(os.environ)
-    if version != "0.10.1":
-        env["PYTHONPATH"] = str(ROOT / f"build/venv-clients/sdk-{version}")
-    run = subprocess.run([sys.executable, str(ROOT / "tools/test/clients/sdk_quota.py"), url, TINY, version,
-                          f"spent-{version}", f"brief-{version}", "other"],
-                         env=env, capture_output=True, text=True, timeout=PATIENCE)
-    assert run.returncode == 0 and f"ok {version}" in run.stdout, run.stdout + run.stderr
+def test_sdk(url, sdk):
+    spend(url, f"spent-{sdk.version}", 50)
+    spend(url, f"brief-{sdk.version}", 60)
+    sdk("sdk_quota.py", url, TINY, sdk.version, f"spent-{sdk.version}", f"brief-{sdk.version}", "other")
