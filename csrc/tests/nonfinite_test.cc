@@ -28,8 +28,10 @@ sie_status rows_tail(Model *m, sie_value x) {
 const Head rows_head = {
     "rows", rows_tail, [](const sie_ops *) { return true; }, {{heads::Kind::rows, 64}, {}, {}, {}}, 1, false};
 
+// Where tests are not whole (paths.h), each head meets one of the values: memory is read in the same way.
 void check_heads(uint32_t kind, uint32_t isa, int threads, uint32_t compute, const std::vector<int> &numbers,
                  const char *path) {
+  const std::vector<float> values = {NAN, INFINITY, -INFINITY};
   for (int i = -1; i < heads::count; i++) {
     const Head &head = i < 0 ? rows_head : heads::all[i];
     Model m;
@@ -39,7 +41,8 @@ void check_heads(uint32_t kind, uint32_t isa, int threads, uint32_t compute, con
     sie_status status = m.open(kind, isa, threads, compute, shape);
     if (status == SIE_UNSUPPORTED && !head.has(m.device->ops)) continue;
     CHECK(status == SIE_OK, "%s %s: %s", head.name, path, m.err.message);
-    if (status == SIE_OK) heads::check_nonfinite(&m, head, numbers, path);
+    const std::vector<float> one = {values[static_cast<size_t>(i + 1) % 3]};
+    if (status == SIE_OK) heads::check_nonfinite(&m, head, numbers, path, model::whole() ? values : one);
   }
 }
 

@@ -25,7 +25,7 @@ if [ "${1:-build}" = build ]; then
   if [ $# = 0 ]; then targets+=(bench_tests); fi
   case $half in
     kernels) targets=(kernel_tests vec_tests) ;;
-    csrc) targets=(csrc_tests cuda_arch_test example_embed scale_bench stubs_test) ;;
+    csrc) targets=(csrc_tests cuda_arch_test example_embed stubs_test) ;;
   esac
   cmake --build build-asan -j "$(nproc)" --target "${targets[@]}" >"$log" 2>&1 || { cat "$log"; exit 1; }
 fi
