@@ -129,9 +129,9 @@ func chunksOf(t *testing.T, id string, index uint32, res *work.Result, size int)
 	return out
 }
 
-// A worker that meets a broker of smaller messages sends a result anew, in smaller chunks; chunks
-// of before that still come are refused.
-func TestChunksBecomeSmaller(t *testing.T) {
+// oneTaken makes a queue and a request "r" of one slice, which a worker has taken.
+func oneTaken(t *testing.T, now time.Time) (*Queue, *request) {
+	t.Helper()
 	q, err := New(Options{Router: "gw"})
 	if err != nil {
 		t.Fatal(err)
@@ -140,8 +140,15 @@ func TestChunksBecomeSmaller(t *testing.T) {
 	r := newRequest("r", q.line(lane, modelID), admit.Unbounded(t.Context()), work.Item{}, nil,
 		[]slice{{end: 1, bytes: 10}})
 	r.next = 1
-	now := time.Now()
 	r.setLocked(&r.slices[0], taken, now)
+	return q, r
+}
+
+// A worker that meets a broker of smaller messages sends a result anew, in smaller chunks; chunks
+// of before that still come are refused.
+func TestChunksBecomeSmaller(t *testing.T) {
+	now := time.Now()
+	q, r := oneTaken(t, now)
 	res := &work.Result{WorkItemID: "r.0", Success: true, WorkerID: "a",
 		Results: []msgp.Raw{msgp.AppendString(nil, "text")}}
 	large, small := chunksOf(t, "r.0", 0, res, 40), chunksOf(t, "r.0", 0, res, 20)
@@ -179,16 +186,8 @@ func TestChunksBecomeSmaller(t *testing.T) {
 // third waits until one of them has rested for staleTransfer, and then takes the place of the one
 // that rested longest.
 func TestTransfersOfASliceAreBounded(t *testing.T) {
-	q, err := New(Options{Router: "gw"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.broker = newWorld(1, 0)
-	r := newRequest("r", q.line(lane, modelID), admit.Unbounded(t.Context()), work.Item{}, nil,
-		[]slice{{end: 1, bytes: 10}})
-	r.next = 1
 	now := time.Now()
-	r.setLocked(&r.slices[0], taken, now)
+	q, r := oneTaken(t, now)
 	of := map[string][]work.Chunk{}
 	for _, worker := range []string{"a", "b", "c"} {
 		of[worker] = chunksOf(t, "r.0", 0, &work.Result{WorkItemID: "r.0", Success: true, WorkerID: worker,
