@@ -51,6 +51,7 @@ if(SIE_TESTS)
   add_executable(stubs_test ${gpu_dir}/tests/stubs_test.cc)
   target_link_libraries(stubs_test PRIVATE sie_flags sie_driver dl pthread)
   target_include_directories(stubs_test PRIVATE csrc)
+  add_dependencies(stubs_test driver_probe) # which it loads
   foreach(case stubs_without_library stubs_over_probe stubs_over_probe_that_fails)
     add_test(NAME ${case} COMMAND stubs_test =${case})
     set_tests_properties(${case} PROPERTIES ENVIRONMENT SIE_LIBCUDA=$<TARGET_FILE:driver_probe>)
