@@ -5,7 +5,6 @@ is kept of a run that is ended early; and the main program of a bench that has a
 import contextlib
 import datetime
 import json
-import re
 import signal
 import sys
 import tempfile
@@ -30,10 +29,24 @@ def table(head, rows):
     return "\n".join(lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows])
 
 
+WIDEST = 200  # columns
+
+
 def dumps(record):
-    """JSON in which a list or an object of plain values has one line."""
-    spread = json.dumps(record, indent=1)
-    return re.sub(r"[\[{]\n[^\[\]{}]*\n *[\]}]", lambda m: re.sub(r"\n *", " ", m[0]), spread) + "\n"
+    """JSON in which what has no lists or objects in it, or fits into WIDEST columns, has one line."""
+    return _laid_out(record, "") + "\n"
+
+
+def _laid_out(value, indent):
+    line = json.dumps(value, separators=(",", ":"))
+    within = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    if len(indent) + len(line) <= WIDEST or not any(isinstance(v, (dict, list)) for v in within):
+        return line
+    rows = [_laid_out(v, indent + " ") for v in within]
+    if isinstance(value, dict):
+        rows = [f"{json.dumps(key)}: {row}" for key, row in zip(value, rows)]
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    return f"{begin}\n{indent} " + f",\n{indent} ".join(rows) + f"\n{indent}{end}"
 
 
 def write(folder, kind, record, text):

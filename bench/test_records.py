@@ -9,26 +9,24 @@ import records
 
 
 class Layout(unittest.TestCase):
-    def test_plain_values_have_one_line(self):
-        record = {"about": {"cpu": "x", "lscpu": "a:  1\nb: {2}"},
-                  "rounds": [[1.5, 2], [], [{"p": 1}, {"p": [3]}]]}
+    def test_what_is_short_or_plain_has_one_line(self):
+        record = {"about": {"cpu": "x", "lscpu": "a:  1\nb: {2}"}, "long": "y" * 300,
+                  "rounds": [[1.5, 2], [], [{"p": 1}, {"p": [3]}, {"q": "z" * 200}], [4, "w" * 200]]}
         self.assertEqual(records.dumps(record), """{
- "about": {
-  "cpu": "x",
-  "lscpu": "a:  1\\nb: {2}"
- },
+ "about": {"cpu":"x","lscpu":"a:  1\\nb: {2}"},
+ "long": "%s",
  "rounds": [
-  [ 1.5, 2 ],
+  [1.5,2],
   [],
   [
-   { "p": 1 },
-   {
-    "p": [ 3 ]
-   }
-  ]
+   {"p":1},
+   {"p":[3]},
+   {"q":"%s"}
+  ],
+  [4,"%s"]
  ]
 }
-""")
+""" % ("y" * 300, "z" * 200, "w" * 200))
 
     def test_nothing_is_lost(self):
         texts = {"empty": "", "brackets": "]}{[ \n {\n 1 \n}", "quote": '"\\',
