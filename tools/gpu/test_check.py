@@ -2,6 +2,7 @@
 somebody kills it at any time; and of what judges sanitizers and sizes. python -m unittest discover
 -s tools/gpu"""
 
+import contextlib
 import json
 import os
 import random
@@ -67,6 +68,17 @@ for n in (before + 1, before + 2):
 SEED = int(os.environ.get("SIE_GPU_KILL_SEED", "1"))
 
 
+def alive(session):
+    """The processes of a session that have not ended, its leader first."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            state, _, _, of = stat.read_text(errors="replace").rpartition(") ")[2].split()[:4]
+            if int(of) == session and state not in "ZX":
+                found.append(int(stat.parent.name))
+    return sorted(found, key=lambda pid: (pid != session, pid))
+
+
 class Killed(unittest.TestCase):
     def setUp(self):
         holder = tempfile.TemporaryDirectory()
@@ -99,6 +111,15 @@ class Killed(unittest.TestCase):
             "PATH": f"{self.path}:/usr/bin:/bin"}
         return subprocess.Popen([self.check, half, f"RESULTS={results}"], env=environment, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def kill(self, running):
+        """Kills every process of a run's session: each that check.sh starts with `timeout` has a process
+        group of its own, and would write into the results of this test for as long as it lives."""
+        while members := alive(running.pid):
+            for pid in members:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        running.communicate()
 
     def lost(self, results, done):
         """What was done and is not in the results."""
@@ -139,8 +160,8 @@ class Killed(unittest.TestCase):
                 results = self.root / f"{half}-{turn}"
                 running = self.start(half, results)
                 time.sleep(clock.uniform(0.1, 2.5))
-                os.killpg(running.pid, signal.SIGKILL)
-                running.communicate()
+                self.kill(running)
+                self.assertEqual(alive(running.pid), [])
                 done = Path(str(results) + ".done")
                 said = done.read_text().splitlines() if done.exists() else []
                 with self.subTest(half=half, turn=turn, seed=SEED):
