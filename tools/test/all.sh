@@ -2,7 +2,8 @@
 # Every test that needs no GPU, with a heading, a time and the CPU's time each. Called by `make
 # test`. Three rows of steps run at once, so that a step that waits, or that can use one core only,
 # leaves none idle: the C side, whose words come as they are said, and the Go side and the programs
-# as they are used, whose words come together when they have ended.
+# as they are used, whose words come together when they have ended. They take about as long as each
+# other.
 # shellcheck disable=SC2016 # the words of bash -c are expanded by that bash
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -94,26 +95,27 @@ race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/bat
 
 # The number of commits says what takes turns; a clone of depth 1 has turn 1. Four commits in a row
 # see each of these, eight both halves of each, 72 every part of every list:
-#   1 of 4   AddressSanitizer on the kernels' tests or on csrc's; clients of one sie-server
-#   2 of 4   the CUDA kernels for one of two cards and the build with them inside; clients of a
-#            cluster
+#   1 of 4   AddressSanitizer on the kernels' tests or on csrc's; clients of a cluster
+#   2 of 4   the CUDA kernels for one of two cards and the build with them inside; clients of one
+#            sie-server
 #   3 of 4   a sample of mutants of the CPU's code, and all of the architectures'; the chart; formats
-#            of C and of scripts; clients of one sie-server
+#            of C and of scripts; clients of a cluster
 #   0 of 4   half of the packages under the race detector; a sample of mutants of the CUDA kernels;
-#            clients of a cluster
+#            clients of one sie-server
 #   each     parts of the conformance list and of csrc's tests (cmake/tests.cmake), a third of
 #            attention's own tests and of wgmma's products (cmake/simt.cmake), one of three cards that
 #            models are emulated on, each model in one of its classes, a sixth of the fuzz targets, a
 #            tenth of MiniLM's passages (a fifth for clients), long texts and cuts of a part of the
 #            tokenizers, two of six forms of a flood (gateway/queue), half of the requests in which a
-#            cluster is compared with one sie-server
+#            cluster is compared with one sie-server, half of the models whose decisions a GPU
+#            repeats, half of Unicode's words, half of the seeds of pools, a third of those of quotas
 turn=${SIE_TEST_TURN:-$(git rev-list --count HEAD 2>/dev/null || echo 1)}
 unset SIE_TEST_TURN # for the steps alone that are given it
 case $((turn % 4)) in
-  0) of=race target=cluster ;;
-  1) of=sanitizers target=sie-server ;;
-  2) of=cuda target=cluster ;;
-  *) of=mutants target=sie-server ;;
+  0) of=race target=sie-server ;;
+  1) of=sanitizers target=cluster ;;
+  2) of=cuda target=sie-server ;;
+  *) of=mutants target=cluster ;;
 esac
 
 # later N NAME…: these steps are not of this turn, but of the next of which a quarter is N.
@@ -154,13 +156,22 @@ sample() {
     --jobs "$(nproc)"
 }
 
+# The order within a row: first what others wait for and what one core does, last what fills two, so
+# that no row ends alone on one.
 c_side() {
   step "C: build" bash -c 'cmake --build build -j "$(nproc)" >build/c.log 2>&1 || { cat build/c.log; exit 1; }'
+  touch "$work/c-is-built"
+  if [ $of = cuda ]; then
+    until_done set-up
+    cuda_inside
+    touch "$work/cuda-is-inside"
+  else
+    later 2 "CUDA kernels, compiled, and the build with CUDA inside"
+  fi
   rm -f build/launches
-  step "C: kernels, programs, ABI" env "SIE_TEST_TURN=$turn" bash -c 'SIE_SIMT_LAUNCHES=$PWD/build/launches ctest --test-dir build -j "$(nproc)" --output-on-failure'
+  step "C: kernels, programs, ABI" env "SIE_TEST_TURN=$turn" bash -c 'SIE_SIMT_LAUNCHES=$PWD/build/launches ctest --test-dir build -j "$(($(nproc) + 1))" --output-on-failure'
   step "arm64, under qemu: vectors and products" tools/test/arm64.sh quick
   step "How the tests launch each kernel" python3 -B tools/kernels/launches.py part build/launches
-  touch "$work/c-is-built"
   step "Mutants: proofs" python3 -B tools/mutate/mutate.py check
   case $of in
     mutants) sample host ;;
@@ -174,18 +185,6 @@ c_side() {
   else
     later 1 "C under AddressSanitizer and UBSan"
   fi
-  until_done set-up
-  local need=()
-  if [ $of = cuda ]; then
-    cuda_inside
-    need=(--need Dockerfile.cuda)
-  else
-    later 2 "CUDA kernels, compiled, and the build with CUDA inside"
-  fi
-  step "What is in the programs" "${MAKE:-make}" --no-print-directory sbom
-  step "Images" tools/docker/check.sh "${need[@]}" --need Dockerfile.gateway --need Dockerfile.config \
-    --need Dockerfile.sidecar
-  step "Images, broken on purpose" python3 -B -m unittest discover -s tools/docker
 }
 
 go_side() {
@@ -205,13 +204,6 @@ go_side() {
   # shellcheck disable=SC2046
   step "Go" env "SIE_TEST_TURN=$turn" SIE_REQUIRE_MINILM=1 SIE_REQUIRE_BROWSER=1 SIE_REQUIRE_BUCKETS=1 SIE_REQUIRE_CLIENTS=1 \
     "SIE_TEST_PROGRAMS=$PWD/bin" go test -tags "native,$tags" -timeout 30m $(go_packages)
-  if [ $of = mutants ]; then
-    # Its other packages have no test that runs without an API server (make kube-check); make lint vets them.
-    step "Chart, and what is beside it" go -C tools/kube test -count=1 -timeout 10m ./chart ./check ./natscheck
-    step "Mutants of the architectures" go run ./tools/mutate/golists
-  else
-    later 3 "Chart, and what is beside it; Mutants of the architectures"
-  fi
   if [ $of = race ]; then
     # shellcheck disable=SC2046,SC2086
     step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test \
@@ -219,19 +211,38 @@ go_side() {
   else
     later 0 "Go under the race detector"
   fi
-  until_done c-is-built
-  step "The GPU path, emulated" env SIE_REQUIRE_MINILM=1 "SIE_TEST_TURN=$turn" tools/test/emulated.sh
-  step "Models on emulated AMX" tools/test/amx.sh
 }
 
-# The programs as they are used, by clients, under faults, and the fuzz targets: much of it waits.
+# The chart; then the programs as they are used, by clients, under faults, and the fuzz targets, much
+# of which waits; models on an emulated GPU; then what is in the programs, and their images.
 used_side() {
+  local need=()
+  if [ $of = mutants ]; then
+    # Its other packages have no test that runs without an API server (make kube-check); make lint vets them.
+    step "Chart, and what is beside it" go -C tools/kube test -count=1 -timeout 10m ./chart ./check ./natscheck
+  else
+    later 3 "Chart, and what is beside it; Mutants of the architectures"
+  fi
   until_done set-up
   step "Clients" env "SIE_TARGETS=$target" "SIE_TEST_TURN=$turn" \
     build/venv-clients/bin/python -m pytest -q tools/test/clients
   step "Many models, briefly" python3 -B bench/models.py --models 30 --room 5 --requests 300
   step "Chaos, briefly" "${MAKE:-make}" --no-print-directory --old-file=libsie chaos-short
   step "Fuzz targets, briefly" env FUZZTIME=2s "SIE_TEST_TURN=$turn" tools/test/fuzz.sh
+  until_done c-is-built
+  step "The GPU path, emulated" env SIE_REQUIRE_MINILM=1 "SIE_TEST_TURN=$turn" tools/test/emulated.sh
+  step "Models on emulated AMX" tools/test/amx.sh
+  if [ $of = cuda ]; then
+    until_done cuda-is-inside
+    need=(--need Dockerfile.cuda)
+  fi
+  step "What is in the programs" "${MAKE:-make}" --no-print-directory sbom
+  step "Images" tools/docker/check.sh "${need[@]}" --need Dockerfile.gateway --need Dockerfile.config \
+    --need Dockerfile.sidecar
+  step "Images, broken on purpose" python3 -B -m unittest discover -s tools/docker
+  if [ $of = mutants ]; then
+    step "Mutants of the architectures" go run ./tools/mutate/golists
+  fi
 }
 
 # Every Go package but the one whose tests run in "What is written".
