@@ -2,34 +2,50 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// built builds sie-config from a copy of the tree's Go files at dir, as `make pure` does, and
-// returns its path.
-func built(t *testing.T, from, to string) string {
-	t.Helper()
+// built builds sie-config, as `make pure` does, from the tree's Go files or from a copy of them,
+// and returns the program.
+func built(from string) ([]byte, error) {
+	to, err := os.MkdirTemp("", "sbom")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(to)
 	c := exec.Command("go", "build", "-tags", "disable_grpc_modules,netgo,osusergo", "-trimpath",
 		"-buildvcs=false", "-ldflags", "-X github.com/sie-engine/sie/internal/build.Commit=0123456789ab",
 		"-o", to, "./cmd/sie-config")
 	c.Dir = from
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		return nil, fmt.Errorf("%w\n%s", err, out)
 	}
-	return filepath.Join(to, "sie-config")
+	return os.ReadFile(filepath.Join(to, "sie-config"))
 }
+
+// builtHere builds this tree's sie-config once for all tests: to link it takes seconds.
+var builtHere = sync.OnceValues(func() ([]byte, error) { return built("../..") })
 
 // The bill of a program has the modules that its packages come from, with their versions, and a
 // licence of each.
 func TestBillMatchesTheModules(t *testing.T) {
+	here, err := builtHere()
+	if err != nil {
+		t.Fatal(err)
+	}
 	to := t.TempDir()
-	program := built(t, "../..", to)
+	program := filepath.Join(to, "sie-config")
+	if err := os.WriteFile(program, here, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := run(to, "", "0123456789ab", []string{program}); err != nil {
 		t.Fatal(err)
 	}
@@ -109,11 +125,11 @@ func TestBuildsAreReproducible(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	here, err := os.ReadFile(built(t, "../..", t.TempDir()))
+	here, err := builtHere()
 	if err != nil {
 		t.Fatal(err)
 	}
-	there, err := os.ReadFile(built(t, copied, t.TempDir()))
+	there, err := built(copied)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,8 +41,10 @@ MODULE = "github.com/sie-engine/sie"
 SHARE = {"go": 1.0, "python": 1.0, "tools": 1.0, "c": 0.2, "asan": 0.03, "race": 0.03}
 RACE_PACKAGES = re.search(r'^race_packages="([^"]*)"$', (ROOT / "tools/test/all.sh").read_text(),
                           re.M)[1].replace("\\", "").split()
-# As make test has them: what cannot run fails instead of being skipped.
+# As make test has them: what cannot run fails instead of being skipped, and tests start the programs
+# in bin.
 ENVIRONMENT = {f"SIE_REQUIRE_{what}": "1" for what in ("MINILM", "BUCKETS", "BROWSER", "CLIENTS")}
+ENVIRONMENT["SIE_TEST_PROGRAMS"] = str(ROOT / "bin")
 
 
 def die_with_parent():
@@ -184,10 +186,12 @@ def cases(tally, report, name, code, out):
         tally.note(name(None), code == 0, out)
 
 
-def pytest(tally, args, part, *paths, **env):
-    report = BUILT / f"{part}.xml"
+def pytest(tally, args, part, folder, **env):
+    """Runs a folder's tests, whose modules find each other there."""
+    report, files = BUILT / f"{part}.xml", sorted((ROOT / folder).glob("test_*.py"))
     command = ["build/venv-clients/bin/python", "-B", "-m", "pytest", "-q", "--import-mode=importlib",
-               f"--rootdir={ROOT}", f"--junitxml={report}", *paths, *(["-k", args.only] if args.only else [])]
+               f"--rootdir={ROOT}", f"--junitxml={report}", *map(str, files),
+               *(["-k", args.only] if args.only else [])]
     done = tally.done(args, part, f"{part} ")
     command += [f"--deselect={test}" for test in done]
 
@@ -200,7 +204,7 @@ def pytest(tally, args, part, *paths, **env):
         n = next(n for n, file in enumerate(files, 1) if (ROOT / file).exists())
         return "::".join([f"{part} {files[n - 1]}", *words[n:], case.get("name")])
 
-    code, out = run(command, **env)
+    code, out = run(command, PYTHONPATH=str(ROOT / folder), **env)
     if code != 5 or not done:  # 5: no test is left
         cases(tally, report, name, code, out)
 
@@ -209,13 +213,11 @@ def python(tally, n, args):
     pytest(tally, args, "python", "tools/test/clients")
 
 
-# Each folder's modules find each other, as under unittest; what is killed at random has another seed
-# in each run.
+# What is killed at random has another seed in each run.
 def tools(tally, n, args):
     for folder in ("tools/kernels", "tools/mutate", "tools/golden", "tools/gpu", "tools/docker", "tools/test",
                    "bench"):
-        pytest(tally, args, "tools", *map(str, sorted((ROOT / folder).glob("test_*.py"))),
-               PYTHONPATH=str(ROOT / folder), SIE_GPU_KILL_SEED=str(n + 1))
+        pytest(tally, args, "tools", folder, SIE_GPU_KILL_SEED=str(n + 1))
 
 
 def ctest(tally, args, part, build):

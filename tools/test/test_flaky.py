@@ -95,6 +95,17 @@ class Counts(unittest.TestCase):
             flaky.cases(tally, Path("/nowhere/report.xml"), lambda case: "build ctest", code, "no folder")
             self.assertEqual((tally.ran["build ctest"], tally.failed["build ctest"]), (1, failed))
 
+    def test_tests_in_python_find_the_modules_of_their_folder(self):
+        for part, most in (flaky.python, 1), (flaky.tools, 10):
+            with mock.patch.object(flaky, "run", return_value=(0, "")) as ran:
+                part(self.tally, 0, asked())
+            self.assertLessEqual(1, ran.call_count)
+            self.assertLessEqual(ran.call_count, most)
+            for call in ran.call_args_list:
+                files = [Path(word) for word in call.args[0] if word.endswith(".py")]
+                self.assertTrue(files)
+                self.assertEqual({str(file.parent) for file in files}, {call.kwargs["PYTHONPATH"]})
+
     def test_what_fails_first_is_what_is_shown(self):
         for said in ("first", "second"):
             self.tally.note("go batch TestRed", False, said)

@@ -21,7 +21,7 @@ func heldDisk(t *testing.T, free *int64) (d disk, size int64) {
 		locks:     newLocks(nil),
 		threshold: 0.85,
 		log:       slog.New(slog.DiscardHandler),
-		userWait:  time.Hour,
+		userWait:  time.Minute,
 		space:     func(string) (int64, int64, bool) { return *free, 10 * modelBytes, true },
 	}
 	found := d.candidates("")
@@ -74,7 +74,7 @@ func TestUserWaitBeginsAfterTheLastDownload(t *testing.T) {
 		}
 		time.Sleep(d.userWait) // beside another one
 		second.release()
-		if took := <-done; took < 3*d.userWait || took > 3*d.userWait+time.Minute {
+		if took := <-done; took < 3*d.userWait || took > 3*d.userWait+time.Second {
 			t.Errorf("it gave up after %v, %v after the last download ended; want %v",
 				took, took-2*d.userWait, d.userWait)
 		}
