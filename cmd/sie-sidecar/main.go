@@ -41,7 +41,7 @@ type cli struct {
 	Socket       string        `name:"ipc-socket" help:"Socket of the server." env:"SIE_IPC_SOCKET_PATH" default:"/tmp/sie-ipc.sock" type:"path"`
 	ProbeHost    string        `help:"Address of the probes and metrics." env:"SIE_WORKER_PROBE_HOST" default:"0.0.0.0"`
 	ProbePort    int           `help:"Their port; 0 takes a free one and logs it." env:"SIE_WORKER_PROBE_PORT" default:"9095" range:"0..65535"`
-	DrainTimeout time.Duration `help:"Longest time from SIGTERM to the exit." env:"SIE_DRAIN_TIMEOUT" default:"25s" range:"1s..1h"`
+	DrainTimeout time.Duration `help:"Longest time from SIGTERM until work in hand is given back. The exit is two seconds later at most." env:"SIE_DRAIN_TIMEOUT" default:"25s" range:"1s..1h"`
 	Stall        time.Duration `name:"stall-timeout" help:"Time without progress of the server after which its work goes to another worker." env:"SIE_STALL_TIMEOUT" default:"30s" range:"1s..1h"`
 	PayloadStore string        `name:"payload-store" help:"Where the gateways leave large payloads: a directory, s3://bucket/prefix or gs://bucket/prefix." env:"SIE_PAYLOAD_STORE_URL"`
 

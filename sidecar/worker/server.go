@@ -166,8 +166,10 @@ func (c *core) drain() {
 	c.giveBackQueued()
 }
 
-// abandon gives back what a drain did not finish in its time.
+// abandon gives back what a drain did not finish in its time. drained is called when no message of
+// a queue can come any more: the broker hands what was given back to a pull that it still knows.
 func (c *core) abandon() {
+	c.abandoned = true
 	var ids []string
 	for _, s := range c.slices {
 		if s.state == sent && !s.dropped {

@@ -184,8 +184,12 @@ func (w *Worker) post(f func()) {
 	}
 }
 
-// Run works until ctx ends and the drain after it, which takes at most DrainTimeout, is over. All
-// that it started has ended when it returns.
+// endTimeout bounds how long a drain that took too long waits for the ends of its queues.
+const endTimeout = time.Second
+
+// Run works until ctx ends and the drain after it is over, which takes at most DrainTimeout and, if
+// that was not enough, endTimeout to give back the rest. All that it started has ended when it
+// returns.
 func (w *Worker) Run(ctx context.Context) error {
 	background, stop := context.WithCancel(context.Background())
 	defer func() {
@@ -206,7 +210,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
-	var late <-chan time.Time
+	var late, end <-chan time.Time
 	begun, stopping := time.Time{}, ctx.Done()
 	for !w.over {
 		select {
@@ -227,6 +231,8 @@ func (w *Worker) Run(ctx context.Context) error {
 			w.c.Log.Warn("the drain took too long; what is not done is given back",
 				"slices", len(w.core.slices))
 			w.core.abandon()
+			end = time.After(endTimeout)
+		case <-end:
 			w.over = true
 		}
 		w.core.now = time.Now().Add(w.c.ClockOffset)
