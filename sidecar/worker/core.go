@@ -57,7 +57,6 @@ type core struct {
 	former     []uint64  // of streams of lanes that this worker has left, whose messages it may settle
 	created    time.Time // of the stream
 	draining   bool
-	abandoned  bool            // a drain took too long
 	closing    int             // subscriptions that are being closed
 	dirty      bool            // decisions may have changed
 	scan       bool            // the next tick looks at every model
@@ -176,8 +175,7 @@ func (c *core) tick() {
 	c.beats()
 	clear(c.hot)
 	c.scan = false
-	if c.draining && (len(c.slices) == 0 || c.abandoned) &&
-		(!c.connected || c.closing == 0 && len(c.late) == 0) {
+	if c.draining && len(c.slices) == 0 && (!c.connected || c.closing == 0 && len(c.late) == 0) {
 		c.do.drained()
 	}
 }

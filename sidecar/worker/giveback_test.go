@@ -14,6 +14,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/bus"
 	"github.com/sie-engine/sie/internal/bus/bustest"
+	"github.com/sie-engine/sie/internal/ipc"
 	"github.com/sie-engine/sie/internal/work"
 )
 
@@ -165,6 +166,34 @@ func TestADrainGivesBackAtOnce(t *testing.T) {
 	}
 	if len(s.c.slices) != 1 || s.c.slices[runs.id] != x {
 		t.Errorf("%d slices in hand, want the one in the server", len(s.c.slices))
+	}
+}
+
+// A drain that takes too long gives back all that it has and knows none of it any more: an outcome
+// that comes later is nobody's.
+func TestADrainThatTakesTooLongForgets(t *testing.T) {
+	s := connected(t)
+	runs, dropped := s.delivers(simModels[0], true, nil), s.delivers(simModels[0], true, nil)
+	for _, m := range []*simMsg{runs, dropped} {
+		x := s.c.slices[m.id]
+		x.model.remove(x)
+		x.state, x.call = sent, "call"
+		x.model.inflight += x.tokens
+		x.model.running++
+		s.c.inServer++
+	}
+	s.c.slices[dropped.id].dropped, s.c.slices[dropped.id].deliveries = true, nil
+	s.c.drain()
+	s.c.abandon()
+	if !runs.at.Equal(s.now.Add(nakServer)) {
+		t.Errorf("what runs may be delivered in %v", runs.at.Sub(s.now))
+	}
+	if len(s.c.slices) != 0 || s.c.inServer != 0 {
+		t.Errorf("%d slices in hand, %d in the server", len(s.c.slices), s.c.inServer)
+	}
+	s.c.outcome("call", &ipc.Outcome{WorkItemID: runs.id, Disposition: ipc.PublishAndAck})
+	if s.c.kept.Len() != 0 {
+		t.Error("a result of what was given back is kept")
 	}
 }
 

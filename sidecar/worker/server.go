@@ -166,19 +166,20 @@ func (c *core) drain() {
 	c.giveBackQueued()
 }
 
-// abandon gives back what a drain did not finish in its time. drained is called when no message of
-// a queue can come any more: the broker hands what was given back to a pull that it still knows.
+// abandon gives back what a drain did not finish in its time, and forgets it. drained is called
+// when no message of a queue can come any more: the broker hands what was given back to a pull that
+// it still knows.
 func (c *core) abandon() {
-	c.abandoned = true
 	var ids []string
 	for _, s := range c.slices {
-		if s.state == sent && !s.dropped {
-			ids = append(ids, s.item.WorkItemID)
+		if s.state == sent {
+			if !s.dropped {
+				ids = append(ids, s.item.WorkItemID)
+			}
+			c.left(s)
+			s.state = fetching // it is in no queue
 		}
-		c.settle(s, func(d delivery) { c.do.nak(d, nakServer) })
-		if s.key != "" && s.state != storing { // else when its storing has ended
-			c.do.discard(s.key)
-		}
+		c.giveBack(s, nakServer, "server")
 	}
 	if len(ids) > 0 {
 		c.do.cancel(ids)
