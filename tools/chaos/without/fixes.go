@@ -426,9 +426,14 @@ func Fixes() []Fix {
 			Name: "abandon",
 			What: "what a drain does not finish in its time is given back",
 			Patches: []Patch{{
-				server, "c.settle(s, func(d delivery) { c.do.nak(d, nakServer) })", "_ = nakServer",
+				server, `c.giveBack(s, nakServer, "server")`, "c.forget(s)",
 			}},
 			Tests: []Test{{worker, "TestADrainHidesNothing"}},
+		}, {
+			Name:    "abandon-after-pulls",
+			What:    "a drain that takes too long ends when the broker knows no pull of it any more",
+			Patches: []Patch{{"sidecar/worker/worker.go", "end = time.After(endTimeout)", "w.over = true"}},
+			Tests:   []Test{{worker, "TestADrainThatTakesTooLongHidesNothing"}},
 		}, {
 			Name:    "leave-first",
 			What:    "a gateway is not ready any more 2 s before it accepts nothing",
