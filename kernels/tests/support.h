@@ -29,6 +29,17 @@ const std::vector<Support> &noted_support();
 // Runs the first cases of all forms and nothing else.
 void note_all_support();
 
+// The name of a table in support.txt. An emulated table has the forms of the table that it emulates,
+// and those of arm64 have AVX2's.
+std::string support_name(const sie_ops *ops);
+
+// Tables that have one name together in support.txt, where all of them have a form.
+struct TableSet {
+  std::string name;
+  std::vector<std::string> tables;
+};
+const std::vector<TableSet> &table_sets();
+
 // One line a form: the tables that have it, "(aligned)" behind those which take no odd rows.
 void list_support(FILE *out);
 

@@ -18,6 +18,14 @@ struct Names {
   std::set<std::string> layouts[2];
 };
 
+// The tables that a name of support.txt stands for.
+std::vector<std::string> tables_of(const std::string &name) {
+  for (const TableSet &set : table_sets()) {
+    if (set.name == name) return set.tables;
+  }
+  return {name};
+}
+
 std::map<std::string, Names> parse_support(const std::string &all) {
   std::map<std::string, Names> forms;
   for (size_t at = 0; at < all.size();) {
@@ -33,8 +41,10 @@ std::map<std::string, Names> parse_support(const std::string &all) {
       if (space == std::string::npos) space = line.size();
       const std::string name = line.substr(from + 1, space - from - 1);
       const size_t mark = name.find("(aligned)");
-      names.layouts[0].insert(name.substr(0, mark));
-      if (mark == std::string::npos) names.layouts[1].insert(name);
+      for (const std::string &table : tables_of(name.substr(0, mark))) {
+        names.layouts[0].insert(table);
+        if (mark == std::string::npos) names.layouts[1].insert(table);
+      }
       from = space;
     }
   }
@@ -56,21 +66,12 @@ const std::map<std::string, Names> &golden_support() {
   return golden;
 }
 
-// An emulated table has the forms of the table that it emulates, and those of arm64 have AVX2's.
-std::string golden_name(const sie_ops *ops) {
-  if (SIE_ISA_FAMILY(ops->isa) == SIE_FAMILY_ARM64) return "avx2";
-  const std::string name = ops->name, mark = "-emulated";
-  const bool emulated =
-      name.size() > mark.size() && name.compare(name.size() - mark.size(), mark.size(), mark) == 0;
-  return emulated ? name.substr(0, name.size() - mark.size()) : name;
-}
-
 }  // namespace
 
 bool should_run(const Case &c, const sie_ops *ops, bool otherwise) {
   const auto found = golden_support().find(c.form);
   if (found == golden_support().end()) return otherwise;
-  return found->second.layouts[c.layout == odd ? 1 : 0].count(golden_name(ops)) != 0;
+  return found->second.layouts[c.layout == odd ? 1 : 0].count(support_name(ops)) != 0;
 }
 
 // A form that the golden file lists for a table must not get lost; a new one must be added to the
@@ -92,7 +93,7 @@ void check_support() {
       for (const sie_ops *ops : backends()) {
         bool has = false;
         for (const sie_ops *o : now.layouts[layout].tables) has = has || o == ops;
-        const bool had = found->second.layouts[layout].count(golden_name(ops)) != 0;
+        const bool had = found->second.layouts[layout].count(support_name(ops)) != 0;
         CHECK(has == had, "%s %s %s%s; %s", ops->name, had ? "lost" : "has, and the table lacks,",
               now.form.c_str(), layout != 0 ? " with odd rows" : "", update);
         compared++;
