@@ -19,8 +19,9 @@ const (
 	Heartbeat = 2 * time.Second
 	// Silence is how long a queue with an open pull may hear nothing: two heartbeats and a half.
 	Silence = 5 * time.Second
-	// QuietFor is how long a queue with an open pull hears of no work until it is quiet. It is
-	// shorter than the delay with which late work is given back, which may come again.
+	// QuietFor is how long a queue with an open pull hears of no work until it asks the broker
+	// whether there is any. It is shorter than the delay with which late work is given back, which
+	// may come again.
 	QuietFor = 40 * time.Millisecond
 	// MaxOpen bounds the pulls of a queue that are open at once.
 	MaxOpen = 4
@@ -30,10 +31,11 @@ const (
 
 // request is the body of a pull.
 type request struct {
-	Expires    time.Duration `json:"expires"`
+	Expires    time.Duration `json:"expires,omitempty"`
 	Batch      int           `json:"batch"`
 	MaxBytes   int           `json:"max_bytes"`
-	Heartbeat  time.Duration `json:"idle_heartbeat"`
+	NoWait     bool          `json:"no_wait,omitempty"`
+	Heartbeat  time.Duration `json:"idle_heartbeat,omitempty"`
 	Group      string        `json:"group"`
 	MinPending int64         `json:"min_pending,omitempty"`
 }
@@ -65,6 +67,9 @@ type Queue struct {
 	worked   time.Time // of the last slice, or of the last pull
 	last     uint64
 	watching bool
+	asked    time.Time // when the broker was last asked whether work waits
+	question string    // reply subject of that, until it is answered or slices come
+	dry      bool      // the answer was no, and no slice has come since
 }
 
 type opened struct {
@@ -119,14 +124,9 @@ func (q *Queue) Watch(now time.Time, threshold int) error {
 }
 
 func (q *Queue) send(now time.Time, r request, watch bool) error {
-	r.Expires, r.Heartbeat, r.Group = Expires, Heartbeat, bus.PriorityGroup
-	body, err := json.Marshal(r)
+	r.Expires, r.Heartbeat = Expires, Heartbeat
+	reply, err := q.publish(r)
 	if err != nil {
-		return err
-	}
-	q.last++
-	reply := q.inbox + strconv.FormatUint(q.last, 36)
-	if err := q.nc.PublishRequest(q.next, reply, body); err != nil {
 		return err
 	}
 	if len(q.open) == 0 {
@@ -136,11 +136,33 @@ func (q *Queue) send(now time.Time, r request, watch bool) error {
 	if watch {
 		q.watching = true
 	} else {
-		o.batch, q.worked = r.Batch, now
+		o.batch, q.worked, q.dry = r.Batch, now, false
 		q.waiting += r.Batch
 	}
 	q.open[reply] = o
 	return nil
+}
+
+// publish sends a request and returns the subject that answers come to.
+func (q *Queue) publish(r request) (string, error) {
+	r.Group = bus.PriorityGroup
+	body, err := json.Marshal(r)
+	if err != nil {
+		return "", err
+	}
+	q.last++
+	reply := q.inbox + strconv.FormatUint(q.last, 36)
+	return reply, q.nc.PublishRequest(q.next, reply, body)
+}
+
+// ask asks the broker whether work waits. As for a Watch, none is taken.
+func (q *Queue) ask(now time.Time) {
+	if q.question != "" || now.Sub(q.asked) < QuietFor {
+		return
+	}
+	if reply, err := q.publish(request{Batch: 1, MaxBytes: 1, NoWait: true}); err == nil {
+		q.question, q.asked = reply, now
+	}
 }
 
 // Heard reads a message that came and tells what it is.
@@ -148,9 +170,14 @@ func (q *Queue) Heard(now time.Time, m *nats.Msg) Kind {
 	q.heard = now
 	if !strings.HasPrefix(m.Subject, q.inbox) {
 		q.waiting, q.worked = max(q.waiting-1, 0), now
+		q.question, q.dry = "", false
 		return Work
 	}
 	status, text := m.Header.Get("Status"), m.Header.Get("Description")
+	if m.Subject == q.question { // 404: no messages; 503: no consumer, so nothing that may deliver
+		q.question, q.dry = "", status == "404" || status == "503"
+		return Alive
+	}
 	if status == "100" {
 		return Alive
 	}
@@ -187,12 +214,24 @@ func (q *Queue) Silent(now time.Time) bool {
 	return len(q.open) > 0 && now.Sub(q.heard) > Silence
 }
 
-// Quiet reports whether Close loses nothing. The broker decides to deliver and then looks for the
-// subscription again, so a slice that comes while the subscription ends is hidden until its ack
-// wait is over. That cannot be when no pull is open. When no slice came for QuietFor it is very
-// unlikely, and an open pull of a quiet queue may last for another Expires.
+// Quiet reports whether Close loses nothing; while it does not know, it asks the broker, and the
+// answer is heard later. The broker decides to deliver and then looks for the subscription again,
+// so a slice that comes while the subscription ends is hidden until its ack wait is over. That
+// cannot be when no pull is open. Else the queue is quiet when no slice came for QuietFor, and the
+// broker, asked then, had none: what it delivered before came before its answer. Only a slice that
+// it delivers between that answer and the end may be hidden; to wait until the pulls are over would
+// take up to Expires. A broker of which nothing is heard for Silence knows the pulls no more.
 func (q *Queue) Quiet(now time.Time) bool {
-	return len(q.open) == 0 || len(q.open) == 1 && q.watching || now.Sub(q.worked) >= QuietFor
+	switch {
+	case len(q.open) == 0, len(q.open) == 1 && q.watching, q.Silent(now):
+		return true
+	case now.Sub(q.worked) < QuietFor:
+		return false
+	}
+	if !q.dry {
+		q.ask(now)
+	}
+	return q.dry
 }
 
 // Close ends the pulls. Messages that were on their way still come, and then closed is called: the
@@ -219,5 +258,5 @@ func (q *Queue) Close(closed func()) {
 // Reset forgets the pulls that were open: the connection was lost, and they with it.
 func (q *Queue) Reset() {
 	clear(q.open)
-	q.waiting, q.watching = 0, false
+	q.waiting, q.watching, q.question, q.dry = 0, false, "", false
 }

@@ -338,7 +338,79 @@ func TestCloseLosesNothing(t *testing.T) {
 	}
 }
 
-// A queue is quiet without a pull that may bring work, and when none has come for QuietFor.
+// A queue whose pulls are on their way to the broker for longer than QuietFor is not quiet: the
+// broker would hear of its end just behind them. Asked whether work waits, it gives none.
+func TestCloseBehindSlowPulls(t *testing.T) {
+	r := newRig(t)
+	r.prepare()
+	const total, rounds, batch = 2000, 5, 100
+	r.publish(total, 500)
+	network := r.s.Slow()
+	nc, came := network.Connect(bus.SidecarInboxes), 0
+	for round := range rounds {
+		in := make(chan *nats.Msg, total)
+		q, err := New(nc, bus.StreamName(lane.Pool), bus.ConsumerName(subject), nc.NewInbox(),
+			func(m *nats.Msg) { in <- m })
+		if err != nil {
+			t.Fatal(err)
+		}
+		network.HoldRequests(3 * QuietFor)
+		for range MaxOpen {
+			if err := q.Pull(time.Now(), batch, 1<<20); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := came
+		hear := func(m *nats.Msg) {
+			if q.Heard(time.Now(), m) == Work {
+				came++
+			}
+		}
+		quiet := time.NewTicker(QuietFor / 10)
+		for !q.Quiet(time.Now()) {
+			select {
+			case m := <-in:
+				hear(m)
+			case <-quiet.C:
+			}
+		}
+		quiet.Stop()
+		closed := make(chan struct{})
+		q.Close(func() { close(closed) })
+		<-closed
+		for len(in) > 0 {
+			hear(<-in)
+		}
+		if i := r.info(); i.NumAckPending != came || came != before+MaxOpen*batch {
+			t.Fatalf("round %d: %d slices came of %d that were asked for; the broker delivered %d of %d",
+				round, came-before, MaxOpen*batch, i.NumAckPending-before, i.NumAckPending)
+		}
+	}
+}
+
+// A broker that has no work says so at once, to a queue whose pull goes on.
+func TestABrokerWithoutWorkSaysSo(t *testing.T) {
+	r := newRig(t)
+	r.prepare()
+	now := time.Now()
+	if err := r.q.Pull(now, 2, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(QuietFor)
+	if r.q.Quiet(now) {
+		t.Error("quiet before the broker was asked")
+	}
+	if k, m := r.next(); k != Alive || m.Header.Get("Status") != "404" || !r.q.Quiet(now) {
+		t.Errorf("%v %v", k, m.Header)
+	}
+	r.publish(1, 10)
+	if k, m := r.next(); k != Work || r.q.Quiet(time.Now().Add(QuietFor)) {
+		t.Errorf("%v %v, and quiet", k, m.Header)
+	}
+}
+
+// A queue is quiet without a pull that may bring work, and when none has come for QuietFor and the
+// broker has none.
 func TestQuiet(t *testing.T) {
 	r := newRig(t)
 	r.prepare()
@@ -346,13 +418,58 @@ func TestQuiet(t *testing.T) {
 	if err := r.q.Watch(now, 5); err != nil || !r.q.Quiet(now) {
 		t.Errorf("a watch is not quiet: %v", err)
 	}
-	if err := r.q.Pull(now, 5, 1<<20); err != nil || r.q.Quiet(now) || r.q.Quiet(now.Add(QuietFor-1)) ||
-		!r.q.Quiet(now.Add(QuietFor)) {
-		t.Errorf("a pull is quiet too early or too late: %v", err)
+	if err := r.q.Pull(now, 5, 1<<20); err != nil || r.q.Quiet(now) || r.q.Quiet(now.Add(QuietFor-1)) {
+		t.Errorf("a pull is quiet too early: %v", err)
 	}
-	r.q.Heard(now.Add(QuietFor), &nats.Msg{Subject: subject})
-	if r.q.Quiet(now.Add(QuietFor)) || !r.q.Quiet(now.Add(2*QuietFor)) {
-		t.Error("work does not count")
+	asked := func() string {
+		t.Helper()
+		if r.q.question == "" {
+			t.Fatal("the broker was not asked")
+		}
+		return r.q.question
+	}
+	answer := func(to, status string) {
+		t.Helper()
+		m := &nats.Msg{Subject: to, Header: nats.Header{"Status": {status}}}
+		if k := r.q.Heard(now, m); k != Alive {
+			t.Errorf("an answer of %s is %v", status, k)
+		}
+	}
+	now = now.Add(QuietFor)
+	if r.q.Quiet(now) {
+		t.Error("a pull is quiet before the broker was asked")
+	}
+	first := asked()
+	if r.q.Heard(now, &nats.Msg{Subject: subject}) != Work || r.q.question != "" {
+		t.Error("a slice came, and the question still counts")
+	}
+	answer(first, "404")
+	now = now.Add(QuietFor)
+	if r.q.Quiet(now) || asked() == first {
+		t.Error("what the broker said before the slice counts")
+	}
+	answer(asked(), "408") // others' pulls take more than there is
+	if r.q.Quiet(now) || r.q.question != "" {
+		t.Error("asked twice at once")
+	}
+	for _, status := range []string{"404", "503"} {
+		now = now.Add(QuietFor)
+		if r.q.Quiet(now) {
+			t.Error("quiet while work waits")
+		}
+		answer(asked(), status)
+		if !r.q.Quiet(now) {
+			t.Errorf("not quiet after %s", status)
+		}
+		r.q.Heard(now, &nats.Msg{Subject: subject})
+	}
+	r.q.Reset()
+	if !r.q.Quiet(now) {
+		t.Error("not quiet without a connection")
+	}
+	if err := r.q.Pull(now, 1, 1<<20); err != nil || r.q.Quiet(now.Add(Silence)) ||
+		!r.q.Quiet(now.Add(Silence+1)) {
+		t.Errorf("a broker that says nothing: %v", err)
 	}
 }
 

@@ -2,10 +2,6 @@ package worker
 
 import (
 	"fmt"
-	"io"
-	"net"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -245,46 +241,6 @@ func TestADrainHidesNothing(t *testing.T) {
 	g.settled(empty0)
 }
 
-// slowAnswers returns the URL of the broker behind a network on which its answers take as long as
-// delay says.
-func slowAnswers(t *testing.T, url string, delay *atomic.Int64) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			a, err := l.Accept()
-			if err != nil {
-				return
-			}
-			b, err := net.Dial("tcp", strings.TrimPrefix(url, "nats://"))
-			if err != nil {
-				a.Close()
-				continue
-			}
-			go func() {
-				_, _ = io.Copy(b, a)
-				b.Close()
-			}()
-			go func() {
-				defer a.Close()
-				some := make([]byte, 1<<16)
-				for {
-					n, err := b.Read(some)
-					time.Sleep(time.Duration(delay.Load()))
-					if _, failed := a.Write(some[:n]); failed != nil || err != nil {
-						return
-					}
-				}
-			}()
-		}
-	}()
-	return "nats://" + l.Addr().String()
-}
-
 // A drain that takes too long gives back what is in the server when the broker knows no pull of it
 // any more, however late it hears so: else what comes back goes to that pull, and nobody sees it
 // until its ack wait is over, an hour here.
@@ -301,13 +257,13 @@ func TestADrainThatTakesTooLongHidesNothing(t *testing.T) {
 	for i := range n {
 		g.publish("org/m", fmt.Sprint("r", i), nil, "!hold")
 	}
-	f, delay := startFake(t), new(atomic.Int64)
+	f, network := startFake(t), s.Slow()
 	w := startSidecar(t, s, f, "slow", func(c *Config) {
-		c.NATS.URL = slowAnswers(t, s.URL, delay)
+		c.NATS.URL = network.URL
 		c.DrainTimeout = time.Millisecond
 	})
 	<-f.running
-	delay.Store(int64(3 * nakServer))
+	network.HoldAnswers(3 * nakServer)
 	w.stop()
 	if err := <-w.ended; err != nil {
 		t.Error(err)

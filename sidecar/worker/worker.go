@@ -86,7 +86,7 @@ type Worker struct {
 	storing map[string]bool
 
 	// closing holds the queues that are to be closed: at most as many as were opened within
-	// pull.Expires.
+	// pull.Expires and pull.Silence together.
 	closing []*pull.Queue
 
 	background sync.WaitGroup

@@ -95,8 +95,13 @@ func (s *Server) Connections() uint64 {
 // Connect returns a connection with the options of a component, closed when the test ends.
 func (s *Server) Connect(inboxes string) *nats.Conn {
 	s.t.Helper()
+	return s.connect(s.URL, inboxes)
+}
+
+func (s *Server) connect(url, inboxes string) *nats.Conn {
+	s.t.Helper()
 	c, err := bus.Connect(bus.Options{
-		URL: s.URL, Name: s.t.Name(), Inboxes: inboxes, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		URL: url, Name: s.t.Name(), Inboxes: inboxes, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -418,10 +418,15 @@ func Fixes() []Fix {
 			What: "a queue is closed only when no work is on its way",
 			Patches: []Patch{{
 				"sidecar/pull/pull.go",
-				"return len(q.open) == 0 || len(q.open) == 1 && q.watching ||",
-				"return true ||",
+				"case len(q.open) == 0, len(q.open) == 1 && q.watching, q.Silent(now):",
+				"case true:",
 			}},
 			Tests: []Test{{"sidecar/pull", "TestCloseLosesNothing"}, {"sidecar/pull", "TestQuiet"}},
+		}, {
+			Name:    "drain-asks",
+			What:    "a queue is closed when the broker, asked, has no work, however late it hears of the pulls",
+			Patches: []Patch{{"sidecar/pull/pull.go", "return q.dry", "return true"}},
+			Tests:   []Test{{"sidecar/pull", "TestCloseBehindSlowPulls"}},
 		}, {
 			Name: "abandon",
 			What: "what a drain does not finish in its time is given back",
