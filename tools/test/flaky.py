@@ -24,6 +24,7 @@ import collections
 import concurrent.futures
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import re
@@ -109,6 +110,16 @@ def run(command, cwd=ROOT, **env):
     return process.returncode, out
 
 
+@functools.cache
+def test2json():
+    """The program that reads what Go tests say. `go tool` would build it with flags of its own, and
+    the standard library for it once more."""
+    BUILT.mkdir(parents=True, exist_ok=True)
+    program = BUILT / "test2json"
+    subprocess.run(["go", "build", "-o", str(program), "cmd/test2json"], cwd=ROOT, check=True)
+    return str(program)
+
+
 class Go:
     """All Go tests. Their programs are built once: to link them again takes longer than most run."""
 
@@ -150,8 +161,8 @@ class Go:
         return run([*command, *(["-test.short"] if self.race else [])], cwd=ROOT / package)
 
     def judge(self, tally, package, code, out):
-        events = subprocess.run(["go", "tool", "test2json", "-t"], input=out, stdout=subprocess.PIPE,
-                                text=True, check=True).stdout
+        events = subprocess.run([test2json(), "-t"], input=out, stdout=subprocess.PIPE, text=True,
+                                check=True).stdout
         words, failed = collections.defaultdict(str), False
         spent = collections.defaultdict(collections.Counter)
         for event in map(json.loads, events.splitlines()):
