@@ -94,7 +94,7 @@ race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/bat
   ./gateway/fleet ./gateway/queue ./sidecar/worker"
 
 # The number of commits says what takes turns; a clone of depth 1 has turn 1. Four commits in a row
-# see each of these, eight both halves of each, 72 every part of every list:
+# see each of these, eight both halves of each, 96 every part of every list:
 #   1 of 4   AddressSanitizer on the kernels' tests or on csrc's; clients of a cluster
 #   2 of 4   the CUDA kernels for one of two cards and the build with them inside; clients of one
 #            sie-server
@@ -102,15 +102,20 @@ race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/bat
 #            of C and of scripts; clients of a cluster
 #   0 of 4   half of the packages under the race detector; a sample of mutants of the CUDA kernels;
 #            clients of one sie-server
+#   not 2    one of three cards that models are emulated on, each model in one of its classes, and
+#            half of the models whose decisions it repeats; a sixth of the fuzz targets; the images,
+#            broken on purpose
 #   each     parts of the conformance list and of csrc's tests (cmake/tests.cmake), a third of
-#            attention's own tests and of wgmma's products (cmake/simt.cmake), one of three cards that
-#            models are emulated on, each model in one of its classes, a sixth of the fuzz targets, a
-#            tenth of MiniLM's passages (a fifth for clients), long texts and cuts of a part of the
-#            tokenizers, two of six forms of a flood (gateway/queue), half of the requests in which a
-#            cluster is compared with one sie-server, half of the models whose decisions a GPU
-#            repeats, half of Unicode's words, half of the seeds of pools, a third of those of quotas
+#            attention's own tests and of wgmma's products (cmake/simt.cmake), a tenth of MiniLM's
+#            passages (a fifth for clients), long texts and cuts of a part of the tokenizers, two of
+#            six forms of a flood (gateway/queue), half of the requests in which a cluster is compared
+#            with one sie-server, half of Unicode's words, half of the seeds of pools, a third of
+#            those of quotas
 turn=${SIE_TEST_TURN:-$(git rev-list --count HEAD 2>/dev/null || echo 1)}
 unset SIE_TEST_TURN # for the steps alone that are given it
+# The turns of what the turns of CUDA leave out are counted without those, so that no part of a list
+# is theirs alone.
+turn_of_others=$((turn - (turn + 1) / 4))
 case $((turn % 4)) in
   0) of=race target=sie-server ;;
   1) of=sanitizers target=cluster ;;
@@ -214,7 +219,8 @@ go_side() {
 }
 
 # The chart; then the programs as they are used, by clients, under faults, and the fuzz targets, much
-# of which waits; models on an emulated GPU; then what is in the programs, and their images.
+# of which waits; models on an emulated GPU; then what is in the programs, and their images. A turn
+# that compiles for CUDA takes longest and leaves some of it out.
 used_side() {
   local need=()
   if [ $of = mutants ]; then
@@ -228,9 +234,15 @@ used_side() {
     build/venv-clients/bin/python -m pytest -q tools/test/clients
   step "Many models, briefly" python3 -B bench/models.py --models 30 --room 5 --requests 300
   step "Chaos, briefly" "${MAKE:-make}" --no-print-directory --old-file=libsie chaos-short
-  step "Fuzz targets, briefly" env FUZZTIME=2s "SIE_TEST_TURN=$turn" tools/test/fuzz.sh
+  if [ $of = cuda ]; then
+    later 3 "Fuzz targets, briefly; The GPU path, emulated; Images, broken on purpose"
+  else
+    step "Fuzz targets, briefly" env FUZZTIME=2s "SIE_TEST_TURN=$turn_of_others" tools/test/fuzz.sh
+  fi
   until_done c-is-built
-  step "The GPU path, emulated" env SIE_REQUIRE_MINILM=1 "SIE_TEST_TURN=$turn" tools/test/emulated.sh
+  [ $of = cuda ] ||
+    step "The GPU path, emulated" env SIE_REQUIRE_MINILM=1 "SIE_TEST_TURN=$turn_of_others" \
+      tools/test/emulated.sh
   step "Models on emulated AMX" tools/test/amx.sh
   if [ $of = cuda ]; then
     until_done cuda-is-inside
@@ -239,7 +251,7 @@ used_side() {
   step "What is in the programs" "${MAKE:-make}" --no-print-directory sbom
   step "Images" tools/docker/check.sh "${need[@]}" --need Dockerfile.gateway --need Dockerfile.config \
     --need Dockerfile.sidecar
-  step "Images, broken on purpose" python3 -B -m unittest discover -s tools/docker
+  [ $of = cuda ] || step "Images, broken on purpose" python3 -B -m unittest discover -s tools/docker
   if [ $of = mutants ]; then
     step "Mutants of the architectures" go run ./tools/mutate/golists
   fi
